@@ -7,6 +7,7 @@
 #include "aggregator/command/aggregator_commands.h"
 #include "aggregator/command/setup.h"
 #include "aggregator/merge/merge.h"
+#include "aggregator/merge/server_optimizer.h"
 #include "aggregator/store/job_settings.h"
 #include "runtime/update/tensor_rules.h"
 
@@ -65,9 +66,16 @@ static cn_err remake(struct replay *replay, uint32_t number, struct cn_model *ne
     return cn_merge_round(&config, &replay->current, next);
 }
 
-static bool agrees(const struct cn_model *made, const struct cn_ledger_version *recorded)
+// A ledger of an older program has no digest of the state.
+static bool agrees(const struct replay *replay, const struct cn_model *made,
+                   const struct cn_ledger_version *recorded)
 {
-    return memcmp(made->digest, recorded->digest, CN_DIGEST_SIZE) == 0 &&
+    static const uint8_t none[CN_DIGEST_SIZE];
+    uint8_t state[CN_DIGEST_SIZE];
+    cn_model_state_digest(made, &replay->setup->model.layout, state);
+    return (memcmp(recorded->state_digest, none, CN_DIGEST_SIZE) == 0 ||
+            memcmp(state, recorded->state_digest, CN_DIGEST_SIZE) == 0) &&
+           memcmp(made->digest, recorded->digest, CN_DIGEST_SIZE) == 0 &&
            memcmp(made->parent, recorded->parent, CN_DIGEST_SIZE) == 0 &&
            memcmp(made->delta_digest, recorded->delta_digest, CN_DIGEST_SIZE) == 0;
 }
@@ -77,8 +85,11 @@ static cn_err step_over(struct replay *replay, const struct cn_ledger_version *r
 {
     struct cn_model stored;
     const struct cn_setup *setup = replay->setup;
-    cn_err err =
-        cn_model_load(setup->store, setup->ledger, &setup->model.layout, recorded->number, &stored);
+    cn_err err = take_settings(replay, recorded->number ? recorded->number : 1);
+    if (err)
+        return err;
+    err = cn_model_load(setup->store, setup->ledger, &setup->model.layout,
+                        cn_server_rows(replay->job.server.optimizer), recorded->number, &stored);
     cn_model_deinit(&replay->current);
     if (err == CN_OK)
         replay->current = stored;
@@ -110,7 +121,7 @@ static cn_err replay_version(struct replay *replay, const struct cn_ledger_versi
         }
         return err;
     }
-    if (!err && agrees(&next, recorded)) {
+    if (!err && agrees(replay, &next, recorded)) {
         print_line(recorded->number, next.digest, "ok");
     } else if (!err) {
         replay->differing++;

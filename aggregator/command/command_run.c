@@ -8,6 +8,7 @@
 
 #include "aggregator/command/aggregator_commands.h"
 #include "aggregator/command/setup.h"
+#include "aggregator/merge/server_optimizer.h"
 #include "aggregator/run/evaluate.h"
 #include "aggregator/serve/report.h"
 #include "aggregator/serve/resources.h"
@@ -98,6 +99,7 @@ static cn_err open_models(struct daemon *daemon)
         .ledger = daemon->setup.ledger,
         .layout = &file->layout,
         .snapshot_every = daemon->setup.settings->job.options.snapshot_every,
+        .state_rows = cn_server_rows(daemon->setup.settings->job.server.optimizer),
         .graph = file->graph.data,
         .graph_size = file->graph.size,
         .initial = initial,

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "aggregator/command/setup.h"
+#include "aggregator/merge/server_optimizer.h"
 #include "aggregator/store/job_settings.h"
 #include "aggregator/store/model_store.h"
 #include "aggregator/store/read_store.h"
@@ -75,7 +76,8 @@ static int take_version(struct succession *next, const char *version)
     find_job(next, &job);
     cn_err err = cn_setup_choose_version(next->earlier, &job, version, &number);
     if (!err)
-        err = cn_model_load(next->files, next->earlier, &setup->model.layout, number, &trained);
+        err = cn_model_load(next->files, next->earlier, &setup->model.layout,
+                            cn_server_rows(job.server.optimizer), number, &trained);
     if (err) {
         fprintf(stderr, "error: --version %s: %s\n", version,
                 err == CN_ENOTFOUND ? "there is none, or it is no longer kept" : cn_err_text(err));

@@ -7,6 +7,7 @@
 
 #include "aggregator/merge/caps.h"
 #include "aggregator/merge/fold.h"
+#include "aggregator/merge/server_optimizer.h"
 #include "aggregator/merge/strategy.h"
 #include "aggregator/store/spool.h"
 #include "runtime/base/log.h"
@@ -198,8 +199,8 @@ static bool is_rounded(const struct cn_job *job, uint32_t number)
 
 // layout is the config's, or one whose variances have no limit.
 static cn_err publish(const struct cn_merge_config *config, const struct cn_layout *layout,
-                      const struct cn_model *parent, const struct cn_strategy *strategy,
-                      uint64_t weight, struct rows *rows, struct cn_model *next)
+                      const struct cn_model *parent, uint64_t weight, struct rows *rows,
+                      struct cn_model *next)
 {
     struct cn_update_header header = {
         .run = cn_ledger_identity(config->ledger)->run,
@@ -210,7 +211,7 @@ static cn_err publish(const struct cn_merge_config *config, const struct cn_layo
     struct cn_buffer delta;
     memcpy(header.base, parent->digest, CN_DIGEST_SIZE);
     cn_buffer_init(&delta, cn_update_size_max(config->layout));
-    strategy->step(rows->step, config->layout->total, NULL);
+    cn_server_step(&config->job->server, layout, rows->step, next->state);
     const float *residual = parent->residual ? parent->residual : rows->zeros;
     header.rounded =
         is_rounded(config->job, next->number) &&
@@ -229,10 +230,28 @@ static cn_err publish(const struct cn_merge_config *config, const struct cn_layo
     return CN_OK;
 }
 
+// Gives next the parent's state of the server's optimizer, which the step moves on.
+static cn_err take_state(const struct cn_merge_config *config, const struct cn_model *parent,
+                         struct cn_model *next)
+{
+    const struct cn_server *server = &config->job->server;
+    next->state_rows = cn_server_rows(server->optimizer);
+    if (!next->state_rows)
+        return CN_OK;
+    size_t count = next->state_rows * config->layout->total;
+    next->state = calloc(count + 1, sizeof(*next->state));
+    if (!next->state)
+        return CN_ENOMEM;
+    if (parent->state && parent->state_rows == next->state_rows)
+        memcpy(next->state, parent->state, count * sizeof(*next->state));
+    else
+        cn_server_begin(server, config->layout, next->state);
+    return CN_OK;
+}
+
 static cn_err finish(const struct merge *merge, const struct cn_model *parent,
                      struct cn_model *next)
 {
-    const struct cn_strategy *strategy;
     struct cn_layout layout;
     cn_err err = cn_layout_copy(merge->config->layout, &layout);
     if (err)
@@ -245,12 +264,11 @@ static cn_err finish(const struct merge *merge, const struct cn_model *parent,
     next->residual = calloc(total + 1, sizeof(*next->residual));
     err = block && next->residual ? CN_OK : CN_ENOMEM;
     if (!err)
-        err = cn_strategy_find("fedavg", &strategy);
+        err = take_state(merge->config, parent, next);
     if (!err)
         err = cn_fold_finish(merge->fold, rows.step);
     if (!err)
-        err = publish(merge->config, &layout, parent, strategy, cn_fold_weight(merge->fold), &rows,
-                      next);
+        err = publish(merge->config, &layout, parent, cn_fold_weight(merge->fold), &rows, next);
     free(block);
     cn_layout_deinit(&layout);
     return err;

@@ -4,28 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void step_fedavg(float *mean, size_t count, float *state)
-{
-    (void)mean;
-    (void)count;
-    (void)state;
-}
-
-static const struct cn_strategy strategies[] = {
-    {.name = "fedavg", .state_count = 0, .step = step_fedavg},
-};
-
-cn_err cn_strategy_find(const char *name, const struct cn_strategy **strategy)
-{
-    for (size_t i = 0; i < sizeof(strategies) / sizeof(strategies[0]); i++) {
-        if (strcmp(strategies[i].name, name) != 0)
-            continue;
-        *strategy = &strategies[i];
-        return CN_OK;
-    }
-    return CN_ENOTFOUND;
-}
-
 // The same sum as in cn_update_apply, seen before it is made.
 static cn_err check_sum(void *context, size_t offset, const float *values, size_t count)
 {

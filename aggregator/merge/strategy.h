@@ -1,23 +1,13 @@
-// strategy.h - from the mean of a round's updates to the next version of the model.
+// strategy.h - from the step that the model takes to its next version.
 //
-// A strategy turns the mean into the step the model takes; publishing turns the step into the frame
-// that boards fetch. The aggregator adds to its own weights exactly what the frame decodes to, and
-// keeps what compression left out for the next round (DoubleSqueeze, Tang et al. 2019), so that it
-// and all boards hold the same bits. Pure functions on arrays of layout->total floats.
+// server_optimizer.h turns the mean of a round's updates into the step. Publishing turns the step
+// into the frame that boards fetch. The aggregator adds to its own weights exactly what the frame
+// decodes to, and keeps what compression left out for the next round (DoubleSqueeze, Tang et al.
+// 2019), so that it and all boards hold the same bits. Pure functions on arrays of layout->total
+// floats.
 #pragma once
 
 #include "runtime/update/residual.h"
-
-struct cn_strategy {
-    const char *name;
-    size_t state_count; // arrays of layout->total floats kept between rounds, zero at first
-
-    // Turns mean into the step, in place. state has state_count rows of count floats.
-    void (*step)(float *mean, size_t count, float *state);
-};
-
-// "fedavg": the step is the mean (McMahan et al. 2017). CN_ENOTFOUND for an unknown name.
-cn_err cn_strategy_find(const char *name, const struct cn_strategy **strategy);
 
 // q = step + residual; out gets ENCODE(q); weights = base + DECODE(out); next = q - DECODE(out).
 // With header->rounded, weights is rounded to its snapshot and next = q - (weights - base).

@@ -3,11 +3,13 @@
 #include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "runtime/base/log.h"
+#include "transport/coap/address.h"
 #include "transport/coap/security.h"
 #include "transport/message/message.h"
 
@@ -158,9 +160,25 @@ static void note_ahead(struct cn_resources *resources, const char *board,
                board, facts->ahead_version, facts->ahead_lineage, version, lineage);
 }
 
-static void note_facts(struct cn_resources *resources, const char *board, uint32_t protocol,
-                       const struct cn_registration *registration)
+// "10.0.0.7:41234", as the board's packets bear it here.
+static void name_origin(const struct cn_address *address, char text[CN_ADDRESS_SIZE])
 {
+    const struct sockaddr *socket = (const struct sockaddr *)&address->storage;
+    const void *storage = &address->storage;
+    char port[16];
+    uint16_t number = socket->sa_family == AF_INET6
+                          ? ((const struct sockaddr_in6 *)storage)->sin6_port
+                          : ((const struct sockaddr_in *)storage)->sin_port;
+    snprintf(port, sizeof(port), ":%u", ntohs(number));
+    if (cn_address_print(address, port, text, CN_ADDRESS_SIZE) != CN_OK)
+        snprintf(text, CN_ADDRESS_SIZE, "an unknown address");
+}
+
+static void note_facts(struct cn_resources *resources, const struct cn_coap_request *request,
+                       uint32_t protocol, const struct cn_registration *registration)
+{
+    const char *board = request->board;
+    char origin[CN_ADDRESS_SIZE] = "an unknown address";
     struct cn_roster_facts facts = {
         .protocol = protocol,
         .cpu_count = registration->cpu_count,
@@ -170,6 +188,10 @@ static void note_facts(struct cn_resources *resources, const char *board, uint32
     memcpy(facts.type, registration->board_type, sizeof(facts.type));
     note_ahead(resources, board, registration, &facts);
     cn_roster_note(resources->roster, board, &facts);
+    cn_roster_blame(resources->roster, board, registration->fault, resources->now_ms());
+    if (request->from)
+        name_origin(request->from, origin);
+    cn_roster_meet(resources->roster, board, registration->instance, origin, resources->now_ms());
 }
 
 static void handle_register(void *context, const struct cn_coap_request *request,
@@ -191,7 +213,7 @@ static void handle_register(void *context, const struct cn_coap_request *request
     if (!pick_versions(&message, resources->job, &answer, reply) ||
         !follows_keys(group_of(resources, board), answer.protocol, reply))
         return;
-    note_facts(resources, request->board, answer.protocol, &message.facts);
+    note_facts(resources, request, answer.protocol, &message.facts);
     const struct cn_ledger_identity *identity = cn_ledger_identity(resources->ledger);
     answer.manifest.run = identity->run;
     answer.manifest.lineage = identity->lineage;
@@ -270,6 +292,7 @@ static void handle_round(void *context, const struct cn_coap_request *request,
         cn_coap_reply_error(reply, CN_COAP_UNAUTHORIZED, "the job may be another: register again");
         return;
     }
+    cn_roster_work(resources->roster, board->enrolled.name, resources->now_ms());
     cn_err err = cn_run_describe(resources->run, board->enrolled.group, resources->now_ms(), &info);
     if (err) {
         reply_trouble(resources, reply, err);

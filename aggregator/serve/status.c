@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "aggregator/run/measured.h"
+#include "aggregator/serve/status_boards.h"
 #include "aggregator/serve/status_groups.h"
 #include "runtime/port/crypto.h"
 #include "runtime/port/platform.h"
@@ -18,14 +19,6 @@
 #define FRESH_MS 10000 // an older file is of a program that hangs or is gone
 
 // --- writing ---
-
-// Says which key a board has without saying the key.
-static void name_key(const struct cn_ledger_board *board, char text[CN_STATUS_KEY_SIZE])
-{
-    uint8_t digest[CN_DIGEST_SIZE];
-    cn_crypto_digest(board->secret, sizeof(board->secret), digest);
-    cn_hex(text, digest, CN_STATUS_KEY_SIZE / 2);
-}
 
 static cJSON *describe_boards(const struct cn_roster *roster)
 {
@@ -38,7 +31,7 @@ static cJSON *describe_boards(const struct cn_roster *roster)
         const struct cn_roster_facts *facts = &boards[i].facts;
         cJSON *board = cJSON_AddObjectToObject(list, boards[i].enrolled.name);
         char key[CN_STATUS_KEY_SIZE];
-        name_key(&boards[i].enrolled, key);
+        cn_status_name_key(&boards[i].enrolled, key);
         cJSON_AddStringToObject(board, "key", key);
         cJSON_AddNumberToObject(board, "heard_ms", (double)boards[i].heard_ms);
         cJSON_AddNumberToObject(board, "seen_ms", (double)boards[i].seen_ms);
@@ -49,6 +42,14 @@ static cJSON *describe_boards(const struct cn_roster *roster)
         cJSON_AddNumberToObject(board, "power_mw", (double)facts->power_mw);
         if (facts->ahead_lineage)
             cJSON_AddNumberToObject(board, "ahead_lineage", (double)facts->ahead_lineage);
+        if (boards[i].instances.twice_ms) {
+            cJSON_AddNumberToObject(board, "twice_ms", (double)boards[i].instances.twice_ms);
+            cJSON_AddStringToObject(board, "twice", boards[i].instances.twice);
+        }
+        if (boards[i].fault.told_ms) {
+            cJSON_AddNumberToObject(board, "fault_ms", (double)boards[i].fault.told_ms);
+            cJSON_AddStringToObject(board, "fault", boards[i].fault.text);
+        }
     }
     return list;
 }
@@ -159,6 +160,12 @@ static cn_err read_boards(const cJSON *root, struct cn_status_live *live)
         board->facts.memory = read_number(item, "memory");
         board->facts.power_mw = read_number(item, "power_mw");
         board->facts.ahead_lineage = read_number(item, "ahead_lineage");
+        const char *fault = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(item, "fault"));
+        if (fault)
+            (void)cn_fault_take(&board->fault, fault, read_number(item, "fault_ms"));
+        const char *twice = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(item, "twice"));
+        board->twice_ms = twice ? read_number(item, "twice_ms") : 0;
+        snprintf(board->twice, sizeof(board->twice), "%s", twice ? twice : "");
         if (type && cn_name_valid(type))
             snprintf(board->facts.type, sizeof(board->facts.type), "%s", type);
     }
@@ -250,146 +257,7 @@ void cn_status_read_traffic(const char *directory, struct cn_run_traffic *traffi
 
 // --- printing ---
 
-struct report {
-    struct cn_ledger *ledger;
-    const struct cn_job *job;
-    const struct cn_status_live *live;
-    uint64_t now_ms;
-    bool json;
-    FILE *stream;
-    struct cn_ledger_round round; // number 0: none yet
-    uint32_t groups;              // enrolled
-    uint32_t selected, accepted;
-    bool ended;
-};
-
-// What the running aggregator knows about the board; zeros when it was not heard with the key that
-// it has now. An aggregator of before names no keys.
-static struct cn_status_board find_board(const struct report *report,
-                                         const struct cn_ledger_board *board)
-{
-    char key[CN_STATUS_KEY_SIZE];
-    name_key(board, key);
-    for (size_t i = 0; i < report->live->board_count; i++) {
-        const struct cn_status_board *live = &report->live->boards[i];
-        if (strcmp(live->name, board->name) == 0 && (!live->key[0] || strcmp(live->key, key) == 0))
-            return *live;
-    }
-    return (struct cn_status_board){0};
-}
-
-// "orin-nano, 6 cpus, 4.0 GiB, 15 W"
-static void describe_hardware(const struct cn_roster_facts *facts, char text[160])
-{
-    char power[32] = "", memory[32] = "";
-    snprintf(text, 160, "-");
-    if (facts->cpu_count == 0)
-        return;
-    if (facts->memory)
-        snprintf(memory, sizeof(memory), ", %.1f GiB", (double)facts->memory / (1u << 30));
-    if (facts->power_mw)
-        snprintf(power, sizeof(power), ", %.3g W", (double)facts->power_mw / 1000);
-    snprintf(text, 160, "%s%s%" PRIu32 " cpus%s%s", facts->type, facts->type[0] ? ", " : "",
-             facts->cpu_count, memory, power);
-}
-
-#define REASON_SIZE 64
-
-// Why the board is, or is not, in the round. One sentence, in text if it has numbers.
-static cn_err explain(const struct report *report, const struct cn_ledger_board *board,
-                      const struct cn_status_board *live, char text[REASON_SIZE],
-                      const char **reason)
-{
-    uint64_t heard_ms = live->heard_ms;
-    struct cn_ledger_contribution contribution;
-    bool selected = false;
-    *reason = "in the round: its update is awaited";
-    if (board->revoked) {
-        *reason = "revoked: its key is refused";
-        return CN_OK;
-    }
-    if (report->live->running && !heard_ms && !live->missing_ms) {
-        *reason = "not heard since the aggregator started: check its power, network, key";
-        return CN_OK;
-    }
-    if (live->facts.ahead_lineage) {
-        *reason = "it is ahead of this ledger: was that restored from a backup?";
-        return CN_OK;
-    }
-    if (report->ended) {
-        *reason = "the run is over";
-        return CN_OK;
-    }
-    if (live->missing_ms) {
-        uint64_t now_ms = report->now_ms > live->missing_ms ? report->now_ms : live->missing_ms;
-        snprintf(text, REASON_SIZE, "missing in its group since %" PRIu64 " s",
-                 (now_ms - live->missing_ms) / 1000);
-        *reason = text;
-        return CN_OK;
-    }
-    if (report->round.number == 0 || report->round.state == CN_LEDGER_MERGED) {
-        *reason = !report->live->running ? "the aggregator is not running"
-                  : report->groups < report->job->quorum
-                      ? "no round is open: fewer groups are enrolled than the quorum"
-                      : "no round is open: it waits for more groups";
-        return CN_OK;
-    }
-    cn_err err =
-        cn_ledger_is_selected(report->ledger, report->round.number, board->group, &selected);
-    if (err)
-        return err;
-    if (!selected) {
-        *reason = "its group was not invited to this round";
-        return CN_OK;
-    }
-    err = cn_ledger_find_contribution(report->ledger, report->round.number, board->group,
-                                      &contribution);
-    if (err == CN_OK)
-        *reason = "in the round: its update is accepted";
-    else if (!report->live->running)
-        *reason = "in the round, but the aggregator is not running";
-    return err == CN_ENOTFOUND ? CN_OK : err;
-}
-
-static cn_err print_board(void *context, const struct cn_ledger_board *board)
-{
-    const struct report *report = context;
-    const char *reason;
-    char text[REASON_SIZE];
-    struct cn_status_board live = find_board(report, board);
-    uint64_t heard_ms = live.heard_ms;
-    uint64_t silent_s =
-        heard_ms && heard_ms <= report->now_ms ? (report->now_ms - heard_ms) / 1000 : 0;
-    cn_err err = explain(report, board, &live, text, &reason);
-    if (err)
-        return err;
-    if (report->json) {
-        fprintf(report->stream,
-                "{\"board\":\"%s\",\"group\":\"%s\",\"revoked\":%s,\"max_weight\":%" PRIu64
-                ",\"silent_s\":",
-                board->name, board->group, board->revoked ? "true" : "false", board->max_weight);
-        if (heard_ms)
-            fprintf(report->stream, "%" PRIu64, silent_s);
-        else
-            fputs("null", report->stream);
-        if (live.facts.cpu_count)
-            fprintf(report->stream,
-                    ",\"type\":\"%s\",\"cpus\":%" PRIu32 ",\"memory\":%" PRIu64
-                    ",\"power_mw\":%" PRIu64,
-                    live.facts.type, live.facts.cpu_count, live.facts.memory, live.facts.power_mw);
-        fprintf(report->stream, ",\"status\":\"%s\"}\n", reason);
-        return CN_OK;
-    }
-    char heard[32] = "-", hardware[160];
-    describe_hardware(&live.facts, hardware);
-    if (heard_ms)
-        snprintf(heard, sizeof(heard), "%" PRIu64 " s ago", silent_s);
-    fprintf(report->stream, "  %-16s %-16s %-12s %-34s %s\n", board->name, board->group, heard,
-            hardware, reason);
-    return CN_OK;
-}
-
-static const char *describe_phase(const struct report *report)
+static const char *describe_phase(const struct cn_status_report *report)
 {
     static const char *const states[] = {"open", "closing", "merged"};
     if (report->ended)
@@ -409,8 +277,8 @@ static void print_bytes(FILE *stream, const char *way, const struct cn_link_byte
             told->wire);
 }
 
-static void print_run(const struct report *report, const struct cn_ledger_version *version,
-                      const struct cn_score *score)
+static void print_run(const struct cn_status_report *report,
+                      const struct cn_ledger_version *version, const struct cn_score *score)
 {
     uint64_t run = cn_ledger_identity(report->ledger)->run;
     char digest[2 * CN_DIGEST_SIZE + 1], measures[CN_SCORE_TEXT];
@@ -456,7 +324,7 @@ static void print_run(const struct report *report, const struct cn_ledger_versio
             "hardware", "status");
 }
 
-static void print_cuts(const struct report *report)
+static void print_cuts(const struct cn_status_report *report)
 {
     const struct cn_merge_cuts *cuts = &report->live->cuts;
     if (report->live->warning[0] && !report->json)
@@ -469,12 +337,12 @@ static void print_cuts(const struct report *report)
 // Of the newest version that all groups of a round have measured.
 static void print_outlier(void *context, const char *group, const char *text)
 {
-    const struct report *report = context;
+    const struct cn_status_report *report = context;
     (void)group;
     fprintf(report->stream, "%s\n", text);
 }
 
-static cn_err print_outliers(struct report *report, uint32_t merged)
+static cn_err print_outliers(struct cn_status_report *report, uint32_t merged)
 {
     if (report->json || merged == 0)
         return CN_OK;
@@ -484,12 +352,12 @@ static cn_err print_outliers(struct report *report, uint32_t merged)
 cn_err cn_status_print(struct cn_ledger *ledger, const struct cn_job *job,
                        const struct cn_status_live *live, uint64_t now_ms, bool json, FILE *stream)
 {
-    struct report report = {.ledger = ledger,
-                            .job = job,
-                            .live = live,
-                            .now_ms = now_ms,
-                            .json = json,
-                            .stream = stream};
+    struct cn_status_report report = {.ledger = ledger,
+                                      .job = job,
+                                      .live = live,
+                                      .now_ms = now_ms,
+                                      .json = json,
+                                      .stream = stream};
     struct cn_ledger_version version = {0};
     struct cn_run_progress progress = {0};
     cn_err err = cn_ledger_newest_version(ledger, &version);
@@ -514,6 +382,6 @@ cn_err cn_status_print(struct cn_ledger *ledger, const struct cn_job *job,
     if (err)
         return err;
     print_run(&report, &version, &progress.newest_score);
-    err = cn_ledger_boards(ledger, print_board, &report);
+    err = cn_ledger_boards(ledger, cn_status_print_board, &report);
     return err ? err : cn_status_print_groups(ledger, json, stream);
 }

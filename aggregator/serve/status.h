@@ -31,6 +31,9 @@ struct cn_status_live {
         char key[CN_STATUS_KEY_SIZE]; // start of the digest of the key that it was heard with
         uint64_t heard_ms;   // the last sign of its life, its group's leader's word included
         uint64_t missing_ms; // since when its group misses it; 0: it does not
+        struct cn_fault fault;
+        uint64_t twice_ms; // newest sign of two that use its key; 0: there was none
+        char twice[CN_INSTANCES_TEXT];
         struct cn_roster_facts facts;
     } * boards; // owned
 };

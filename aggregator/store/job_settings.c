@@ -32,6 +32,20 @@ static int describe_rules(const struct cn_rules *rules, char *to, size_t size)
     return text[0] ? snprintf(to, size, " rules %s", text) : 0;
 }
 
+// Nothing for the defaults of the schema, as in describe_options.
+static int describe_server(const struct cn_server *server, char *to, size_t size)
+{
+    static const struct cn_server defaults = {
+        .momentum = 0.9, .beta1 = 0.9, .beta2 = 0.99, .epsilon = 0.001};
+    const struct cn_server *servers[] = {server, &defaults};
+    char texts[2][160];
+    for (size_t i = 0; i < 2; i++)
+        snprintf(texts[i], sizeof(texts[i]), " server %d %a %a %a %a %a",
+                 (int)servers[i]->optimizer, servers[i]->learning_rate, servers[i]->momentum,
+                 servers[i]->beta1, servers[i]->beta2, servers[i]->epsilon);
+    return strcmp(texts[0], texts[1]) ? snprintf(to, size, "%s", texts[0]) : 0;
+}
+
 // The text is the format: "%a" prints a double exactly.
 void cn_job_settings_digest(const struct cn_job *job, uint8_t digest[CN_DIGEST_SIZE])
 {
@@ -48,6 +62,7 @@ void cn_job_settings_digest(const struct cn_job *job, uint8_t digest[CN_DIGEST_S
     length += describe_options(&job->options, text + length, sizeof(text) - (size_t)length);
     if (job->trust_groups)
         length += snprintf(text + length, sizeof(text) - (size_t)length, " trust groups");
+    length += describe_server(&job->server, text + length, sizeof(text) - (size_t)length);
     length += describe_rules(&job->rules, text + length, sizeof(text) - (size_t)length);
     cn_crypto_digest(text, (size_t)length, digest);
 }

@@ -61,9 +61,16 @@ static const char later[] =
     "CREATE TABLE IF NOT EXISTS origin(id INTEGER PRIMARY KEY CHECK(id=1), run INTEGER NOT NULL,"
     " version INTEGER NOT NULL, digest BLOB NOT NULL) STRICT;";
 
-// A column that came later, in the same way. A row of an older program has 0.
-static const char later_column[] =
-    "ALTER TABLE contribution ADD COLUMN boards INTEGER NOT NULL DEFAULT 0";
+// Columns that came later, in the same way. A row of an older program has the default.
+static const struct {
+    const char *present; // a statement with a row where the column exists
+    const char *add;
+} later_columns[] = {
+    {"SELECT 1 FROM pragma_table_info('contribution') WHERE name='boards'",
+     "ALTER TABLE contribution ADD COLUMN boards INTEGER NOT NULL DEFAULT 0"},
+    {"SELECT 1 FROM pragma_table_info('version') WHERE name='state_digest'",
+     "ALTER TABLE version ADD COLUMN state_digest BLOB"},
+};
 
 // Maps a result of SQLite and logs what it said.
 static cn_err map_error(struct cn_ledger *ledger, int result)
@@ -222,17 +229,20 @@ static cn_err insert_identity(struct cn_ledger *ledger)
     return err;
 }
 
-static cn_err add_column(struct cn_ledger *ledger)
+static cn_err add_columns(struct cn_ledger *ledger)
 {
-    sqlite3_stmt *statement;
-    cn_err err = cn_ledger_sql_prepare(
-        ledger, &statement, "SELECT 1 FROM pragma_table_info('contribution') WHERE name='boards'",
-        "");
-    if (err)
-        return err;
-    err = cn_ledger_sql_step(ledger, statement);
-    sqlite3_finalize(statement);
-    return err == CN_ENOTFOUND ? cn_ledger_sql_run(ledger, later_column) : err;
+    cn_err err = CN_OK;
+    for (size_t i = 0; i < sizeof(later_columns) / sizeof(later_columns[0]) && !err; i++) {
+        sqlite3_stmt *statement;
+        err = cn_ledger_sql_prepare(ledger, &statement, later_columns[i].present, "");
+        if (err)
+            return err;
+        err = cn_ledger_sql_step(ledger, statement);
+        sqlite3_finalize(statement);
+        if (err == CN_ENOTFOUND)
+            err = cn_ledger_sql_run(ledger, later_columns[i].add);
+    }
+    return err;
 }
 
 // Two programs may make the same ledger at the same time: the transaction decides who does.
@@ -259,7 +269,7 @@ static cn_err make_schema(struct cn_ledger *ledger)
     if (!err)
         err = cn_ledger_sql_run(ledger, later);
     if (!err)
-        err = add_column(ledger);
+        err = add_columns(ledger);
     return cn_ledger_sql_end(ledger, err);
 }
 

@@ -223,6 +223,8 @@ struct cn_ledger_version {
     uint8_t digest[CN_DIGEST_SIZE];
     uint8_t parent[CN_DIGEST_SIZE];
     uint8_t delta_digest[CN_DIGEST_SIZE]; // zeros for version 0
+    uint8_t state_digest[CN_DIGEST_SIZE]; // cn_model_state_digest; zeros: version 0, or an older
+                                          // program's
     uint64_t delta_size;
     uint64_t bytes_in, bytes_out;     // of CoAP messages until then, since the run began
     struct cn_ledger_metrics central; // on the aggregator's own set

@@ -250,10 +250,10 @@ cn_err cn_ledger_sql_add_version(struct cn_ledger *ledger, const struct cn_ledge
     cn_err err = cn_ledger_sql_prepare(
         ledger, &statement,
         "INSERT INTO version(number,digest,parent,delta_digest,delta_size,bytes_in,bytes_out,"
-        "loss,correct,count) VALUES(?,?,?,?,?,?,?,?,?,?)",
-        "ibbbiiidii", (int64_t)v->number, v->digest, v->parent, v->delta_digest,
+        "loss,correct,count,state_digest) VALUES(?,?,?,?,?,?,?,?,?,?,?)",
+        "ibbbiiidiib", (int64_t)v->number, v->digest, v->parent, v->delta_digest,
         (int64_t)v->delta_size, (int64_t)v->bytes_in, (int64_t)v->bytes_out, v->central.loss,
-        (int64_t)v->central.correct, (int64_t)v->central.count);
+        (int64_t)v->central.correct, (int64_t)v->central.count, v->state_digest);
     return err ? err : cn_ledger_sql_finish(ledger, statement);
 }
 
@@ -278,8 +278,8 @@ cn_err cn_ledger_add_version(struct cn_ledger *ledger, const struct cn_ledger_ve
 }
 
 #define VERSION_QUERY                                                                              \
-    "SELECT number,digest,parent,delta_digest,delta_size,bytes_in,bytes_out,loss,correct,count"    \
-    " FROM version "
+    "SELECT number,digest,parent,delta_digest,delta_size,bytes_in,bytes_out,loss,correct,count,"   \
+    "state_digest FROM version "
 
 // Reads the middle one of what the groups of a round measured, each as a mean over its samples: of
 // an even number the worse one.
@@ -371,6 +371,9 @@ static cn_err read_version(struct cn_ledger *ledger, sqlite3_stmt *statement,
     v->central.loss = sqlite3_column_double(statement, 7);
     v->central.correct = (uint64_t)sqlite3_column_int64(statement, 8);
     v->central.count = (uint64_t)sqlite3_column_int64(statement, 9);
+    memset(v->state_digest, 0, sizeof(v->state_digest));
+    if (!err && sqlite3_column_type(statement, 10) != SQLITE_NULL)
+        err = cn_ledger_sql_bytes(statement, 10, v->state_digest);
     v->boards = (struct cn_ledger_metrics){0};
     sqlite3_finalize(statement);
     if (!err)

@@ -38,6 +38,7 @@ void cn_model_deinit(struct cn_model *model)
 {
     free(model->bytes);
     free(model->residual);
+    free(model->state);
     free(model->delta);
     *model = (struct cn_model){0};
 }
@@ -107,26 +108,65 @@ static cn_err load_full(struct cn_store *store, const struct cn_layout *layout,
     return check_digest(model->number, "full", model->bytes, model->size, model->digest);
 }
 
-static cn_err load_difference(struct cn_store *store, const struct cn_layout *layout,
-                              struct cn_model *model)
+static cn_err load_delta(struct cn_store *store, const struct cn_layout *layout,
+                         struct cn_model *model)
 {
-    size_t expected = layout->total * sizeof(float), size = 0;
-    uint8_t *residual = NULL;
     cn_err err = load(store, model->number, "delta", cn_update_size_max(layout), &model->delta,
                       &model->delta_size);
-    if (!err)
-        err = check_digest(model->number, "delta", model->delta, model->delta_size,
-                           model->delta_digest);
-    if (!err)
-        err = load(store, model->number, "residual", expected, &residual, &size);
+    return err ? err
+               : check_digest(model->number, "delta", model->delta, model->delta_size,
+                              model->delta_digest);
+}
+
+static cn_err load_floats(struct cn_store *store, uint32_t number, const char *kind, size_t count,
+                          float **floats)
+{
+    uint8_t *data = NULL;
+    size_t size = 0;
+    cn_err err = load(store, number, kind, count * sizeof(float), &data, &size);
     if (err)
         return err;
-    model->residual = (float *)(void *)residual;
-    return size == expected ? CN_OK : CN_EDIGEST;
+    *floats = (float *)(void *)data;
+    return size == count * sizeof(float) ? CN_OK : CN_EDIGEST;
+}
+
+// recorded is zero in a ledger of an older program, which kept no state but the residual.
+static cn_err load_state(struct cn_store *store, const struct cn_layout *layout, size_t state_rows,
+                         const uint8_t recorded[CN_DIGEST_SIZE], struct cn_model *model)
+{
+    static const uint8_t none[CN_DIGEST_SIZE];
+    uint8_t digest[CN_DIGEST_SIZE];
+    cn_err err = load_floats(store, model->number, "residual", layout->total, &model->residual);
+    if (!err && state_rows)
+        err = load_floats(store, model->number, "state", state_rows * layout->total, &model->state);
+    model->state_rows = model->state ? state_rows : 0;
+    if (err || memcmp(recorded, none, CN_DIGEST_SIZE) == 0)
+        return err;
+    cn_model_state_digest(model, layout, digest);
+    if (memcmp(digest, recorded, CN_DIGEST_SIZE) == 0)
+        return CN_OK;
+    cn_log(CN_LOG_ERROR, "model_store", "version-%" PRIu32 ".residual%s is damaged", model->number,
+           state_rows ? " or the file .state of that version" : "");
+    return CN_EDIGEST;
+}
+
+void cn_model_state_digest(const struct cn_model *model, const struct cn_layout *layout,
+                           uint8_t digest[CN_DIGEST_SIZE])
+{
+    size_t row = layout->total * sizeof(float);
+    struct cn_sha256 sha;
+    memset(digest, 0, CN_DIGEST_SIZE);
+    if (!model->residual)
+        return;
+    cn_sha256_init(&sha);
+    cn_sha256_add(&sha, model->residual, row);
+    cn_sha256_add(&sha, model->state, model->state_rows * row);
+    cn_sha256_finish(&sha, digest);
 }
 
 cn_err cn_model_load(struct cn_store *store, struct cn_ledger *ledger,
-                     const struct cn_layout *layout, uint32_t number, struct cn_model *model)
+                     const struct cn_layout *layout, size_t state_rows, uint32_t number,
+                     struct cn_model *model)
 {
     struct cn_ledger_version version;
     memset(model, 0, sizeof(*model));
@@ -139,7 +179,9 @@ cn_err cn_model_load(struct cn_store *store, struct cn_ledger *ledger,
     memcpy(model->delta_digest, version.delta_digest, CN_DIGEST_SIZE);
     err = load_full(store, layout, model);
     if (!err && number > 0)
-        err = load_difference(store, layout, model);
+        err = load_delta(store, layout, model);
+    if (!err && number > 0)
+        err = load_state(store, layout, state_rows, version.state_digest, model);
     if (err)
         cn_model_deinit(model);
     return err;
@@ -148,13 +190,15 @@ cn_err cn_model_load(struct cn_store *store, struct cn_ledger *ledger,
 static cn_err save_files(struct cn_model_store *models, const struct cn_model *model)
 {
     struct cn_store *store = models->config.store;
+    size_t row = models->config.layout->total * sizeof(float);
     cn_err err = save(store, model->number, "full", model->bytes, model->size);
     if (err || model->number == 0)
         return err;
     err = save(store, model->number, "delta", model->delta, model->delta_size);
     if (!err)
-        err = save(store, model->number, "residual", model->residual,
-                   models->config.layout->total * sizeof(float));
+        err = save(store, model->number, "residual", model->residual, row);
+    if (!err && model->state_rows)
+        err = save(store, model->number, "state", model->state, model->state_rows * row);
     return err;
 }
 
@@ -213,7 +257,7 @@ static void load_snapshot(struct cn_model_store *models)
         return;
     }
     cn_err err = cn_model_load(models->config.store, models->config.ledger, models->config.layout,
-                               newest - newest % every, &model);
+                               models->config.state_rows, newest - newest % every, &model);
     if (err)
         return;
     keep_snapshot(models, &model);
@@ -255,6 +299,7 @@ cn_err cn_model_store_add(struct cn_model_store *models, struct cn_model *model,
     memcpy(version.digest, model->digest, CN_DIGEST_SIZE);
     memcpy(version.parent, model->parent, CN_DIGEST_SIZE);
     memcpy(version.delta_digest, model->delta_digest, CN_DIGEST_SIZE);
+    cn_model_state_digest(model, models->config.layout, version.state_digest);
     cn_err err = save_files(models, model);
     if (!err)
         err = cn_ledger_add_version(models->config.ledger, &version);
@@ -378,7 +423,7 @@ static cn_err start(struct cn_model_store *models)
     if (err)
         return err;
     err = cn_model_load(models->config.store, models->config.ledger, models->config.layout,
-                        newest.number, &models->newest);
+                        models->config.state_rows, newest.number, &models->newest);
     if (!err) {
         load_deltas(models);
         load_snapshot(models);

@@ -1,10 +1,11 @@
 // model_store.h - the versions of the model: files on disk, and what boards can fetch of them.
 //
-// A version is three files: "version-N.full" (the bytes of runtime/update/version.h),
-// "version-N.delta" (the frame that makes it from its parent) and "version-N.residual" (what that
-// frame left out, for the next one; float32). The initial model has no delta and no residual. Files
-// are durable before the ledger names them; files that the ledger does not name are removed at
-// start. Threading: none.
+// A version is up to four files: "version-N.full" (the bytes of runtime/update/version.h),
+// "version-N.delta" (the frame that makes it from its parent), "version-N.residual" (what that
+// frame left out, for the next one; float32, little-endian) and, where the server's optimizer keeps
+// rows, "version-N.state" (those rows after this version; float32, little-endian). The initial
+// model has the first file only. Files are durable before the ledger names them; files that the
+// ledger does not name are removed at start. Threading: none.
 #pragma once
 
 #include "aggregator/store/ledger.h"
@@ -20,8 +21,10 @@ struct cn_model {
     uint8_t delta_digest[CN_DIGEST_SIZE];
     uint8_t *bytes; // the full version, owned
     size_t size;
-    float *residual; // layout->total, owned; NULL for zeros
-    uint8_t *delta;  // owned; NULL for the initial model
+    float *residual;   // layout->total, owned; NULL for zeros
+    float *state;      // state_rows * layout->total of the server's optimizer, owned; NULL: initial
+    size_t state_rows; // 0 in the initial model
+    uint8_t *delta;    // owned; NULL for the initial model
     size_t delta_size;
 };
 
@@ -33,10 +36,17 @@ void cn_model_deinit(struct cn_model *model);
 cn_err cn_model_seal(struct cn_model *model, const uint8_t graph[CN_DIGEST_SIZE],
                      const struct cn_layout *layout, const float *weights);
 
-// Reads a version of the ledger and checks it against the digest there. CN_ENOTFOUND when its files
-// are no longer kept, CN_EDIGEST when they are damaged.
+// Writes the digest over the bytes of the residual and then of the state to digest: over all that
+// the next version is made from beside the weights and the updates. Zeros for the initial model.
+void cn_model_state_digest(const struct cn_model *model, const struct cn_layout *layout,
+                           uint8_t digest[CN_DIGEST_SIZE]);
+
+// Reads a version of the ledger and checks it against the digests there. state_rows is what the
+// server's optimizer of the job keeps. CN_ENOTFOUND when its files are no longer kept, CN_EDIGEST
+// when they are damaged.
 cn_err cn_model_load(struct cn_store *store, struct cn_ledger *ledger,
-                     const struct cn_layout *layout, uint32_t number, struct cn_model *model);
+                     const struct cn_layout *layout, size_t state_rows, uint32_t number,
+                     struct cn_model *model);
 
 // Stores a sealed version as version 0 of a run whose ledger has none; durable on return.
 cn_err cn_model_save_first(struct cn_store *store, const struct cn_model *model);
@@ -51,6 +61,7 @@ struct cn_model_store_config {
     uint64_t keep_rounds; // as cn_gateway_settings
     uint64_t keep_versions;
     uint32_t snapshot_every; // of the job; 0 for none
+    size_t state_rows;       // that the server's optimizer keeps
 };
 
 struct cn_model_store;

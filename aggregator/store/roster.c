@@ -20,8 +20,9 @@ struct cn_roster {
     struct board_list boards;
     struct cn_roster_group *groups; // sorted by name
     size_t group_count;
-    struct cn_log_quotas told; // lines about members, by the leader that told of them
-    uint64_t read_ms;          // when the ledger was last looked at; 0: not since it was opened
+    struct cn_log_quotas told;   // lines about members, by the leader that told of them
+    struct cn_log_quotas blamed; // lines about boards that cannot train
+    uint64_t read_ms;            // when the ledger was last looked at; 0: not since it was opened
 };
 
 static void free_boards(struct board_list *boards)
@@ -134,6 +135,8 @@ static void hand_over(const struct cn_roster *roster, struct board_list *boards,
         } else if (after) {
             after->heard_ms = before->heard_ms;
             after->facts = before->facts;
+            after->fault = before->fault;
+            after->instances = before->instances;
             after->seen_ms = before->seen_ms;
             after->missing_ms = before->missing_ms;
         }
@@ -286,6 +289,35 @@ void cn_roster_note(struct cn_roster *roster, const char *board,
     struct cn_roster_board *found = find_board(&roster->boards, board);
     if (found)
         found->facts = *facts;
+}
+
+void cn_roster_blame(struct cn_roster *roster, const char *board, const char *fault,
+                     uint64_t now_ms)
+{
+    struct cn_roster_board *found = find_board(&roster->boards, board);
+    if (found && cn_fault_take(&found->fault, fault, now_ms))
+        cn_log_within(cn_log_quota_of(&roster->blamed, board), now_ms, CN_LOG_ERROR, "roster",
+                      "%s of group %s cannot train: %s", board, found->enrolled.group,
+                      found->fault.text);
+}
+
+void cn_roster_meet(struct cn_roster *roster, const char *board, uint64_t instance,
+                    const char *from, uint64_t now_ms)
+{
+    struct cn_roster_board *found = find_board(&roster->boards, board);
+    if (found && cn_instances_take(&found->instances, instance, from, now_ms))
+        cn_log_within(cn_log_quota_of(&roster->blamed, board), now_ms, CN_LOG_ERROR, "roster",
+                      "%s runs twice: two programs use its key, %s; enroll the second board under "
+                      "a name of its own",
+                      board, found->instances.twice);
+}
+
+void cn_roster_work(struct cn_roster *roster, const char *board, uint64_t now_ms)
+{
+    struct cn_roster_board *found = find_board(&roster->boards, board);
+    if (found && cn_fault_end(&found->fault))
+        cn_log_within(cn_log_quota_of(&roster->blamed, board), now_ms, CN_LOG_INFO, "roster",
+                      "%s of group %s can train again", board, found->enrolled.group);
 }
 
 static const struct cn_member_sign *find_sign(const struct cn_member_sign *members, uint32_t count,

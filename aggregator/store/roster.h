@@ -5,6 +5,8 @@
 // Threading: none.
 #pragma once
 
+#include "aggregator/store/fault.h"
+#include "aggregator/store/instances.h"
 #include "aggregator/store/ledger.h"
 
 struct cn_roster_facts { // as the board told when it registered
@@ -21,6 +23,8 @@ struct cn_roster_board {
     struct cn_ledger_board enrolled;
     uint64_t heard_ms; // clock of the platform; 0: not since the start
     struct cn_roster_facts facts;
+    struct cn_fault fault;
+    struct cn_instances instances;
     // As the leader of its group told: when it last took part, and since when it is missing.
     uint64_t seen_ms, missing_ms; // clock; 0: not told
 };
@@ -67,6 +71,16 @@ void cn_roster_hear(struct cn_roster *roster, const char *board, uint64_t now_ms
 // The board registered.
 void cn_roster_note(struct cn_roster *roster, const char *board,
                     const struct cn_roster_facts *facts);
+// The board told with its registration why it cannot train; "": it can, as far as it knows. A line
+// in the log says so once.
+void cn_roster_blame(struct cn_roster *roster, const char *board, const char *fault,
+                     uint64_t now_ms);
+// The process of this number registered as the board. A line in the log names a board that runs
+// twice.
+void cn_roster_meet(struct cn_roster *roster, const char *board, uint64_t instance,
+                    const char *from, uint64_t now_ms);
+// The board does what only a board that can train does.
+void cn_roster_work(struct cn_roster *roster, const char *board, uint64_t now_ms);
 // What the leader of a group told of its members. Ids of boards that are not enrolled in the group
 // mean nothing.
 void cn_roster_tell(struct cn_roster *roster, const char *leader, const char *group,

@@ -8,6 +8,13 @@
 
 #include "runtime/port/platform.h"
 
+bool cn_platform_is_service(void)
+{
+    const char *path = getenv("NOTIFY_SOCKET");
+
+    return path && *path;
+}
+
 void cn_platform_notify(const char *state)
 {
     const char *path = getenv("NOTIFY_SOCKET");

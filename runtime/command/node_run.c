@@ -7,11 +7,13 @@
 #include "runtime/command/command.h"
 #include "runtime/command/node_gpus.h"
 #include "runtime/port/crypto.h"
+#include "runtime/port/platform.h"
 #include "runtime/profile/gpus.h"
 #include "runtime/profile/quantity.h"
 #include "runtime/round/node/node.h"
 
-#define GAVE_UP 4 // between a process of a GPU and its parent; an exit code of neither
+#define FAULT_WAIT_MS 60000 // a service that cannot train tries again about once a minute
+#define GAVE_UP 4           // between a process of a GPU and its parent; an exit code of neither
 
 static const char help[] =
     "Usage: cairn-node run [OPTIONS] PROFILE\n"
@@ -20,6 +22,9 @@ static const char help[] =
     "group and keeps the newest model in STATE/model.current.onnx. Goes on where it\n"
     "stopped, however it was stopped. With several GPUs in the profile (gpus) it\n"
     "runs a process for each, and starts one again that ends.\n"
+    "When it cannot train (labels that do not fit, no memory) it says why, also to\n"
+    "the aggregator, and ends with 1: at once, or after a minute when a service\n"
+    "manager started it.\n"
     "\n"
     "  --until-end        exit when the run has ended, instead of waiting for the\n"
     "                     next one\n"
@@ -118,6 +123,7 @@ static int run_node(const struct cn_ports *ports, const struct options *options,
     config->ports = ports;
     config->until_end = options->until_end;
     config->give_up_ms = options->give_up_ms;
+    config->fault_wait_ms = cn_platform_is_service() ? FAULT_WAIT_MS : 0;
     config->compute = cn_command_compute(ports, settings);
     if (!config->compute)
         return CN_EXIT_FAILED;

@@ -21,9 +21,11 @@ static const char help[] =
     "\n"
     "Trains the profile's job on this board, without any network or keys. Goes on\n"
     "where it stopped. The model is in STATE/model.current.onnx, for inference,\n"
-    "after each round and in STATE/model.safetensors at the end. When a value of the\n"
-    "job, or the model, is another one than what is stored was trained with, it says\n"
-    "which and ends; the count of rounds and stop rules may change.\n"
+    "after each round and in STATE/model.safetensors at the end. Where the job holds\n"
+    "samples out, the model of the round that measured best is in\n"
+    "STATE/model.best.onnx. When a value of the job, or the model, is another one\n"
+    "than what is stored was trained with, it says which and ends; the count of\n"
+    "rounds and stop rules may change.\n"
     "\n"
     "  --anew             start over; what was trained is replaced\n"
     "  --from FILE.onnx   start over with the weights of this file, for the model of\n"
@@ -162,10 +164,22 @@ static cn_err write_files(void *context, struct cn_session *session)
     return err;
 }
 
+static void print_best(const struct cn_settings *settings, const struct cn_alone_best *best)
+{
+    bool accuracy = settings->job.loss == CN_LOSS_CROSS_ENTROPY;
+
+    if (best->version && best->kept == best->version)
+        fprintf(stderr, "best: %s/%s, of round %u (held-out %s %.4g)\n", settings->state,
+                CN_ALONE_BEST_FILE, best->version, accuracy ? "accuracy" : "loss",
+                accuracy ? best->value : -best->value);
+}
+
 // diag has the causes of err, where they are known.
 static int explain(cn_err err, const struct cn_settings *settings, const struct options *options,
-                   const struct cn_diag *diag)
+                   const struct cn_alone_best *best, const struct cn_diag *diag)
 {
+    if (err == CN_OK || err == CN_ECANCELED)
+        print_best(settings, best);
     if (err == CN_OK) {
         fprintf(stderr, "model: %s/model.current.onnx\n", settings->state);
         return CN_EXIT_DONE;
@@ -232,6 +246,7 @@ static int train(const struct cn_ports *ports, const struct cn_settings *setting
         .anew = options->anew,
     };
     struct cn_onnx_file model, from = {.data = NULL};
+    struct cn_alone_best best = {0};
     cn_err err;
     int code;
 
@@ -252,9 +267,10 @@ static int train(const struct cn_ports *ports, const struct cn_settings *setting
         return CN_EXIT_FAILED;
     }
     config.stop = cn_command_catch_signals();
+    config.best = &best;
     code = CN_EXIT_FAILED;
     if (cn_command_open_timeline(options->timeline, &config.timeline) == CN_OK)
-        code = explain(run_alone(&config, &printer, &diag), settings, options, &diag);
+        code = explain(run_alone(&config, &printer, &diag), settings, options, &best, &diag);
     cn_command_close_timeline(options->timeline, config.timeline);
     config.store->ops->close(config.store);
     cn_onnx_file_close(&model);

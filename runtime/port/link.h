@@ -27,6 +27,8 @@ struct cn_link_config {
     struct cn_store *store; // keeps the last registration; borrowed; NULL: it is not kept
 };
 
+#define CN_FAULT_SIZE 240 // of the text why a board cannot train, with its end
+
 // A board's description of itself when it registers.
 struct cn_registration {
     uint32_t cpu_count;
@@ -37,6 +39,8 @@ struct cn_registration {
     uint32_t member_count;
     // The version that the board holds, if it is newer than the aggregator's round; else zeros.
     uint64_t ahead_lineage, ahead_version;
+    char fault[CN_FAULT_SIZE]; // why the board cannot train; "": it can, as far as it knows
+    uint64_t instance;         // random number of this process; 0: it tells none
 };
 
 // The aggregator's answer to a registration.
@@ -206,7 +210,8 @@ struct cn_link_ops {
     cn_err (*poll)(struct cn_link *link, struct cn_link_event *event);
 
     // Registers the board. The result is REGISTERED or REFUSED. May be called again at any time,
-    // for example to get new pair keys.
+    // for example to get new pair keys. A registration with a fault takes the place of one that is
+    // under way.
     cn_err (*enlist)(struct cn_link *link, const struct cn_registration *registration);
 
     // Turns ROUND events on or off; off at first. The round is observed, and polled as a fallback.

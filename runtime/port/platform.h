@@ -83,6 +83,9 @@ uint64_t cn_platform_peak_memory(void);
 // "READY=1", "WATCHDOG=1", "STATUS=text" and "STOPPING=1". Does nothing without such a manager.
 void cn_platform_notify(const char *state);
 
+// Returns whether a service manager started this program, which starts it again when it fails.
+bool cn_platform_is_service(void);
+
 // Replaces a file that only informs, as a whole. It is not synced to disk, which spares a board's
 // flash: the loss of such a file in a power cut does no harm.
 cn_err cn_platform_replace_note(const char *path, const char *text);

@@ -164,6 +164,25 @@ struct cn_update_options {
     uint32_t snapshot_every; // versions from one with a snapshot to the next; 0: no snapshots
 };
 
+// How the aggregator turns the mean of a round's updates into a step of the model; the formulas are
+// in aggregator/merge/server_optimizer.h. It does not travel to the boards.
+enum cn_server_optimizer {
+    CN_SERVER_FEDAVG, // the step is the mean
+    CN_SERVER_FEDAVGM,
+    CN_SERVER_NESTEROV,
+    CN_SERVER_FEDADAGRAD,
+    CN_SERVER_FEDADAM,
+    CN_SERVER_FEDYOGI,
+};
+
+struct cn_server {
+    enum cn_server_optimizer optimizer;
+    double learning_rate; // 0: the optimizer's own default
+    double momentum;      // fedavgm, nesterov
+    double beta1, beta2;  // fedadam, fedyogi
+    double epsilon;       // fedadagrad, fedadam, fedyogi: added to the root of the mean square
+};
+
 struct cn_job {
     char name[CN_NAME_SIZE];
     uint64_t seed;
@@ -205,6 +224,7 @@ struct cn_job {
     uint32_t patience;      // rounds without a better metric after which the run ends; 0: never
     double target_accuracy; // accuracy at which the run ends; 0: never
     struct cn_parallel parallel;
+    struct cn_server server;
 };
 
 // Returns the micro-batches of a step of each member that trains.

@@ -421,6 +421,22 @@ static bool has_window(const struct cn_job *job)
     return job->rules.window != 0;
 }
 
+static bool has_server_momentum(const struct cn_job *job)
+{
+    return job->server.optimizer == CN_SERVER_FEDAVGM ||
+           job->server.optimizer == CN_SERVER_NESTEROV;
+}
+
+static bool has_server_betas(const struct cn_job *job)
+{
+    return job->server.optimizer == CN_SERVER_FEDADAM || job->server.optimizer == CN_SERVER_FEDYOGI;
+}
+
+static bool has_server_squares(const struct cn_job *job)
+{
+    return has_server_betas(job) || job->server.optimizer == CN_SERVER_FEDADAGRAD;
+}
+
 // Keys that have an effect only together with another key. They are no mistake, because one file of
 // a profile may set the optimizer and another its momentum.
 static const struct {
@@ -440,6 +456,10 @@ static const struct {
     {"job.loss.ignore", has_classes, "loss.kind: cross_entropy"},
     {"job.loss.smoothing", has_classes, "loss.kind: cross_entropy"},
     {"job.data.stride", has_window, "data.window"},
+    {"job.server.momentum", has_server_momentum, "server.optimizer: fedavgm or nesterov"},
+    {"job.server.beta1", has_server_betas, "server.optimizer: fedadam or fedyogi"},
+    {"job.server.beta2", has_server_betas, "server.optimizer: fedadam or fedyogi"},
+    {"job.server.epsilon", has_server_squares, "server.optimizer: fedadagrad, fedadam or fedyogi"},
 };
 
 static void check_companions(const struct cn_profile *profile, struct cn_diagnostics *report)
@@ -453,6 +473,26 @@ static void check_companions(const struct cn_profile *profile, struct cn_diagnos
                                "%s: has no effect; it means something with %s only", path + 4,
                                companions[i].wanted);
     }
+}
+
+// Momentum is also in what the downlink leaves for the next rounds. Signs alone leave so much that
+// the sum of both grows without end.
+static void check_server(const struct cn_profile *profile, struct cn_diagnostics *report)
+{
+    const struct cn_job *job = &profile->settings.job;
+
+    if (!has_server_momentum(job))
+        return;
+    if (job->up.mode == CN_UPDATE_SIGN || job->down.mode == CN_UPDATE_SIGN)
+        cn_diagnostics_error(report, place(profile, "job.server.optimizer", report),
+                             "server.optimizer: momentum diverges with signs only; expected %s "
+                             "other than sign",
+                             job->up.mode == CN_UPDATE_SIGN ? "update.up.mode"
+                                                            : "update.down.mode");
+    else if (job->down.mode == CN_UPDATE_TOPK && job->down.density < 0.1)
+        cn_diagnostics_warning(report, place(profile, "job.update.down.density", report),
+                               "update.down.density: most of each step with momentum waits for "
+                               "later rounds; 10 %% or more suits it");
 }
 
 static void check_freeze(const struct cn_profile *profile, struct cn_diagnostics *report)
@@ -483,6 +523,7 @@ void cn_profile_check(const struct cn_profile *profile, struct cn_diagnostics *r
         check_idle(profile, report);
         check_companions(profile, report);
         check_freeze(profile, report);
+        check_server(profile, report);
     }
 }
 

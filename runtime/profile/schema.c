@@ -35,6 +35,8 @@ static const char *const stages[] = {"1", "2", "3", NULL};
 static const char *const scopes[] = {"own", "shared", NULL};
 static const char *const lr_scalings[] = {"none", "sqrt", "linear", NULL};
 static const char *const parallel_kinds[] = {"given", "auto", NULL};
+static const char *const server_optimizers[] = {"fedavg",  "fedavgm", "nesterov", "fedadagrad",
+                                                "fedadam", "fedyogi", NULL};
 static const char *const statistics[] = {"shared", "local", NULL};
 
 const struct cn_schema_row cn_schema[] = {
@@ -352,6 +354,21 @@ const struct cn_schema_row cn_schema[] = {
     {"job.update.priorities", CN_VALUE_WORDS, JOB, AT(job.options.priorities), .zero = "none",
      .initial = "none", .uses = GATEWAY,
      .about = "topk: how much larger values of tensors count, such as conv1.*=4"},
+    {"job.server.optimizer", CN_VALUE_CHOICE, JOB, AT(job.server.optimizer),
+     .choices = server_optimizers, .initial = "fedavg", .uses = GATEWAY,
+     .about = "how the mean of a round's updates becomes a step of the model"},
+    {"job.server.learning_rate", CN_VALUE_NUMBER, JOB, AT(job.server.learning_rate), 1e-12, 1000,
+     "by optimizer", .word_only = true, .initial = "by optimizer", .uses = GATEWAY,
+     .about = "how much of that step is taken"},
+    {"job.server.momentum", CN_VALUE_NUMBER, JOB, AT(job.server.momentum), 0, 0.9999,
+     .initial = "0.9", .uses = GATEWAY, .about = "fedavgm, nesterov: share kept of the last step"},
+    {"job.server.beta1", CN_VALUE_NUMBER, JOB, AT(job.server.beta1), 0, 0.999999, .initial = "0.9",
+     .uses = GATEWAY, .about = "fedadam, fedyogi: share kept of the mean step"},
+    {"job.server.beta2", CN_VALUE_NUMBER, JOB, AT(job.server.beta2), 0, 0.999999, .initial = "0.99",
+     .uses = GATEWAY, .about = "fedadam, fedyogi: share kept of the mean square"},
+    {"job.server.epsilon", CN_VALUE_NUMBER, JOB, AT(job.server.epsilon), 1e-9, 1,
+     .initial = "0.001", .uses = GATEWAY,
+     .about = "fedadagrad, fedadam, fedyogi: added to the root of the mean square"},
     {"job.rounds.count", CN_VALUE_COUNT, JOB, AT(job.rounds), 1, 1e6, .initial = "30",
      .uses = TRAIN | GATEWAY, .about = "rounds of a run"},
     {"job.rounds.quorum", CN_VALUE_COUNT, JOB, AT(job.quorum), 1, 10000, .initial = "1",

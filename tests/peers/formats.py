@@ -208,12 +208,22 @@ def layout_of(data):
 
 def variances_of(data):
     """The positions of running variances in the row of all weights."""
+    return inputs_of_normalization(data, 4)
+
+
+def statistics_of(data):
+    """The positions of running means and variances in the row of all weights."""
+    return inputs_of_normalization(data, 3)
+
+
+def inputs_of_normalization(data, first):
+    """The positions of what batch normalizations read as their inputs from first on."""
     same, names = {}, set()
     for number, _, start, size in fields(data, 0, len(data)):
         parts = fields(data, start, start + size) if number == 7 else []
         for operator, inputs in (node for part, _, at, length in parts if part == 1
                                  for node in nodes_of(data, at, at + length, same)):
-            names.update(inputs[4:5] if operator == "BatchNormalization" else [])
+            names.update(inputs[first:5] if operator == "BatchNormalization" else [])
     found, at = [], 0
     for tensor in read_model(data):
         found += range(at, at + tensor.count) if tensor.name in names else []

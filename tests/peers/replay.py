@@ -1,7 +1,9 @@
 """Makes every version of a run again from what the aggregator stored: a second implementation.
 
-usage: replay.py GATEWAY_STATE MODEL.onnx [MAX_NORM [trust]]   (of the job; 10 when not given, 0 for no limit;
-trust: its limits.trust_groups is true)
+usage: replay.py GATEWAY_STATE MODEL.onnx [MAX_NORM [trust|- [OPTIMIZER [KEY=VALUE...]]]]
+
+All are values of the job: MAX_NORM of limits.max_norm (10 when not given, 0 for no limit), trust where
+limits.trust_groups is true, server.optimizer, and other keys below server.
 
 Written from aggregator/README.md, runtime/update/UPDATE.md and the headers they name. Each version, the
 frame that makes it and what that frame left out are compared with the stored files byte for byte, and their
@@ -14,7 +16,8 @@ import sys
 
 import update
 from formats import (check_versions, digest_of, layout_of, make_graph, make_version, open_ledger, read_file,
-                     read_version, variances_of)
+                     read_version, statistics_of, variances_of)
+from server_optimizer import Server
 from update import Refused, floats, refuse
 
 FIX = 1 << 27
@@ -98,9 +101,9 @@ def mean_of(contributions, directory, expected, layout, max_norm, trust, varianc
     return floats(quotient(each, total * FIX) for each in sums), total
 
 
-def merge(parent, residual, mean, rule, base, layout, variances):
+def merge(parent, residual, step, rule, base, layout, variances):
     """(weights, residual, frame) of the next version."""
-    step = floats(m + r for m, r in zip(mean, residual))
+    step = floats(s + r for s, r in zip(step, residual))
     step = floats(max(-update.LARGEST, min(update.LARGEST, each)) for each in step)
     frame = update.encode(rule._replace(base=base), layout, step)
     sent = update.decode(frame, layout)[1]
@@ -111,16 +114,17 @@ def merge(parent, residual, mean, rule, base, layout, variances):
     return update.use(rule, sent, layout, parent, variances), floats(s - d for s, d in zip(step, sent)), frame
 
 
-def replay(gateway, model_path, max_norm, trust=False):
+def replay(gateway, model_path, max_norm, trust=False, server=Server()):
     model, ledger, files = read_file(model_path), open_ledger(gateway), os.path.join(gateway, "files")
     layout, graph, variances = layout_of(model), digest_of(make_graph(model)), variances_of(model)
     check_versions(gateway, model, ledger)
     run = ledger.execute("SELECT run FROM meta").fetchone()[0] % 2**64
-    versions = ledger.execute("SELECT number, digest, delta_digest, delta_size FROM version "
+    versions = ledger.execute("SELECT number, digest, delta_digest, delta_size, state_digest FROM version "
                               "WHERE number > 0 ORDER BY number").fetchall()
     base = read_version(read_file(files, "version-0.full"))
-    residual = floats([0.0]) * len(base.values)
-    for number, digest, delta_digest, delta_size in versions:
+    residual, rows = floats([0.0]) * len(base.values), server.begin(len(base.values))
+    statistics = statistics_of(model)
+    for number, digest, delta_digest, delta_size, state_digest in versions:
         delta = read_file(files, "version-%d.delta" % number)
         refuse(len(delta) != delta_size or digest_of(delta) != delta_digest, "delta %d" % number)
         rule = update.decode(delta, layout)[0]
@@ -130,9 +134,13 @@ def replay(gateway, model_path, max_norm, trust=False):
         expected = {"run": run, "round": number, "base": base.digest}
         mean, total = mean_of(contributions, files, expected, layout, max_norm, trust, limits, base.values)
         refuse((rule.run, rule.round, rule.group, rule.weight) != (run, number, "", total), "header of delta %d" % number)
-        weights, residual, frame = merge(base.values, residual, mean, rule, base.digest, layout, limits)
+        step, rows = server.step(mean, rows, statistics)
+        weights, residual, frame = merge(base.values, residual, step, rule, base.digest, layout, limits)
         refuse(frame != delta, "version %d has another delta" % number)
         refuse(residual.tobytes() != read_file(files, "version-%d.residual" % number), "residual %d" % number)
+        state = b"".join(row.tobytes() for row in rows)
+        refuse(state and state != read_file(files, "version-%d.state" % number), "state %d" % number)
+        refuse(state_digest not in (None, digest_of(residual.tobytes() + state)), "digest of state %d" % number)
         made = make_version(graph, base.digest, weights)
         refuse(made != read_file(files, "version-%d.full" % number), "version %d" % number)
         base = read_version(made)
@@ -140,8 +148,9 @@ def replay(gateway, model_path, max_norm, trust=False):
     return len(versions), base.digest
 
 
-def main(gateway, model_path, max_norm="10", trust=""):
-    count, digest = replay(gateway, model_path, float(max_norm), trust == "trust")
+def main(gateway, model_path, max_norm="10", trust="", optimizer="fedavg", *values):
+    server = Server(optimizer, **{key: float(value) for key, value in (each.split("=") for each in values)})
+    count, digest = replay(gateway, model_path, float(max_norm), trust == "trust", server)
     print("%d versions made again, the last is %s" % (count, digest.hex()))
 
 

@@ -6,6 +6,7 @@
 // cmocka.h needs the four above.
 #include <cmocka.h>
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "runtime/round/node/node_private.h"
@@ -14,12 +15,15 @@
 #define NOW 100000
 
 static unsigned registrations;
+static char fault[CN_FAULT_SIZE]; // of the last one
+static cn_err answer;
 
 static cn_err enlist(struct cn_link *link, const struct cn_registration *registration)
 {
-    (void)link, (void)registration;
+    (void)link;
     registrations++;
-    return CN_OK;
+    snprintf(fault, sizeof(fault), "%s", registration->fault);
+    return answer;
 }
 
 // The second raise came while the registration of the first was answered, and nothing in the round
@@ -94,10 +98,48 @@ static void raises_of_the_key_epoch_fill_no_log_and_leave_no_key(void **state)
     free(node);
 }
 
+static void expect_told(struct cn_node_owner *node, cn_err disk, unsigned count, const char *text)
+{
+    atomic_store(&node->disk, disk);
+    assert_int_equal(cn_node_poll_disk(node), CN_OK);
+    assert_int_equal(registrations, count);
+    assert_string_equal(fault, text);
+}
+
+static void a_full_disk_is_told_and_its_end_too(void **state)
+{
+    static const struct cn_link_ops ops = {.enlist = enlist};
+    struct cn_node_owner *node = calloc(1, sizeof(*node));
+    struct cn_settings *settings = calloc(1, sizeof(*settings));
+    struct cn_link link = {.ops = &ops};
+
+    (void)state;
+    assert_non_null(node);
+    assert_non_null(settings);
+    node->config.settings = settings;
+    node->link = &link;
+    node->working = true;
+    node->result = CN_EAGAIN;
+    registrations = 0;
+    fault[0] = '\0';
+    expect_told(node, CN_OK, 0, "");
+    expect_told(node, CN_ENOSPC, 1, "the state cannot be stored: the disk is full");
+    expect_told(node, CN_ENOSPC, 1, "the state cannot be stored: the disk is full");
+    answer = CN_EAGAIN; // a registration is under way
+    expect_told(node, CN_OK, 2, "");
+    expect_told(node, CN_OK, 3, "");
+    answer = CN_OK;
+    expect_told(node, CN_OK, 4, "");
+    expect_told(node, CN_OK, 4, "");
+    free(settings);
+    free(node);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_second_raise_within_seconds_is_asked_for_too),
+        cmocka_unit_test(a_full_disk_is_told_and_its_end_too),
         cmocka_unit_test(raises_of_the_key_epoch_fill_no_log_and_leave_no_key),
     };
 

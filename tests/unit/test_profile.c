@@ -181,6 +181,22 @@ static void a_run_ends_by_what_boards_measure_only_where_they_are_trusted(void *
     }
 }
 
+static void momentum_of_the_server_is_refused_beside_signs(void **state)
+{
+    (void)state;
+    assert_non_null(strstr(mistake("schema: cairn/site/v1\njob:\n  server: {optimizer: nesterov}\n"
+                                   "  update: {down: {mode: sign}}\n"),
+                           "server.optimizer: momentum diverges with signs only; expected "
+                           "update.down.mode other than sign"));
+    assert_non_null(
+        strstr(mistake("schema: cairn/site/v1\njob: {server: {optimizer: fedprox}}\n"), "fedyogi"));
+    struct cn_profile *profile =
+        parse("schema: cairn/site/v1\njob:\n  server: {optimizer: fedadam}\n"
+              "  update: {down: {mode: sign}}\n");
+    assert_int_equal(cn_profile_settings(profile)->job.server.optimizer, CN_SERVER_FEDADAM);
+    cn_profile_free(profile);
+}
+
 static void what_a_program_requires_is_told_at_once(void **state)
 {
     struct cn_profile *profile = parse("schema: cairn/site/v1\nname: board-1\n");
@@ -538,6 +554,7 @@ int main(void)
         cmocka_unit_test(a_section_is_laid_over_the_job_of_a_lower_site),
         cmocka_unit_test(a_job_can_only_ask_for_less),
         cmocka_unit_test(a_run_ends_by_what_boards_measure_only_where_they_are_trusted),
+        cmocka_unit_test(momentum_of_the_server_is_refused_beside_signs),
         cmocka_unit_test(what_a_program_requires_is_told_at_once),
         cmocka_unit_test(a_job_needs_a_mapped_data_set_to_train),
         cmocka_unit_test(held_out_names_another_data_set),

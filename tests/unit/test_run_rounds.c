@@ -1,4 +1,5 @@
 // The aggregator's state machine with made-up boards, a flaky store and a fake clock.
+#include <limits.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -100,11 +101,12 @@ static void a_restarted_aggregator_goes_on_in_the_same_round(void **state)
 
 // A run from the start, with the given failure at operation number. Returns false when the run was
 // over before that many operations.
-static bool run_with_failure(unsigned number, bool lasting, bool restart, cn_err failure,
-                             uint8_t digest[CN_DIGEST_SIZE])
+static bool run_with_failure(const struct cn_server *server, unsigned number, bool lasting,
+                             bool restart, cn_err failure, uint8_t digest[CN_DIGEST_SIZE])
 {
     struct world world;
     world_init(&world);
+    world.job.server = *server;
     for (size_t i = 0; i < 2; i++)
         assert_int_equal(world_enroll(&world, boards[i], boards[i], 0), CN_OK);
     cn_flaky_store_fail(&world.flaky, number, lasting, failure);
@@ -123,9 +125,58 @@ static void the_model_is_the_same_whatever_fails(void **state)
     unsigned total = world->flaky.operations;
     for (unsigned number = 1; number <= total; number++) {
         bool lasting = number % 2, restart = number % 3 != 0;
-        run_with_failure(number, lasting, restart, number % 5 ? CN_EIO : CN_ENOSPC, digest);
+        run_with_failure(&world->job.server, number, lasting, restart,
+                         number % 5 ? CN_EIO : CN_ENOSPC, digest);
         assert_memory_equal(digest, expected, CN_DIGEST_SIZE);
     }
+}
+
+// Its rows are a file of each version; a version made from other rows has another digest.
+static void the_state_of_the_server_is_the_same_whatever_fails(void **state)
+{
+    uint8_t plain[CN_DIGEST_SIZE], expected[CN_DIGEST_SIZE], digest[CN_DIGEST_SIZE];
+    const struct cn_server none = {0};
+    const struct cn_server adam = {
+        .optimizer = CN_SERVER_FEDADAM, .beta1 = 0.9, .beta2 = 0.99, .epsilon = 1e-3};
+    unsigned number = 1;
+    (void)state;
+    run_with_failure(&none, UINT_MAX, false, false, CN_EIO, plain);
+    run_with_failure(&adam, UINT_MAX, false, false, CN_EIO, expected);
+    assert_memory_not_equal(plain, expected, CN_DIGEST_SIZE);
+    for (bool reached = true; reached; number++) {
+        reached = run_with_failure(&adam, number, number % 2, number % 3 != 0, CN_EIO, digest);
+        assert_memory_equal(digest, expected, CN_DIGEST_SIZE);
+    }
+    assert_true(number > 20);
+}
+
+static void a_damaged_state_of_the_server_is_refused(void **state)
+{
+    struct world *world = *state;
+    uint8_t digest[CN_DIGEST_SIZE], *rows;
+    size_t size;
+    struct cn_store *store = &world->flaky.store;
+    struct cn_model model;
+    world_stop(world);
+    world_deinit(world);
+    world_init(world);
+    world->job.server = (struct cn_server){
+        .optimizer = CN_SERVER_FEDYOGI, .beta1 = 0.9, .beta2 = 0.99, .epsilon = 1e-3};
+    for (size_t i = 0; i < 2; i++)
+        assert_int_equal(world_enroll(world, boards[i], boards[i], 0), CN_OK);
+    keep_alive(world);
+    assert_int_equal(world_start(world), CN_OK);
+    finish_run(world, false, digest);
+    assert_int_equal(store->ops->load(store, "version-3.state", 1 << 20, &rows, &size), CN_OK);
+    assert_int_equal(size, 2 * world->layout.total * sizeof(float));
+    rows[size / 2] ^= 1;
+    assert_int_equal(cn_store_replace(store, "version-3.state", rows, size), CN_OK);
+    free(rows);
+    assert_int_equal(cn_model_load(store, world->ledger, &world->layout, 2, 3, &model), CN_EDIGEST);
+    assert_int_equal(cn_model_load(store, world->ledger, &world->layout, 2, 2, &model), CN_OK);
+    cn_model_deinit(&model);
+    world_stop(world);
+    assert_int_equal(world_start(world), CN_EDIGEST);
 }
 
 static void a_merge_can_be_repeated_to_the_bit(void **state)
@@ -141,8 +192,8 @@ static void a_merge_can_be_repeated_to_the_bit(void **state)
         .graph = cn_model_store_graph_digest(world->models),
     };
     struct cn_model parent = {0}, next = {0};
-    assert_int_equal(cn_model_load(&world->flaky.store, world->ledger, &world->layout, 2, &parent),
-                     CN_OK);
+    assert_int_equal(
+        cn_model_load(&world->flaky.store, world->ledger, &world->layout, 0, 2, &parent), CN_OK);
     assert_int_equal(cn_merge_round(&config, &parent, &next), CN_OK);
     assert_memory_equal(next.digest, digest, CN_DIGEST_SIZE);
     cn_model_deinit(&parent);
@@ -162,8 +213,8 @@ static void a_merge_without_one_of_its_updates_makes_no_version(void **state)
         .graph = cn_model_store_graph_digest(world->models),
     };
     struct cn_model parent, next;
-    assert_int_equal(cn_model_load(&world->flaky.store, world->ledger, &world->layout, 2, &parent),
-                     CN_OK);
+    assert_int_equal(
+        cn_model_load(&world->flaky.store, world->ledger, &world->layout, 0, 2, &parent), CN_OK);
     for (size_t i = 0; i < 2; i++) { // the last one in the walk, then both
         char name[CN_SPOOL_NAME_SIZE];
         cn_spool_name(3, boards[1 - i], name);
@@ -306,6 +357,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_restarted_aggregator_goes_on_in_the_same_round,
                                         open_world, close_world),
         cmocka_unit_test_setup_teardown(the_model_is_the_same_whatever_fails, open_world,
+                                        close_world),
+        cmocka_unit_test_setup_teardown(the_state_of_the_server_is_the_same_whatever_fails,
+                                        open_world, close_world),
+        cmocka_unit_test_setup_teardown(a_damaged_state_of_the_server_is_refused, open_world,
                                         close_world),
         cmocka_unit_test_setup_teardown(a_merge_can_be_repeated_to_the_bit, open_world,
                                         close_world),

@@ -18,19 +18,16 @@ static const struct cn_update_header header = {
 
 static void boards_reach_the_bits_of_the_aggregator(void **state)
 {
-    const struct cn_strategy *strategy;
     struct cn_layout layout = cn_test_layout(tensors, 2);
     static float weights[TOTAL], board[TOTAL], residual[TOTAL], next[TOTAL], mean[TOTAL];
     struct cn_buffer frame;
 
     (void)state;
     cn_buffer_init(&frame, 1 << 20);
-    assert_int_equal(cn_strategy_find("fedavg", &strategy), CN_OK);
     cn_test_fill(weights, TOTAL, 1, 1);
     memcpy(board, weights, sizeof(board));
     for (uint64_t round = 0; round < 20; round++) {
         cn_test_fill(mean, TOTAL, 100 + round, 0.01f);
-        strategy->step(mean, TOTAL, NULL);
         frame.size = 0;
         assert_int_equal(
             cn_strategy_publish(&header, &layout, weights, mean, residual, weights, next, &frame),
@@ -107,21 +104,12 @@ static void weights_that_would_not_be_finite_are_not_made(void **state)
     cn_test_layout_free(&layout);
 }
 
-static void an_unknown_strategy_is_not_found(void **state)
-{
-    const struct cn_strategy *strategy;
-
-    (void)state;
-    assert_int_equal(cn_strategy_find("fedmagic", &strategy), CN_ENOTFOUND);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(boards_reach_the_bits_of_the_aggregator),
         cmocka_unit_test(what_rounding_takes_away_is_sent_later),
         cmocka_unit_test(weights_that_would_not_be_finite_are_not_made),
-        cmocka_unit_test(an_unknown_strategy_is_not_found),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -327,7 +327,8 @@ static cn_err enlist(struct cn_link *base, const struct cn_registration *registr
         if (!cn_name_valid(registration->members[i]))
             return CN_EINVAL;
     }
-    if (cn_registrar_is_busy(&link->registrar))
+    if (cn_registrar_is_busy(&link->registrar) && !registration->fault[0] &&
+        !link->registrar.announces)
         return CN_EAGAIN;
     link->registrar.facts = *registration;
     link->registrar.enlisted = true;

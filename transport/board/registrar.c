@@ -46,7 +46,7 @@ void cn_registrar_start(struct cn_registrar *registrar)
     size_t size = 0;
     cn_err err = cn_message_put_register(&request, bytes, &size);
 
-    registrar->due = false;
+    registrar->due = registrar->announces = false;
     if (err) {
         cn_log(CN_LOG_ERROR, "link", "registration: %s", cn_err_text(err));
         return;
@@ -65,6 +65,11 @@ void cn_registrar_reconnected(struct cn_registrar *registrar)
     if (!registrar->misfit.tries)
         cn_request_hurry(&registrar->asking);
     cn_request_hurry(&registrar->keying);
+    if (registrar->is_registered && registrar->facts.instance && !registrar->due &&
+        !cn_registrar_is_busy(registrar)) {
+        cn_registrar_start(registrar);
+        registrar->announces = true;
+    }
 }
 
 // What was kept, until the aggregator answers.
@@ -132,6 +137,7 @@ static void tell_registered(struct cn_registrar *registrar)
 
     event->manifest = &registrar->manifest;
     event->remembered = false;
+    registrar->is_registered = true;
     registrar->recall_us = 0;
     if (registrar->store)
         keep(registrar);
@@ -197,6 +203,17 @@ static void registration_refused(struct cn_registrar *registrar,
     registrar->asking.due_us = now_us + 1000 * cn_backoff_next_ms(&registrar->misfit);
 }
 
+// All but the keys, which an epoch has for as long as it lasts.
+static bool is_same(const struct cn_manifest *one, const struct cn_manifest *other)
+{
+    return one->run == other->run && one->lineage == other->lineage &&
+           strcmp(one->group, other->group) == 0 &&
+           memcmp(one->graph, other->graph, CN_DIGEST_SIZE) == 0 &&
+           one->graph_size == other->graph_size &&
+           memcmp(one->job_digest, other->job_digest, CN_DIGEST_SIZE) == 0 &&
+           one->key_epoch == other->key_epoch && one->group_boards == other->group_boards;
+}
+
 static bool registered(struct cn_registrar *registrar, const struct cn_exchange_reply *reply,
                        uint64_t now_us)
 {
@@ -209,6 +226,10 @@ static bool registered(struct cn_registrar *registrar, const struct cn_exchange_
     }
     registrar->misfit.tries = 0;
     registrar->reply = message;
+    if (registrar->announces && is_same(&registrar->manifest, &message.manifest)) {
+        registrar->announces = false;
+        return true;
+    }
     registrar->manifest = message.manifest;
     registrar->next_key = 0;
     return ask_key(registrar);

@@ -17,10 +17,14 @@ struct cn_registrar {
     struct cn_registration facts;
     bool enlisted; // facts are set
     bool due;      // a registration is to begin
+    // The registration under way follows a handshake, so that the aggregator sees which process
+    // has the board's session now. The answer is told only if it differs from the last one.
+    bool announces;
     struct cn_request asking, keying;
     struct cn_backoff misfit;
     struct cn_register_reply reply; // its chunk_size is 0 before the first registration
     struct cn_manifest manifest;
+    bool is_registered; // the manifest and its keys were told
     uint32_t next_key;
     struct cn_store *store;         // borrowed; NULL: answers are not kept
     uint8_t origin[CN_DIGEST_SIZE]; // result of cn_registration_origin

@@ -47,6 +47,8 @@ static const struct cn_message_field register_fields[] = {
     LONG(5, cn_register_request, facts.memory, 0, ANY),
     LONG(6, cn_register_request, facts.power_mw, 0, ANY),
     FIELD(7, NAME_OR_EMPTY, cn_register_request, facts.board_type),
+    FIELD(8, TEXT_OR_NONE, cn_register_request, facts.fault),
+    OPTION(9, cn_register_request, facts.instance),
     OPTION(12, cn_register_request, facts.ahead_lineage),
     OPTION(13, cn_register_request, facts.ahead_version),
 };

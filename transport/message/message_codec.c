@@ -58,6 +58,7 @@ static CborError put_field(CborEncoder *encoder, const struct cn_message_field *
     case NAME:
     case NAME_OR_EMPTY:
     case TEXT:
+    case TEXT_OR_NONE:
         return put_text(encoder, (const char *)from, field->max);
     case BYTES:
         return cbor_encode_byte_string(encoder, from, field->max);
@@ -100,7 +101,8 @@ bool cn_message_is_plain(const struct cn_message_schema *schema, const void *obj
 
 static bool is_optional(const struct cn_message_field *field)
 {
-    return field->kind == RULES || field->kind == U64_OR_ZERO || field->kind == SIGNS;
+    return field->kind == RULES || field->kind == U64_OR_ZERO || field->kind == SIGNS ||
+           field->kind == TEXT_OR_NONE;
 }
 
 static bool is_left_out(const struct cn_message_field *field, const uint8_t *object)
@@ -111,6 +113,8 @@ static bool is_left_out(const struct cn_message_field *field, const uint8_t *obj
         return memcmp(object + field->offset, zero, sizeof(zero)) == 0;
     if (field->kind == SIGNS)
         return load_u32(object + field->count_offset) == 0;
+    if (field->kind == TEXT_OR_NONE)
+        return object[field->offset] == 0;
     return field->kind == RULES && cn_message_is_plain(field->schema, object + field->offset);
 }
 
@@ -216,7 +220,8 @@ static cn_err get_text(CborValue *value, const struct cn_message_field *field, c
         if ((unsigned char)to[i] < 0x20 || to[i] == 0x7f)
             return CN_EFORMAT;
     }
-    if (field->kind == TEXT || (field->kind == NAME_OR_EMPTY && !length))
+    if (field->kind == TEXT || field->kind == TEXT_OR_NONE ||
+        (field->kind == NAME_OR_EMPTY && !length))
         return CN_OK;
     return cn_name_valid(to) ? CN_OK : CN_EFORMAT;
 }
@@ -314,6 +319,7 @@ static cn_err get_field(CborValue *value, const struct cn_message_field *field, 
     case NAME:
     case NAME_OR_EMPTY:
     case TEXT:
+    case TEXT_OR_NONE:
         return get_text(value, field, (char *)to);
     case BYTES:
         return get_bytes(value, field->max, to);

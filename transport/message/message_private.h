@@ -14,7 +14,9 @@ enum cn_message_kind {
     F64,
     NAME,
     NAME_OR_EMPTY,
-    TEXT,        // max: size of the array
+    TEXT, // max: size of the array
+    // As TEXT, left out when empty.
+    TEXT_OR_NONE,
     BYTES,       // max: size of the array
     PAIR,        // struct cn_version_range as [min, max]
     MAP,         // struct described by schema

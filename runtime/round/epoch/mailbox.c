@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -370,20 +371,22 @@ bool cn_mailbox_stopped(struct cn_mailbox *box)
     return look(box, &box->stop);
 }
 
-void cn_mailbox_fail(struct cn_mailbox *box, cn_err why)
+void cn_mailbox_fail(struct cn_mailbox *box, cn_err why, const char *fault)
 {
     pthread_mutex_lock(&box->lock);
     box->failed = why;
+    snprintf(box->fault, sizeof(box->fault), "%s", fault);
     pthread_mutex_unlock(&box->lock);
     wake_owner(box);
 }
 
-cn_err cn_mailbox_failed(struct cn_mailbox *box)
+cn_err cn_mailbox_failed(struct cn_mailbox *box, char fault[CN_FAULT_SIZE])
 {
     cn_err failed;
 
     pthread_mutex_lock(&box->lock);
     failed = box->failed;
+    memcpy(fault, box->fault, sizeof(box->fault));
     pthread_mutex_unlock(&box->lock);
     return failed;
 }

@@ -81,6 +81,7 @@ struct cn_mailbox {
     struct cn_progress progress;
     struct cn_collective *collective; // to cancel; NULL between epochs
     cn_err failed;                    // why the worker cannot go on; CN_OK while it can
+    char fault[CN_FAULT_SIZE];        // the same for people
     bool finished;                    // the worker ended by itself: another run is wanted
 };
 
@@ -102,7 +103,8 @@ void cn_mailbox_put_answer(struct cn_mailbox *box,
 bool cn_mailbox_take_request(struct cn_mailbox *box, struct cn_errand_request *request);
 bool cn_mailbox_take_left(struct cn_mailbox *box, struct cn_left *left);
 struct cn_progress cn_mailbox_progress(struct cn_mailbox *box);
-cn_err cn_mailbox_failed(struct cn_mailbox *box); // why the worker cannot go on, or CN_OK
+// Why the worker cannot go on, or CN_OK. fault: the same for people.
+cn_err cn_mailbox_failed(struct cn_mailbox *box, char fault[CN_FAULT_SIZE]);
 bool cn_mailbox_finished(struct cn_mailbox *box);
 void cn_mailbox_stop(struct cn_mailbox *box);  // also cancels a running collective
 void cn_mailbox_drain(struct cn_mailbox *box); // empties the wake pipe
@@ -129,5 +131,5 @@ void cn_mailbox_drop_errand(struct cn_mailbox *box);
 void cn_mailbox_put_left(struct cn_mailbox *box, const struct cn_left *left);
 void cn_mailbox_put_progress(struct cn_mailbox *box, const struct cn_progress *progress);
 void cn_mailbox_set_collective(struct cn_mailbox *box, struct cn_collective *collective);
-void cn_mailbox_fail(struct cn_mailbox *box, cn_err why);
+void cn_mailbox_fail(struct cn_mailbox *box, cn_err why, const char *fault);
 void cn_mailbox_finish(struct cn_mailbox *box);

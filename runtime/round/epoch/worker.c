@@ -101,7 +101,7 @@ static bool own_fault(cn_err err)
 
 // A process that gets no memory epoch after epoch keeps its group from working. One that is started
 // anew has its memory in one piece, and meanwhile the others go on without it.
-static cn_err count_starved(cn_err err, uint32_t *starved)
+static cn_err count_starved(struct cn_worker *worker, cn_err err, uint32_t *starved)
 {
     *starved = err == CN_ENOMEM ? *starved + 1 : 0;
     if (*starved < STARVED_MAX)
@@ -110,6 +110,7 @@ static cn_err count_starved(cn_err err, uint32_t *starved)
            "no memory to take part in %u epochs in a row: this process ends, to be started anew "
            "with what is stored",
            *starved);
+    worker->starved = true;
     return CN_EWEDGED;
 }
 
@@ -132,7 +133,7 @@ static cn_err work(struct cn_worker *worker, struct cn_session *session)
         }
         err = run_epoch(worker, session, &view, &left);
         log_end(worker, err, &left);
-        err = count_starved(err, &starved);
+        err = count_starved(worker, err, &starved);
         if (err == CN_ESTALE)
             return CN_OK;
         if (err == CN_EWEDGED)
@@ -150,6 +151,7 @@ static void *worker_main(void *argument)
     struct cn_worker *worker = argument;
     struct cn_session *session = NULL;
     static _Thread_local struct cn_diag diag;
+    const char *fault;
     cn_err err, worked;
 
     cn_diag_init(&diag);
@@ -158,9 +160,10 @@ static void *worker_main(void *argument)
     for (size_t i = 0; i < diag.count && i < CN_DIAG_LINES; i++)
         cn_log(err ? CN_LOG_ERROR : CN_LOG_WARN, "session", "%s", diag.lines[i]);
     if (err) {
+        fault = diag.count ? cn_diag_first(&diag) : cn_err_text(err);
         if (diag.count == 0)
-            cn_log(CN_LOG_ERROR, "session", "%s", cn_err_text(err));
-        cn_mailbox_fail(worker->config.box, err);
+            cn_log(CN_LOG_ERROR, "session", "%s", fault);
+        cn_mailbox_fail(worker->config.box, err, fault);
         return NULL;
     }
     worked = cn_round_file_resume(session);
@@ -171,8 +174,10 @@ static void *worker_main(void *argument)
     if (err)
         cn_log(CN_LOG_WARN, "session", "the state was not saved: %s", cn_err_text(err));
     cn_session_close(session);
+    fault =
+        worker->starved ? "no memory to take part in several epochs in a row" : cn_err_text(worked);
     if (worked)
-        cn_mailbox_fail(worker->config.box, worked);
+        cn_mailbox_fail(worker->config.box, worked, fault);
     else
         cn_mailbox_finish(worker->config.box);
     return NULL;

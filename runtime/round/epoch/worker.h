@@ -20,6 +20,7 @@ struct cn_worker {
     struct cn_member listed[CN_GROUP_MAX];  // as the profile says
     struct cn_member members[CN_GROUP_MAX]; // at their addresses of this epoch
     pthread_t thread;
+    bool starved; // it got no memory in several epochs in a row
 };
 
 // Starts the thread. It says "left" in the mailbox when its session is open and wants a view, and

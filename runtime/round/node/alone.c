@@ -17,8 +17,6 @@
 #define STATUS_MS 1000
 #define PAUSE_MS 200 // between looks in a pause
 #define SAFETENSORS_FILE "model.safetensors"
-#define BEST_FILE "best" // run (8), version (4), value (8), little-endian
-#define BEST_SIZE 20
 
 struct alone {
     const struct cn_alone_config *config;
@@ -28,8 +26,7 @@ struct alone {
     uint64_t paused_us; // of this round
     struct cn_session *session;
     struct cn_collective *collective;
-    double best;           // held-out accuracy, or minus the loss without one
-    uint32_t best_version; // 0: none yet
+    struct cn_alone_best best;
 };
 
 // Steps of the run that are done.
@@ -181,64 +178,19 @@ static cn_err do_round(struct alone *alone)
     return err;
 }
 
-// Patience counts across restarts, else a run that was stopped would train longer.
-static void load_best(struct alone *alone)
-{
-    struct cn_store *store = alone->config->store;
-    uint8_t *bytes = NULL;
-    size_t size = 0;
-    uint64_t run, value;
-
-    if (store->ops->load(store, BEST_FILE, BEST_SIZE, &bytes, &size))
-        return;
-    run = size == BEST_SIZE ? cn_get_u64(bytes) : 0;
-    if (run && (run == alone->session->config.run || run == alone->session->config.older_run) &&
-        cn_get_u32(bytes + 8) <= alone->session->held.version) {
-        alone->best_version = cn_get_u32(bytes + 8);
-        value = cn_get_u64(bytes + 12);
-        memcpy(&alone->best, &value, sizeof(value));
-    }
-    free(bytes);
-}
-
-static void save_best(const struct alone *alone)
-{
-    uint8_t bytes[BEST_SIZE];
-    uint64_t value;
-    cn_err err;
-
-    memcpy(&value, &alone->best, sizeof(value));
-    cn_put_u64(bytes, alone->session->config.run);
-    cn_put_u32(bytes + 8, alone->best_version);
-    cn_put_u64(bytes + 12, value);
-    err = cn_store_replace(alone->config->store, BEST_FILE, bytes, sizeof(bytes));
-    if (err)
-        cn_log(CN_LOG_WARN, "train", "%s is not saved (%s): a restart would forget the best round",
-               BEST_FILE, cn_err_text(err));
-}
-
 // Decides by the version that was measured last: after a restart again, with the same result.
 static bool should_stop(struct alone *alone)
 {
     const struct cn_checkpoint *held = &alone->session->held;
     const struct cn_job *job = &alone->config->settings->job;
-    double count = (double)held->held_out_count;
-    double value;
 
     if (held->held_out_count == 0)
         return false;
-    value = job->loss == CN_LOSS_CROSS_ENTROPY ? (double)held->held_out_correct / count
-                                               : -held->held_out_loss / count;
-    if (alone->best_version == 0 || value > alone->best) {
-        alone->best = value;
-        alone->best_version = held->version;
-        if (job->patience)
-            save_best(alone);
-    }
+    cn_alone_best_note(alone->session, &alone->best);
     if (job->loss == CN_LOSS_CROSS_ENTROPY && job->target_accuracy > 0 &&
-        value >= job->target_accuracy)
+        (double)held->held_out_correct / (double)held->held_out_count >= job->target_accuracy)
         return true;
-    return job->patience && held->version >= alone->best_version + job->patience;
+    return job->patience && held->version >= alone->best.version + job->patience;
 }
 
 static cn_err write_piece(void *context, const void *piece, size_t size)
@@ -287,9 +239,11 @@ static cn_err run_rounds(struct alone *alone)
     cn_err err = CN_OK;
     bool trained = false;
 
-    if (alone->session->held.phase == CN_PHASE_EMPTY)
+    if (alone->session->held.phase == CN_PHASE_EMPTY) {
+        cn_alone_best_begin(alone->session);
         err = cn_session_adopt(alone->session, alone->collective, 0);
-    load_best(alone);
+    }
+    cn_alone_best_load(alone->session, &alone->best);
     while (!err && alone->session->held.version < job->rounds && !is_enough(alone) &&
            !should_stop(alone)) {
         trained = true;
@@ -328,6 +282,8 @@ static cn_err run_session(struct alone *alone, struct cn_diag *diag)
         if (alone->config->at_start)
             alone->config->at_start(alone->config->context, alone->session);
         err = run_rounds(alone);
+        if (alone->config->best)
+            *alone->config->best = alone->best;
         alone->status.progress.ended = err == CN_OK && !is_enough(alone);
         tend(alone);
         write_status(alone);

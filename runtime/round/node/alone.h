@@ -11,6 +11,7 @@
 #include "runtime/engine/onnx/onnx_file.h"
 #include "runtime/port/store.h"
 #include "runtime/profile/profile.h"
+#include "runtime/round/node/alone_best.h"
 #include "runtime/round/session/session.h"
 
 struct cn_alone_report { // of one round
@@ -45,6 +46,7 @@ struct cn_alone_config {
     uint64_t steps;               // of the run, after which to stop; 0: all
     bool sequential;              // samples in file order
     struct cn_timeline *timeline; // NULL for none
+    struct cn_alone_best *best;   // set, also after an error, when training began; may be NULL
 };
 
 // Trains until the job's rounds are done or a stop rule holds; waits while a rule of the profile

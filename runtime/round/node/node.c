@@ -1,6 +1,7 @@
 #include "runtime/round/node/node.h"
 
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -242,10 +243,12 @@ static cn_err poll_link(struct cn_node_owner *node)
 }
 
 // A job of before that cannot be trained is perhaps not that of now.
-static void worker_failed(struct cn_node_owner *node, cn_err why)
+static void worker_failed(struct cn_node_owner *node, cn_err why, const char *fault)
 {
     if (!node->remembered || why == CN_EWEDGED) {
         node->result = CN_EINVAL;
+        node->only_restart_helps = why == CN_EWEDGED;
+        snprintf(node->fault, sizeof(node->fault), "%s", fault);
         return;
     }
     cn_log(CN_LOG_WARN, "node", "the last registration cannot be used: waiting for the aggregator");
@@ -258,15 +261,16 @@ static cn_err poll_worker(struct cn_node_owner *node, uint64_t now)
     struct cn_errand_request request;
     struct cn_left left;
     struct cn_link_path_stats link;
+    char fault[CN_FAULT_SIZE];
     cn_err err = CN_OK;
 
     if (!node->working)
         return CN_OK;
     cn_mailbox_drain(&node->box);
     node->status.progress = cn_mailbox_progress(&node->box);
-    err = cn_mailbox_failed(&node->box);
+    err = cn_mailbox_failed(&node->box, fault);
     if (err) {
-        worker_failed(node, err);
+        worker_failed(node, err, fault);
         return CN_OK;
     }
     node->link->ops->measure(node->link, &link);
@@ -385,10 +389,17 @@ static cn_err run_loop(struct cn_node_owner *node)
         if (!err)
             err = cn_node_poll_ahead(node, cn_platform_now_ms());
         if (!err)
+            err = cn_node_poll_disk(node);
+        if (!err)
             err = poll_care(node, cn_platform_now_ms());
         update_status(node, cn_platform_now_ms());
     }
     return err ? err : node->result;
+}
+
+static bool is_own_fault(cn_err err)
+{
+    return err && err != CN_ECANCELED && err != CN_ETIMEOUT && err != CN_EAUTH;
 }
 
 cn_err cn_node_run(const struct cn_node_config *config)
@@ -402,7 +413,9 @@ cn_err cn_node_run(const struct cn_node_config *config)
     node->result = CN_EAGAIN;
     node->status = (struct cn_status_file){
         .settings = config->settings, .care = &node->care, .networked = true, .leader = ""};
-    err = cn_node_group_init(&node->group, config->settings, config->store);
+    err = cn_crypto_random(&node->instance, sizeof(node->instance));
+    if (!err)
+        err = cn_node_group_init(&node->group, config->settings, config->store);
     node->limits = (struct cn_traffic_rules){
         .day_bytes = config->settings->day_bytes,
         .metered_from_ms = config->settings->metered_from_ms,
@@ -418,6 +431,10 @@ cn_err cn_node_run(const struct cn_node_config *config)
                                 config->store, &node->link);
     if (!err)
         err = run_loop(node);
+    if (node->link && is_own_fault(err)) {
+        write_status(node, cn_platform_now_ms());
+        cn_node_tell_fault(node, err);
+    }
     cn_platform_notify("STOPPING=1");
     if (node->link) { // as of when the loop was left: the worker may be in another epoch by now
         write_status(node, cn_platform_now_ms());

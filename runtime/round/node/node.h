@@ -23,10 +23,12 @@ struct cn_node_config {
     uint8_t link_key[CN_KEY_SIZE]; // for the session with the aggregator
     bool until_end;                // return when the run has ended
     uint64_t give_up_ms;           // return when the aggregator was away for so long; 0: never
+    uint64_t fault_wait_ms;        // before returning because this board cannot train
     const atomic_bool *stop;       // set by a signal handler
     struct cn_timeline *timeline;  // of the group's steps; NULL for none
 };
 
 // CN_OK when the run ended, CN_ECANCELED on stop, CN_ETIMEOUT when the aggregator was away for
-// give_up_ms, CN_EAUTH when it refused this board for as long; other errors are said in the log.
+// give_up_ms, CN_EAUTH when it refused this board for as long; other errors are said in the log and
+// to the aggregator.
 cn_err cn_node_run(const struct cn_node_config *config);

@@ -1,5 +1,6 @@
 #include "runtime/round/node/node_link.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "runtime/port/crypto.h"
@@ -27,8 +28,9 @@ cn_err cn_node_link_open(const struct cn_link_ops *ops, const struct cn_settings
 }
 
 cn_err cn_node_link_enlist(struct cn_link *link, const struct cn_settings *settings,
-                           const struct cn_node_ahead *ahead)
+                           const struct cn_node_facts *facts)
 {
+    const struct cn_node_ahead *ahead = facts ? facts->ahead : NULL;
     struct cn_registration registration = {
         .cpu_count = cn_platform_cpu_count(),
         .memory = settings->memory_limit,
@@ -36,8 +38,11 @@ cn_err cn_node_link_enlist(struct cn_link *link, const struct cn_settings *setti
         .member_count = settings->group.member_count,
         .ahead_lineage = ahead ? ahead->lineage : 0,
         .ahead_version = ahead ? ahead->version : 0,
+        .instance = facts ? facts->instance : 0,
     };
 
+    if (facts)
+        snprintf(registration.fault, sizeof(registration.fault), "%s", facts->fault);
     memcpy(registration.board_type, settings->board_type, CN_NAME_SIZE);
     for (uint32_t i = 0; i < settings->group.member_count; i++)
         memcpy(registration.members[i], settings->group.members[i].name, CN_NAME_SIZE);

@@ -11,7 +11,15 @@ cn_err cn_node_link_open(const struct cn_link_ops *ops, const struct cn_settings
                          const uint8_t key[CN_KEY_SIZE], struct cn_store *store,
                          struct cn_link **link);
 
-// Registers. ahead: what the board holds when the aggregator's round is older; NULL: it is not.
-// CN_EAGAIN when a registration is under way already.
+// What a node in a run tells of itself beside its settings.
+struct cn_node_facts {
+    const struct cn_node_ahead
+        *ahead;        // what it holds when the aggregator is older; NULL: it is not
+    const char *fault; // why it cannot train; "": it can
+    uint64_t instance; // of this process
+};
+
+// Registers. facts: NULL where the program is no node in a run. CN_EAGAIN when a registration is
+// under way already.
 cn_err cn_node_link_enlist(struct cn_link *link, const struct cn_settings *settings,
-                           const struct cn_node_ahead *ahead);
+                           const struct cn_node_facts *facts);

@@ -1,5 +1,6 @@
 // node_private.h - what the files of the node share: node.c has the loop and the link's events,
-// node_worker.c the worker and what it needs, node_registration.c manifests and keys.
+// node_worker.c the worker and what it needs, node_registration.c manifests and keys, node_fault.c
+// what the aggregator hears when this board cannot train.
 #pragma once
 
 #include "runtime/base/log_limit.h"
@@ -43,11 +44,20 @@ struct cn_node_owner {
     struct cn_log_quotas member_lines; // the worker's, about connections with members
     uint64_t status_ms;
     struct cn_status_file status;
-    cn_err result; // CN_EAGAIN while running
+    cn_err result;     // CN_EAGAIN while running
+    uint64_t instance; // random number of this process
+
+    char fault[CN_FAULT_SIZE]; // why this board cannot train; "": it can
+    bool only_restart_helps;   // the fault is one that a new process does not have
+    bool disk_told;            // the fault is that of a disk
+    atomic_int disk;           // a cn_err: how storing the state went last, set by the worker
 };
 
 // Registers, unless that is under way already.
 cn_err cn_node_enlist(struct cn_node_owner *node);
+
+// The same, but CN_EAGAIN when one is under way.
+cn_err cn_node_enlist_now(struct cn_node_owner *node);
 
 // Whether the round is watched.
 cn_err cn_node_watch(struct cn_node_owner *node, bool on);
@@ -65,6 +75,14 @@ cn_err cn_node_take_manifest(struct cn_node_owner *node, const struct cn_manifes
 // Goes over to new pair keys when that is due. A board that does not lead hears of them, too: the
 // leader may be the one that was revoked.
 cn_err cn_node_poll_keys(struct cn_node_owner *node, uint64_t now_ms);
+
+// Tells the aggregator when the state cannot be stored, and when it can again.
+cn_err cn_node_poll_disk(struct cn_node_owner *node);
+
+// Tells the aggregator why this board cannot train and returns when that has answered, or not in
+// 10 s; with fault_wait_ms in the configuration not earlier than that after the call. Ends the
+// worker. Returns early on stop.
+void cn_node_tell_fault(struct cn_node_owner *node, cn_err why);
 
 // Says so in log and to the aggregator when that is older than this board.
 cn_err cn_node_poll_ahead(struct cn_node_owner *node, uint64_t now_ms);

@@ -6,10 +6,18 @@
 #include "runtime/round/node/node_link.h"
 #include "runtime/round/node/node_private.h"
 
+cn_err cn_node_enlist_now(struct cn_node_owner *node)
+{
+    const struct cn_node_facts facts = {.ahead = node->ahead.told ? &node->ahead : NULL,
+                                        .fault = node->fault,
+                                        .instance = node->instance};
+
+    return cn_node_link_enlist(node->link, node->config.settings, &facts);
+}
+
 cn_err cn_node_enlist(struct cn_node_owner *node)
 {
-    cn_err err = cn_node_link_enlist(node->link, node->config.settings,
-                                     node->ahead.told ? &node->ahead : NULL);
+    cn_err err = cn_node_enlist_now(node);
 
     return err == CN_EAGAIN ? CN_OK : err; // a registration is under way already
 }

@@ -35,6 +35,7 @@ static cn_err start_worker(struct cn_node_owner *node)
                 .lineage = node->manifest.lineage,
                 .group = node->manifest.group,
                 .timeline = config->timeline,
+                .disk = &node->disk,
             },
         .box = &node->box,
         .collectives = {.secure = config->ports->collective,
@@ -50,6 +51,7 @@ static cn_err start_worker(struct cn_node_owner *node)
     if (node->care.care.pause) // the end of the pause starts it
         return CN_OK;
     memcpy(worker.session.graph, node->manifest.graph, CN_DIGEST_SIZE);
+    atomic_store(&node->disk, CN_OK);
     err = cn_mailbox_init(&node->box);
     if (err)
         return err;

@@ -336,6 +336,12 @@ static bool is_stopped(const struct cn_session *session, int wait_ms)
     return poll(&stop, 1, wait_ms) > 0;
 }
 
+static void note_disk(const struct cn_session *session, cn_err saved)
+{
+    if (session->config.disk)
+        atomic_store(session->config.disk, saved);
+}
+
 // Says once that this board cannot store its updates, and once that it can again. elsewhere:
 // another member has stored this one.
 static void note_outbox(struct cn_session *session, cn_err saved, bool elsewhere)
@@ -367,6 +373,7 @@ cn_err cn_session_secure_outbox(struct cn_session *session, struct cn_collective
 
     do {
         saved = cn_checkpoint_save(session->config.store, &session->held);
+        note_disk(session, saved);
         counts[0] = saved ? 1 : 0;
         counts[1] = 1;
         err = cn_all_reduce(collective, CN_REDUCE_SUM, counts, 2);
@@ -551,6 +558,7 @@ void cn_session_note_saved(struct cn_session *session, cn_err saved)
         cn_log(CN_LOG_WARN, "session", "the checkpoint was not saved: %s; the last good one stays",
                reserved ? "the disk has less free than storage.reserve" : cn_err_text(saved));
     session->disk_full = saved != CN_OK;
+    note_disk(session, saved);
 }
 
 cn_err cn_session_save(struct cn_session *session, uint64_t interval_ms)

@@ -7,6 +7,7 @@
 // Threading: one thread (the worker of a node).
 #pragma once
 
+#include <stdatomic.h>
 #include <stdbool.h>
 
 #include "runtime/base/diag.h"
@@ -45,6 +46,7 @@ struct cn_session_config {
     bool sequential;              // samples in file order
     struct cn_timeline *timeline; // of all members' steps; NULL for none
     int stop_fd;                  // readable when the caller wants to stop; -1 for none
+    atomic_int *disk; // set to what the disk said when the state was last stored; NULL: nobody asks
 };
 
 // How a step is trained: decided alike on all members before the step (session_sets.h).

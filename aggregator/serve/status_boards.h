@@ -1,0 +1,23 @@
+// status_boards.h - the part of `status` that tells where each board is.
+#pragma once
+
+#include "aggregator/serve/status.h"
+
+struct cn_status_report {
+    struct cn_ledger *ledger; // borrowed, as all pointers here
+    const struct cn_job *job;
+    const struct cn_status_live *live;
+    uint64_t now_ms;
+    bool json;
+    FILE *stream;
+    struct cn_ledger_round round; // number 0: none yet
+    uint32_t groups;              // enrolled
+    uint32_t selected, accepted;
+    bool ended;
+};
+
+// Says which key a board has without saying the key.
+void cn_status_name_key(const struct cn_ledger_board *board, char text[CN_STATUS_KEY_SIZE]);
+
+// Prints a row, or with json an object, about one board. context is a struct cn_status_report.
+cn_err cn_status_print_board(void *context, const struct cn_ledger_board *board);

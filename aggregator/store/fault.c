@@ -1,0 +1,88 @@
+#include "aggregator/store/fault.h"
+
+#include <string.h>
+
+#define CONTINUATION_MASK 0xc0
+#define CONTINUATION 0x80
+
+// The bytes of the character at text and its code point; 0 when it is not UTF-8 (RFC 3629).
+static size_t read_character(const unsigned char *text, uint32_t *point)
+{
+    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
+    size_t size = text[0] < 0x80           ? 1
+                  : (text[0] >> 5) == 0x06 ? 2
+                  : (text[0] >> 4) == 0x0e ? 3
+                  : (text[0] >> 3) == 0x1e ? 4
+                                           : 0;
+
+    *point = size == 1 ? text[0] : text[0] & (0x7fu >> size);
+    for (size_t i = 1; i < size; i++) {
+        if ((text[i] & CONTINUATION_MASK) != CONTINUATION) // the end of the text, too
+            return 0;
+        *point = *point << 6 | (text[i] & 0x3f);
+    }
+    if (!size || *point < least[size] || *point > 0x10ffff || (*point >> 11) == 0x1b)
+        return 0;
+    return size;
+}
+
+// Control characters of both sets; marks that are not seen, separators of lines and overrides of
+// direction (Unicode, 23.2); private and special ones.
+static bool is_printable(uint32_t point)
+{
+    static const uint32_t hidden[][2] = {
+        {0x00, 0x1f},     {0x7f, 0x9f},     {0xad, 0xad},        {0x61c, 0x61c},   {0x180b, 0x180f},
+        {0x200b, 0x200f}, {0x2028, 0x202e}, {0x2060, 0x206f},    {0xe000, 0xf8ff}, {0xfe00, 0xfe0f},
+        {0xfeff, 0xfeff}, {0xfff0, 0xffff}, {0xe0000, 0x10ffff},
+    };
+
+    for (size_t i = 0; i < sizeof(hidden) / sizeof(hidden[0]); i++)
+        if (point >= hidden[i][0] && point <= hidden[i][1])
+            return false;
+    return true;
+}
+
+void cn_fault_clean(char to[CN_FAULT_SIZE], const char *text)
+{
+    const unsigned char *from = (const unsigned char *)text;
+    size_t used = 0, size;
+    uint32_t point;
+
+    while (*from && used + 1 < CN_FAULT_SIZE) {
+        size = read_character(from, &point);
+        if (used + size >= CN_FAULT_SIZE)
+            break;
+        if (size && is_printable(point)) {
+            memcpy(to + used, from, size);
+            used += size;
+        } else {
+            to[used++] = '?';
+        }
+        from += size ? size : 1;
+    }
+    to[used] = '\0';
+}
+
+bool cn_fault_take(struct cn_fault *fault, const char *text, uint64_t now_ms)
+{
+    char cleaned[CN_FAULT_SIZE];
+    bool is_new;
+
+    fault->in_doubt = !*text;
+    if (!*text)
+        return false;
+    cn_fault_clean(cleaned, text);
+    is_new = !fault->told_ms || strcmp(cleaned, fault->text) != 0;
+    memcpy(fault->text, cleaned, sizeof(cleaned));
+    fault->told_ms = now_ms ? now_ms : 1;
+    return is_new;
+}
+
+bool cn_fault_end(struct cn_fault *fault)
+{
+    bool ends = fault->told_ms && fault->in_doubt;
+
+    if (ends)
+        fault->told_ms = 0;
+    return ends;
+}

@@ -1,0 +1,120 @@
+#include "runtime/round/node/alone_best.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/base/log.h"
+#include "runtime/engine/onnx/export.h"
+
+#define RECORD_FILE "best"
+#define RECORD_SIZE_BEFORE 20 // without the version in the file
+#define RECORD_SIZE 24
+
+void cn_alone_best_begin(const struct cn_session *session)
+{
+    struct cn_store *store = session->config.store;
+    cn_err err = store->ops->remove(store, RECORD_FILE);
+
+    if (!err)
+        err = store->ops->remove(store, CN_ALONE_BEST_FILE);
+    if (err)
+        cn_log(CN_LOG_WARN, "train", "%s of an earlier run is not removed: %s", CN_ALONE_BEST_FILE,
+               cn_err_text(err));
+}
+
+static bool is_of_run(const struct cn_session *session, uint64_t run)
+{
+    return run && (run == session->config.run || run == session->config.older_run);
+}
+
+// Patience counts across restarts, else a run that was stopped would train longer.
+void cn_alone_best_load(const struct cn_session *session, struct cn_alone_best *best)
+{
+    struct cn_store *store = session->config.store;
+    uint8_t *bytes = NULL;
+    size_t size = 0;
+    uint64_t value;
+
+    *best = (struct cn_alone_best){0};
+    if (store->ops->load(store, RECORD_FILE, RECORD_SIZE, &bytes, &size))
+        return;
+    if ((size == RECORD_SIZE || size == RECORD_SIZE_BEFORE) &&
+        is_of_run(session, cn_get_u64(bytes)) && cn_get_u32(bytes + 8) <= session->held.version) {
+        best->version = cn_get_u32(bytes + 8);
+        value = cn_get_u64(bytes + 12);
+        memcpy(&best->value, &value, sizeof(value));
+        best->kept = size == RECORD_SIZE ? cn_get_u32(bytes + 20) : 0;
+    }
+    free(bytes);
+}
+
+static cn_err save_record(const struct cn_session *session, const struct cn_alone_best *best)
+{
+    uint8_t bytes[RECORD_SIZE];
+    uint64_t value;
+
+    memcpy(&value, &best->value, sizeof(value));
+    cn_put_u64(bytes, session->config.run);
+    cn_put_u32(bytes + 8, best->version);
+    cn_put_u64(bytes + 12, value);
+    cn_put_u32(bytes + 20, best->kept);
+    return cn_store_replace(session->config.store, RECORD_FILE, bytes, sizeof(bytes));
+}
+
+static cn_err write_piece(void *context, const void *piece, size_t size)
+{
+    return cn_store_writer_put(context, piece, size);
+}
+
+static cn_err save_model(struct cn_session *session)
+{
+    struct cn_store_writer writer;
+    float *weights;
+    cn_err err = cn_trainer_share_weights(session->trainer, &weights), returned;
+
+    if (err)
+        return err;
+    err = cn_store_writer_begin(session->config.store, CN_ALONE_BEST_FILE, &writer);
+    if (!err) {
+        err = cn_export_onnx_pieces(session->onnx, session->layout, weights, CN_EXPORT_INFERENCE,
+                                    write_piece, &writer);
+        err = cn_store_writer_end(&writer, err);
+    }
+    returned = cn_trainer_return_weights(session->trainer);
+    return err ? err : returned;
+}
+
+// Higher is better. NAN: not measured.
+static double value_of(const struct cn_session *session)
+{
+    const struct cn_checkpoint *held = &session->held;
+    double count = held->held_out_count ? (double)held->held_out_count : NAN;
+
+    return session->config.job->loss == CN_LOSS_CROSS_ENTROPY
+               ? (double)held->held_out_correct / count
+               : -held->held_out_loss / count;
+}
+
+void cn_alone_best_note(struct cn_session *session, struct cn_alone_best *best)
+{
+    const struct cn_checkpoint *held = &session->held;
+    double value = value_of(session);
+    cn_err err = CN_OK;
+
+    if (!isfinite(value) || held->version == 0 || (best->version && value <= best->value))
+        return;
+    best->version = held->version;
+    best->value = value;
+    if (held->phase == CN_PHASE_BASE)
+        err = save_model(session);
+    if (!err && held->phase == CN_PHASE_BASE)
+        best->kept = held->version;
+    if (err)
+        cn_log(CN_LOG_WARN, "train", "%s was not replaced by the model of round %u: %s",
+               CN_ALONE_BEST_FILE, held->version, cn_err_text(err));
+    err = save_record(session, best);
+    if (err)
+        cn_log(CN_LOG_WARN, "train", "%s is not saved (%s): a restart would forget the best round",
+               RECORD_FILE, cn_err_text(err));
+}

@@ -1,0 +1,128 @@
+"""`train` keeps the best model beside the last, whole after a kill at any moment.
+
+    best.py BUILD [SCENARIO...]
+"""
+
+import json
+import os
+import subprocess
+
+from bad_input import write_train
+from cluster import Cluster
+from scenarios import Scenarios
+
+STEPS = 5  # of a round
+
+scenario = Scenarios()
+
+
+def read(cluster, state, name):
+    path = cluster.path(state, name)
+    if not os.path.exists(path):
+        return None
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def change_job(cluster, old, new):
+    with open(cluster.path("train.yaml")) as file:
+        text = file.read()
+    assert old in text, text
+    cluster.write("train.yaml", text.replace(old, new))
+
+
+def train(cluster, *options):
+    result = cluster.command(cluster.node, "train", *options, "alone.yaml")
+    return result.stdout.splitlines(), result.stderr
+
+
+def models_of_rounds(cluster, count):
+    """What each round of an undisturbed run published, from round 1 on."""
+    write_train(cluster, "state/single")
+    found = []
+    for number in range(1, count + 1):
+        train(cluster, "--steps", str(number * STEPS))
+        found.append(read(cluster, "state/single", "model.current.onnx"))
+    return found
+
+
+def best_round(lines):
+    """The first of those with the highest accuracy."""
+    rounds = [json.loads(line) for line in lines]
+    return max(rounds, key=lambda one: one["held_out_accuracy"])["round"]
+
+
+@scenario
+def the_best_of_all_rounds_is_kept(build):
+    with Cluster(build, rounds=6, local_steps=STEPS) as cluster:
+        models = models_of_rounds(cluster, 6)
+        write_train(cluster, "state/whole")
+        lines, said = train(cluster, "--json")
+        best = best_round(lines)
+        assert read(cluster, "state/whole", "model.best.onnx") == models[best - 1], f"not the model of round {best}"
+        assert f"best: state/whole/model.best.onnx, of round {best} (held-out accuracy 0." in said, said
+
+
+@scenario
+def the_first_of_equal_rounds_stays_also_after_the_end(build):
+    with Cluster(build, rounds=4, local_steps=STEPS) as cluster:
+        write_train(cluster, "state/equal")
+        change_job(cluster, "learning_rate: 0.05", "learning_rate: 0.000001")  # no round measures better
+        lines, _ = train(cluster, "--json")
+        assert best_round(lines) == 1, lines
+        best, last = (read(cluster, "state/equal", f"model.{name}.onnx") for name in ("best", "current"))
+        assert best != last, "the best model is the last one"
+        _, said = train(cluster)
+        assert "of round 1 (held-out" in said, f"forgotten after a restart:\n{said}"
+        assert read(cluster, "state/equal", "model.best.onnx") == best
+
+
+@scenario
+def a_new_run_and_one_without_held_out_samples_have_no_old_one(build):
+    with Cluster(build, rounds=2, local_steps=STEPS) as cluster:
+        write_train(cluster, "state/anew")
+        train(cluster)
+        assert read(cluster, "state/anew", "model.best.onnx")
+        change_job(cluster, "held_out: 10 %", "held_out: 0 %")
+        _, said = train(cluster, "--anew")
+        assert "best: " not in said, said
+        assert read(cluster, "state/anew", "model.best.onnx") is None, "that of an earlier run is still there"
+
+
+def fall(cluster, shim, number):
+    """Trains until the process is killed before its n-th fsync. False: it reached the end."""
+    environment = {**os.environ, "LD_PRELOAD": shim, "CAIRN_FALL": f"fsync:{number}:{cluster.path('stack')}"}
+    result = subprocess.run([cluster.node, "train", "alone.yaml"], cwd=cluster.directory, env=environment,
+                            capture_output=True, text=True, timeout=120)
+    assert result.returncode in (0, -9), result
+    return result.returncode != 0
+
+
+def check_falls(build, rounds, state, numbers):
+    with Cluster(build, rounds=rounds, local_steps=STEPS) as cluster:
+        shim = os.path.join(build, "..", "tests", "support", "fall.so")
+        models = models_of_rounds(cluster, rounds)
+        write_train(cluster, "state/whole")
+        train(cluster)
+        wanted = read(cluster, "state/whole", "model.best.onnx")
+        write_train(cluster, state)
+        falls = 0
+        for number in numbers:
+            if not fall(cluster, shim, number):
+                break
+            falls += 1
+            found = read(cluster, state, "model.best.onnx")
+            assert found is None or found in models, f"a torn file after a kill before fsync {number}"
+        train(cluster)
+        assert read(cluster, state, "model.best.onnx") == wanted, f"another model is the best after {falls} kills"
+        assert falls, "nothing was killed"
+        return f"{falls} kills"
+
+
+@scenario
+def kills_before_each_sync_leave_it_whole(build):
+    return check_falls(build, 3, "state/killed", range(1, 100))
+
+
+if __name__ == "__main__":
+    scenario.main()
