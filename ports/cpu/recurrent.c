@@ -56,7 +56,7 @@ static const vector none;
 #if defined(__AVX512F__)
 static __mmask16 first_words(size_t left)
 {
-    return left < VECTOR ? (__mmask16)((1u << left) - 1) : (__mmask16)-1;
+    return (__mmask16)(left < VECTOR ? (1u << left) - 1 : 0xffffu);
 }
 
 static vector load(const float *from, size_t left)
