@@ -383,5 +383,5 @@ cn_err cn_status_print(struct cn_ledger *ledger, const struct cn_job *job,
         return err;
     print_run(&report, &version, &progress.newest_score);
     err = cn_ledger_boards(ledger, cn_status_print_board, &report);
-    return err ? err : cn_status_print_groups(ledger, json, stream);
+    return err ? err : cn_status_print_groups(ledger, version.number, json, stream);
 }

@@ -105,6 +105,7 @@ def check_falls(build, rounds, state, numbers):
         write_train(cluster, "state/whole")
         train(cluster)
         wanted = read(cluster, "state/whole", "model.best.onnx")
+        assert wanted in models, "no best model was kept"
         write_train(cluster, state)
         falls = 0
         for number in numbers:

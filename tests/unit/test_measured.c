@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include "aggregator/run/measured.h"
+#include "aggregator/serve/status_groups.h"
 #include "tests/unit/aggregator_world.h"
 
 static size_t count_outliers(struct cn_measured_entry *entries, size_t count)
@@ -125,6 +126,20 @@ static void keep_text(void *context, const char *group, const char *text)
     snprintf(context, CN_MEASURED_TEXT, "%s", text);
 }
 
+// What `status --json` says of the groups, of which round 1 was merged last.
+static void expect_groups(struct world *world, const char *words)
+{
+    char *text = NULL;
+    size_t size = 0;
+    FILE *stream = open_memstream(&text, &size);
+
+    assert_int_equal(cn_status_print_groups(world->ledger, 1, true, stream), CN_OK);
+    fclose(stream);
+    if (!strstr(text, words))
+        fail_msg("'%s' is not in:\n%s", words, text);
+    free(text);
+}
+
 static void a_forged_count_of_samples_does_not_own_the_measures(void **state)
 {
     static const char *const groups[] = {"a", "b", "c", "x"};
@@ -150,6 +165,10 @@ static void a_forged_count_of_samples_does_not_own_the_measures(void **state)
     assert_int_equal(cn_measured_outliers(world->ledger, 1, keep_text, text), CN_OK);
     assert_string_equal(text, "group x says version 0 has loss 0 and accuracy 1, the median of 4 "
                               "groups is 1 and 0.5");
+    for (size_t i = 0; i < 4; i++)
+        assert_int_equal(world_enroll(world, groups[i], groups[i], 0), CN_OK);
+    expect_groups(world, "{\"group\":\"c\",\"accepted\":0,\"late\":0,\"rejected\":0}\n");
+    expect_groups(world, "\"rejected\":0,\"outlier\":\"group x says version 0 has loss 0 and ");
 }
 
 int main(void)
