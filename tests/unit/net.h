@@ -57,6 +57,8 @@ static inline struct message attribute_message(const char *name, const char *val
         type = 6;
     if (strchr("abcdefghijklmnopqrstuvwxyzCDSNV", value[0]) && value[0])
         type = 3;
+    if (!strcmp(name, "value_float")) // "0" and "nan", too
+        type = 1;
     if (type == 1)
         put_float(&attribute, 2, strtof(value, NULL));
     else if (type == 2)

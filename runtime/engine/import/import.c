@@ -292,21 +292,6 @@ static cn_err import_inputs(struct cn_importer *importer)
     return err;
 }
 
-// Only a Constant may have a list of floats, so the importers may take every list for integers.
-static cn_err check_attributes(const struct cn_import_node *node)
-{
-    for (size_t i = 0; i < node->node->attribute_count; i++) {
-        const struct cn_onnx_attribute *attribute = &node->node->attributes[i];
-
-        if (attribute->count && !attribute->ints &&
-            !(cn_text_equal(node->node->op, "Constant") &&
-              cn_text_equal(attribute->name, "value_floats")))
-            return cn_import_refuse(node, "attribute '%.*s' is a list of floats",
-                                    (int)attribute->name.size, attribute->name.data);
-    }
-    return CN_OK;
-}
-
 // Brings an input into a form that the op takes.
 static cn_err prepare_input(struct cn_import_node *node, size_t input, unsigned takes)
 {
@@ -335,7 +320,7 @@ static cn_err prepare_input(struct cn_import_node *node, size_t input, unsigned 
 static cn_err bind_node(struct cn_import_node *node, const struct cn_import_op *op, bool *known)
 {
     size_t count = node->node->input_count;
-    cn_err err = check_attributes(node);
+    cn_err err = cn_import_check_attributes(node);
 
     *known = true;
     if (err)

@@ -49,6 +49,10 @@ const struct cn_value *cn_import_value(const struct cn_import_node *node, size_t
 // Returns whether the node has this input.
 bool cn_import_has(const struct cn_import_node *node, size_t input);
 
+// Refuses a node with an attribute that its op lacks, that has another type, is there twice, or has
+// a value that no importer honours. Afterwards only a Constant has a list of floats.
+cn_err cn_import_check_attributes(const struct cn_import_node *node);
+
 // Return an attribute, or otherwise when the node lacks it.
 int64_t cn_import_int(const struct cn_import_node *node, const char *name, int64_t otherwise);
 float cn_import_float(const struct cn_import_node *node, const char *name, float otherwise);

@@ -56,6 +56,9 @@ cn_err cn_import_map(struct cn_import_node *node)
         return cn_import_refuse(node, "alpha is %g, wanted above 0", (double)call.alpha);
     if (call.kind == CN_MAP_GELU && approximate && cn_text_equal(approximate->s, "tanh"))
         call.kind = CN_MAP_GELU_TANH;
+    else if (call.kind == CN_MAP_GELU && approximate && !cn_text_equal(approximate->s, "none"))
+        return cn_import_refuse(node, "approximate '%.*s'", (int)approximate->s.size,
+                                approximate->s.size ? approximate->s.data : "");
     return cn_import_emit_map(node, call, node->in[0], &node->out);
 }
 

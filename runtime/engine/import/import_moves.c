@@ -262,6 +262,8 @@ static cn_err read_parts(const struct cn_import_node *node, uint64_t size, int64
     int64_t left = (int64_t)size;
     cn_err err = CN_OK;
 
+    if (cn_import_int(node, "num_outputs", (int64_t)outputs) != (int64_t)outputs)
+        return cn_import_refuse(node, "num_outputs is not the number of outputs, %zu", outputs);
     if (!outputs || outputs > CN_IMPORT_OUTPUTS)
         return cn_import_refuse(node, "%zu outputs; at most %d are supported", outputs,
                                 CN_IMPORT_OUTPUTS);

@@ -47,8 +47,6 @@ static cn_err read_mode(const struct cn_import_node *node, struct cn_resize *op)
                                 (int)mode->s.size, mode->s.data);
     else if (!op->round && !cn_text_equal(nearest->s, "floor"))
         return cn_import_refuse(node, "nearest_mode '%.*s'", (int)nearest->s.size, nearest->s.data);
-    if (cn_import_int(node, "antialias", 0) || cn_import_int(node, "exclude_outside", 0))
-        return cn_import_refuse(node, "antialias and exclude_outside are not supported");
     return CN_OK;
 }
 

@@ -70,9 +70,6 @@ static cn_err read_kind(const struct cn_import_node *node, struct layer *layer)
         layer->gates = 3;
         op->reset_after = cn_import_int(node, "linear_before_reset", 0) != 0;
     }
-    if (cn_import_int(node, "layout", 0) || cn_import_int(node, "input_forget", 0) ||
-        cn_onnx_attribute_find(node->node, "clip"))
-        return cn_import_refuse(node, "layout, input_forget and clip are not supported");
     if (cn_import_has(node, LENGTHS) || cn_import_has(node, PEEPHOLES))
         return cn_import_refuse(node, "lengths of sequences and peepholes are not supported");
     return CN_OK;
@@ -100,6 +97,8 @@ static cn_err read_shapes(const struct cn_import_node *node, struct layer *layer
         return cn_import_refuse(node, "R must have rank 3");
     layer->op.hidden = cn_import_value(node, R)->dims[2];
     layer->width = layer->gates * layer->op.hidden;
+    if (cn_import_int(node, "hidden_size", (int64_t)layer->op.hidden) != (int64_t)layer->op.hidden)
+        return cn_import_refuse(node, "hidden_size is not that of R, %zu", layer->op.hidden);
     if (!has_dims(node, W, layer->directions, layer->width, layer->inputs) ||
         !has_dims(node, R, layer->directions, layer->width, layer->op.hidden) ||
         (cn_import_has(node, B) && !has_dims(node, B, layer->directions, 2 * layer->width, 0)))
