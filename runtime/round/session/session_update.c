@@ -118,87 +118,6 @@ static bool is_possible(const struct cn_session *session, const struct cn_round_
            (unsigned)order->rule.mode <= CN_UPDATE_SKIP && order->rule.mode != CN_UPDATE_AUTO;
 }
 
-// Returns whether the group keeps this tensor for itself. The residual row then holds the tensor's
-// own values, which do not wait to be sent.
-static bool is_kept(const struct cn_session *session, const struct cn_tensor_info *tensor)
-{
-    return session->config.job->statistics == CN_STATISTICS_LOCAL &&
-           tensor->class == CN_TENSOR_STAT;
-}
-
-static void scale_row(struct cn_row *row, size_t first, size_t count, float factor)
-{
-    for (size_t i = first; i < first + count; i++) {
-        float value;
-
-        cn_row_read(row, i, 1, &value);
-        value *= factor;
-        cn_row_write(row, i, 1, &value);
-    }
-}
-
-// Reduces a residual that has waited long: it was meant for weights that have changed since.
-static void decay_residual(struct cn_session *session)
-{
-    const struct cn_job *job = session->config.job;
-    struct cn_checkpoint *held = &session->held;
-    uint32_t stale =
-        held->version > held->residual_version ? held->version - held->residual_version : 0;
-    float kept = 1;
-
-    if (!job->stale_rounds || stale <= job->stale_rounds)
-        return;
-    for (uint32_t i = job->stale_rounds; i < stale && kept > 0; i++)
-        kept *= (float)job->stale_decay;
-    for (size_t t = 0; t < session->layout->tensor_count; t++) {
-        const struct cn_tensor_info *tensor = &session->layout->tensors[t];
-
-        if (!is_kept(session, tensor))
-            scale_row(&held->residual, tensor->offset, tensor->count, kept);
-    }
-    held->residual_version = held->version;
-    cn_log(CN_LOG_INFO, "session", "the residual is %u versions old: %.0f %% of it is kept", stale,
-           100 * (double)kept);
-}
-
-void cn_session_forget_waiting(struct cn_session *session)
-{
-    const struct cn_layout *layout = session->layout;
-    struct cn_row *residual = &session->held.residual;
-
-    for (size_t t = 0; residual->data && t < layout->tensor_count; t++) {
-        const struct cn_tensor_info *tensor = &layout->tensors[t];
-
-        if (!is_kept(session, tensor))
-            memset((uint8_t *)residual->data + tensor->offset * cn_row_width(residual), 0,
-                   tensor->count * cn_row_width(residual));
-    }
-    session->held.residual_version = session->held.version;
-}
-
-void cn_session_localize(const struct cn_session *session, float *weights)
-{
-    const struct cn_layout *layout = session->layout;
-
-    if (session->config.job->statistics != CN_STATISTICS_LOCAL || !session->held.residual.data)
-        return;
-    // Local statistics are never sent, so their whole difference from the version is in the
-    // residual.
-    for (size_t t = 0; t < layout->tensor_count; t++) {
-        const struct cn_tensor_info *tensor = &layout->tensors[t];
-
-        if (tensor->class == CN_TENSOR_STAT)
-            cn_row_add(&session->held.residual, tensor->offset, tensor->count,
-                       weights + tensor->offset);
-    }
-}
-
-cn_err cn_session_allocate_residual(struct cn_session *session)
-{
-    return cn_row_allocate(&session->held.residual, session->held.total,
-                           session->config.job->options.residual == CN_RESIDUAL_BF16);
-}
-
 cn_err cn_session_allocate_optimizer(struct cn_session *session)
 {
     struct cn_checkpoint *held = &session->held;
@@ -233,25 +152,6 @@ cn_err cn_session_keep_optimizer(struct cn_session *session)
     return cn_trainer_get_second(session->trainer, held->second);
 }
 
-// Records the newest counted update. If the group delivered an update without this board's frame,
-// this board's residual was part of it.
-static void note_newest(struct cn_session *session, const struct cn_decision *newest)
-{
-    struct cn_checkpoint *held = &session->held;
-    bool own = memcmp(newest->digest, held->frame_digest, CN_DIGEST_SIZE) == 0;
-
-    if (newest->round <= held->counted.round)
-        return;
-    held->counted = (struct cn_counted){.round = newest->round, .own = own};
-    memcpy(held->counted.digest, newest->digest, CN_DIGEST_SIZE);
-    if (own || !held->round) // or nothing can wait yet
-        return;
-    cn_log(CN_LOG_WARN, "session",
-           "another part of the group has delivered round %u: what waited here is in it",
-           newest->round);
-    cn_session_forget_waiting(session);
-}
-
 // Allocates the rows of a round. A board alone has them in the trainer. Zeros of a divided
 // optimizer state need no memory.
 static cn_err allocate_rows(struct cn_session *session)
@@ -272,7 +172,7 @@ cn_err cn_session_begin(struct cn_session *session, const struct cn_round_order 
 
     if (!is_possible(session, order))
         return CN_EFORMAT;
-    note_newest(session, &order->newest);
+    cn_session_note_newest(session, &order->newest);
     if (!session->config.job->keep_optimizer)
         cn_session_release_optimizer(session);
     err = cn_session_take_files(session, order->round);
@@ -288,7 +188,7 @@ cn_err cn_session_begin(struct cn_session *session, const struct cn_round_order 
     cn_session_alike(session);
     held->samples = 0;
     held->train_loss = 0;
-    decay_residual(session);
+    cn_session_decay_residual(session);
     if (!cn_session_is_alone(session))
         err = cn_session_first_weights(session);
     if (!err)

@@ -16,8 +16,15 @@ void cn_session_note_saved(struct cn_session *session, cn_err saved);
 // divides.
 cn_err cn_session_reopen_trainer(struct cn_session *session, uint32_t shards, uint32_t stage);
 
-// Empties the residual of changes that wait to be sent. Local statistics stay.
+// The residual, in session_residual.c. cn_session_forget_waiting empties it of changes that wait to
+// be sent. cn_session_decay_residual reduces one that has waited long: it was meant for weights
+// that have changed since. Local statistics stay as they are in both.
 void cn_session_forget_waiting(struct cn_session *session);
+void cn_session_decay_residual(struct cn_session *session);
+
+// Records the newest counted update. If the group delivered it without this board's frame, this
+// board's residual was part of it and is forgotten.
+void cn_session_note_newest(struct cn_session *session, const struct cn_decision *newest);
 
 // Allocates a row of zeros unless there is one.
 cn_err cn_session_allocate(float **array, size_t total);

@@ -1,0 +1,186 @@
+// The residual's whole life: what a round left out is kept when an update is decided or abandoned,
+// fades while it waits, and is forgotten when another part of the group has sent it.
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/base/log.h"
+#include "runtime/round/session/session_alone.h"
+#include "runtime/round/session/session_sets.h"
+#include "runtime/round/session/session_update.h"
+
+// Returns whether the group keeps this tensor for itself. The residual row then holds the tensor's
+// own values, which do not wait to be sent.
+static bool is_kept(const struct cn_session *session, const struct cn_tensor_info *tensor)
+{
+    return session->config.job->statistics == CN_STATISTICS_LOCAL &&
+           tensor->class == CN_TENSOR_STAT;
+}
+
+static void scale_row(struct cn_row *row, size_t first, size_t count, float factor)
+{
+    for (size_t i = first; i < first + count; i++) {
+        float value;
+
+        cn_row_read(row, i, 1, &value);
+        value *= factor;
+        cn_row_write(row, i, 1, &value);
+    }
+}
+
+void cn_session_decay_residual(struct cn_session *session)
+{
+    const struct cn_job *job = session->config.job;
+    struct cn_checkpoint *held = &session->held;
+    uint32_t stale =
+        held->version > held->residual_version ? held->version - held->residual_version : 0;
+    float kept = 1;
+
+    if (!job->stale_rounds || stale <= job->stale_rounds)
+        return;
+    for (uint32_t i = job->stale_rounds; i < stale && kept > 0; i++)
+        kept *= (float)job->stale_decay;
+    for (size_t t = 0; t < session->layout->tensor_count; t++) {
+        const struct cn_tensor_info *tensor = &session->layout->tensors[t];
+
+        if (!is_kept(session, tensor))
+            scale_row(&held->residual, tensor->offset, tensor->count, kept);
+    }
+    held->residual_version = held->version;
+    cn_log(CN_LOG_INFO, "session", "the residual is %u versions old: %.0f %% of it is kept", stale,
+           100 * (double)kept);
+}
+
+void cn_session_forget_waiting(struct cn_session *session)
+{
+    const struct cn_layout *layout = session->layout;
+    struct cn_row *residual = &session->held.residual;
+
+    for (size_t t = 0; residual->data && t < layout->tensor_count; t++) {
+        const struct cn_tensor_info *tensor = &layout->tensors[t];
+
+        if (!is_kept(session, tensor))
+            memset((uint8_t *)residual->data + tensor->offset * cn_row_width(residual), 0,
+                   tensor->count * cn_row_width(residual));
+    }
+    session->held.residual_version = session->held.version;
+}
+
+void cn_session_localize(const struct cn_session *session, float *weights)
+{
+    const struct cn_layout *layout = session->layout;
+
+    if (session->config.job->statistics != CN_STATISTICS_LOCAL || !session->held.residual.data)
+        return;
+    // Local statistics are never sent, so their whole difference from the version is in the
+    // residual.
+    for (size_t t = 0; t < layout->tensor_count; t++) {
+        const struct cn_tensor_info *tensor = &layout->tensors[t];
+
+        if (tensor->class == CN_TENSOR_STAT)
+            cn_row_add(&session->held.residual, tensor->offset, tensor->count,
+                       weights + tensor->offset);
+    }
+}
+
+cn_err cn_session_allocate_residual(struct cn_session *session)
+{
+    return cn_row_allocate(&session->held.residual, session->held.total,
+                           session->config.job->options.residual == CN_RESIDUAL_BF16);
+}
+
+void cn_session_note_newest(struct cn_session *session, const struct cn_decision *newest)
+{
+    struct cn_checkpoint *held = &session->held;
+    bool own = memcmp(newest->digest, held->frame_digest, CN_DIGEST_SIZE) == 0;
+
+    if (newest->round <= held->counted.round)
+        return;
+    held->counted = (struct cn_counted){.round = newest->round, .own = own};
+    memcpy(held->counted.digest, newest->digest, CN_DIGEST_SIZE);
+    if (own || !held->round) // or nothing can wait yet
+        return;
+    cn_log(CN_LOG_WARN, "session",
+           "another part of the group has delivered round %u: what waited here is in it",
+           newest->round);
+    cn_session_forget_waiting(session);
+}
+
+// Records the update that counts. A decision may be about a later round than the held one.
+static void note_counted(struct cn_session *session, const struct cn_decision *decision,
+                         enum cn_outcome outcome)
+{
+    static const uint8_t nothing[CN_DIGEST_SIZE];
+    struct cn_counted *counted = &session->held.counted;
+
+    if (outcome == CN_OUTCOME_NOTHING || memcmp(decision->digest, nothing, CN_DIGEST_SIZE) == 0)
+        return;
+    *counted = (struct cn_counted){.round = decision->round, .own = outcome == CN_OUTCOME_COUNTED};
+    memcpy(counted->digest, decision->digest, CN_DIGEST_SIZE);
+}
+
+cn_err cn_session_decide(struct cn_session *session, const struct cn_decision *decision)
+{
+    struct cn_checkpoint *held = &session->held;
+    enum cn_outcome outcome = cn_round_outcome(decision, held->round, held->frame_digest);
+    bool waits = outcome == CN_OUTCOME_NOTHING;
+    struct cn_row residual = waits ? held->change : held->next_residual;
+
+    if (decision->verdict != CN_VERDICT_REJECTED)
+        cn_rate_guard_add(&held->guard,
+                          decision->verdict == CN_VERDICT_LATE ? -1 : decision->spare);
+    cn_row_deinit(&held->residual);
+    held->residual = residual;
+    held->residual_version = held->version;
+    cn_row_deinit(waits ? &held->next_residual : &held->change);
+    held->change = held->next_residual = (struct cn_row){0};
+    if (outcome == CN_OUTCOME_OTHER && held->rule.mode == CN_UPDATE_SKIP)
+        cn_session_forget_waiting(session); // this frame left out the whole change
+    note_counted(session, decision, outcome);
+    free(held->frame);
+    held->frame = NULL;
+    held->frame_size = 0;
+    held->phase = CN_PHASE_BASE;
+    return cn_session_save(session, 0);
+}
+
+static cn_err keep_change(struct cn_session *session)
+{
+    struct cn_checkpoint *held = &session->held;
+    cn_err err = cn_session_allocate(&held->weights, held->total);
+
+    if (!err)
+        err = cn_session_change(session, held->weights);
+    if (err)
+        return err;
+    cn_row_add(&held->residual, 0, held->total, held->weights);
+    cn_row_write(&held->residual, 0, held->total, held->weights);
+    held->residual_version = held->version;
+    return CN_OK;
+}
+
+cn_err cn_session_abandon(struct cn_session *session, const struct cn_decision *decision)
+{
+    struct cn_checkpoint *held = &session->held;
+    enum cn_outcome outcome = CN_OUTCOME_NOTHING;
+    cn_err err = CN_OK;
+
+    cn_session_alike(session);
+    if (decision)
+        outcome = cn_round_outcome(decision, held->round, held->frame_digest);
+    if (outcome != CN_OUTCOME_NOTHING)
+        cn_session_forget_waiting(session);
+    else if (decision)
+        err = keep_change(session);
+    if (err)
+        return err;
+    if (decision)
+        note_counted(session, decision, outcome);
+    held->phase = CN_PHASE_BASE;
+    free(held->weights);
+    held->weights = NULL;
+    cn_session_release_optimizer(session);
+    err = cn_session_load_trainer(session);
+    if (err)
+        return err;
+    return cn_session_save(session, 0);
+}
