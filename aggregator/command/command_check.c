@@ -38,6 +38,7 @@ static int check_model(struct cn_setup *setup, const struct cn_ports *ports)
     if (result)
         return result;
     printf("model: %s, %zu parameters\n", setup->settings->model, setup->model.layout.total);
+    result = cn_setup_set_tensor_rules(setup);
     if (cn_setup_open_evaluator(setup, ports, &evaluator))
         result = CN_EXIT_FAILED;
     else
@@ -54,6 +55,8 @@ static bool existing(const char *path, char found[CN_PATH_SIZE], struct stat *in
     snprintf(found, CN_PATH_SIZE, "%s", path);
     while (stat(found, info) != 0 && errno == ENOENT) {
         char *slash = strrchr(found, '/');
+        if (strcmp(found, ".") == 0) // this process stands in a directory that was removed
+            return false;
         if (!slash)
             snprintf(found, CN_PATH_SIZE, ".");
         else if (slash == found)
@@ -80,7 +83,13 @@ static int check_state(const struct cn_settings *settings)
         fprintf(stderr, "error: state: %s: %s\n", found, reason);
         return CN_EXIT_FAILED;
     }
-    if (!cn_platform_disk_free(found, &available) && available < settings->reserve) {
+    cn_err err = cn_platform_disk_free(found, &available);
+    if (err) {
+        fprintf(stderr, "error: state: %s: its free space is not known: %s\n", found,
+                cn_err_text(err));
+        return CN_EXIT_FAILED;
+    }
+    if (available < settings->reserve) {
         fprintf(stderr,
                 "error: state: %s has %" PRIu64 " MiB left and storage.reserve is %" PRIu64
                 " MiB: no update would be taken\n",

@@ -10,7 +10,6 @@
 
 #include "aggregator/command/aggregator_commands.h"
 #include "aggregator/command/setup.h"
-#include "aggregator/merge/server_optimizer.h"
 #include "aggregator/store/model_store.h"
 #include "runtime/engine/onnx/onnx_inference.h"
 
@@ -96,8 +95,8 @@ static int export_version(const struct cn_setup *setup, const char *version, con
     uint32_t number;
     cn_err err = cn_setup_choose_version(setup->ledger, &setup->job, version, &number);
     if (!err)
-        err = cn_model_load(setup->store, setup->ledger, &setup->model.layout,
-                            cn_server_rows(setup->job.server.optimizer), number, &model);
+        err = cn_model_load_weights(setup->store, setup->ledger, &setup->model.layout, number,
+                                    &model);
     if (err) {
         fprintf(stderr, "error: version %s: %s\n", version,
                 err == CN_ENOTFOUND ? "there is none, or it is no longer kept" : cn_err_text(err));

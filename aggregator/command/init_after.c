@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "aggregator/command/setup.h"
-#include "aggregator/merge/server_optimizer.h"
 #include "aggregator/store/job_settings.h"
 #include "aggregator/store/model_store.h"
 #include "aggregator/store/read_store.h"
@@ -76,8 +75,8 @@ static int take_version(struct succession *next, const char *version)
     find_job(next, &job);
     cn_err err = cn_setup_choose_version(next->earlier, &job, version, &number);
     if (!err)
-        err = cn_model_load(next->files, next->earlier, &setup->model.layout,
-                            cn_server_rows(job.server.optimizer), number, &trained);
+        err = cn_model_load_weights(next->files, next->earlier, &setup->model.layout, number,
+                                    &trained);
     if (err) {
         fprintf(stderr, "error: --version %s: %s\n", version,
                 err == CN_ENOTFOUND ? "there is none, or it is no longer kept" : cn_err_text(err));
@@ -142,9 +141,9 @@ static int begin(struct succession *next, bool trained, const char *profile)
 {
     const char *state = next->setup.settings->state;
     uint32_t groups = 0;
-    cn_err err = take_revocations(next);
-    if (!err)
-        err = follow(next, trained);
+    cn_err err = follow(next, trained);
+    if (!err) // after the boards: of a board that is revoked meanwhile the list knows
+        err = take_revocations(next);
     if (!err)
         err = cn_ledger_group_count(next->setup.ledger, &groups);
     if (err)
@@ -179,6 +178,8 @@ int cn_init_after(const char *earlier, const char *version, const char *profile)
             explain_state(next.setup.settings->state, cn_ledger_check_empty(next.setup.ledger));
     if (!result)
         result = cn_setup_load_model(&next.setup);
+    if (!result) // the job is of the run from here on
+        result = cn_setup_set_tensor_rules(&next.setup);
     if (!result && trained)
         result = check_graph(&next);
     if (!result && trained)

@@ -211,6 +211,16 @@ int cn_setup_open_model(struct cn_setup *setup)
     return explain_binding(setup, err, &conflict);
 }
 
+int cn_setup_set_tensor_rules(struct cn_setup *setup)
+{
+    struct cn_diag diag;
+    cn_diag_init(&diag);
+    if (cn_tensor_rules_set(&setup->model.layout, &setup->settings->job, &diag) == CN_OK)
+        return CN_EXIT_DONE;
+    cn_command_print_diag(&diag);
+    return CN_EXIT_FAILED;
+}
+
 int cn_setup_check_job(const struct cn_setup *setup)
 {
     struct cn_job_conflict conflict;

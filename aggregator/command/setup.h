@@ -38,6 +38,9 @@ int cn_setup_load_model(struct cn_setup *setup);
 // ledger, so that a profile that was edited for the next run still shows this one.
 int cn_setup_open_model(struct cn_setup *setup);
 
+// Applies the job's rules for single tensors to the model: whether each of their patterns fits one.
+int cn_setup_set_tensor_rules(struct cn_setup *setup);
+
 // Whether the profile could go on with the run, without writing anything.
 int cn_setup_check_job(const struct cn_setup *setup);
 

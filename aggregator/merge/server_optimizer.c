@@ -2,6 +2,8 @@
 
 #include <math.h>
 
+#include "runtime/update/update.h"
+
 // What a step is computed from, in float32.
 struct constants {
     float rate, momentum, beta1, beta2, rest1, rest2, epsilon;
@@ -135,6 +137,14 @@ static void step_tensor(enum cn_server_optimizer optimizer, const struct constan
     }
 }
 
+// A larger step would wait in the residual and move the model for many rounds more.
+static void limit_step(float *step, size_t count)
+{
+    const float most = (float)CN_UPDATE_VALUE_MAX;
+    for (size_t i = 0; i < count; i++)
+        step[i] = step[i] > most ? most : step[i] < -most ? -most : step[i];
+}
+
 void cn_server_step(const struct cn_server *server, const struct cn_layout *layout, float *mean,
                     float *state)
 {
@@ -152,8 +162,10 @@ void cn_server_step(const struct cn_server *server, const struct cn_layout *layo
         const struct cn_tensor_info *tensor = &layout->tensors[t];
         float *first = rows > 0 ? state + tensor->offset : NULL;
         float *second = rows > 1 ? state + layout->total + tensor->offset : NULL;
-        if (tensor->class == CN_TENSOR_PARAM)
-            step_tensor(server->optimizer, &constants, mean + tensor->offset, first, second,
-                        tensor->count);
+        if (tensor->class != CN_TENSOR_PARAM)
+            continue;
+        step_tensor(server->optimizer, &constants, mean + tensor->offset, first, second,
+                    tensor->count);
+        limit_step(mean + tensor->offset, tensor->count);
     }
 }

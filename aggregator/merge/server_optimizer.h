@@ -9,16 +9,17 @@
 // implementation reach the same bits. With d = the mean, lr = the rate, b = momentum, b1 and b2 =
 // the betas, c1 = 1 - b1, c2 = 1 - b2 (both subtracted in double) and e = epsilon:
 //
-//   fedavg      lr * d
-//   fedavgm     m = (b * m) + d;                                                   lr * m
-//   nesterov    m = (b * m) + d;                                                   lr * ((b * m) +
-//   d) fedadagrad  q = d * d; v = v + q;                                      (lr * d) / (sqrt(v) +
-//   e) fedadam     m = (b1 * m) + (c1 * d); q = d * d; v = (b2 * v) + (c2 * q);
-//                                                                          (lr * m) / (sqrt(v) + e)
-//   fedyogi     m as in fedadam; q = d * d; v = v - ((c2 * q) * sign(v - q));     as in fedadam
+//   fedavg:     step = lr * d
+//   fedavgm:    m = (b * m) + d, step = lr * m
+//   nesterov:   m = (b * m) + d, step = lr * ((b * m) + d)
+//   fedadagrad: q = d * d, v = v + q, step = (lr * d) / (sqrt(v) + e)
+//   fedadam:    m = (b1 * m) + (c1 * d), q = d * d, v = (b2 * v) + (c2 * q),
+//               step = (lr * m) / (sqrt(v) + e)
+//   fedyogi:    m and step as in fedadam, q = d * d, v = v - ((c2 * q) * sign(v - q))
 //
-// m begins with 0 and v with e * e. Running statistics (CN_TENSOR_STAT) take the mean as their step
-// in every optimizer: a variance that momentum moves could become negative.
+// m begins with 0 and v with e * e. A step is limited to the largest value of an update, 16.
+// Running statistics (CN_TENSOR_STAT) take the mean as their step in every optimizer: a variance
+// that momentum moves could become negative.
 //
 // The state of an optimizer is its rows, m first, then v; each is layout->total floats. Coordinates
 // of statistics keep the initial values there. Pure functions. Threading: none.

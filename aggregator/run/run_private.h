@@ -20,7 +20,8 @@ struct cn_run {
     bool measured_any;
     struct cn_run_traffic base; // of earlier processes
     bool waiting_told, trouble_told;
-    struct cn_log_quotas rejected; // lines about updates, by board
+    struct cn_log_quotas rejected; // lines about rejected updates, by group
+    struct cn_log_quotas late;     // lines about late updates, by group
     struct cn_log_quotas outliers; // lines about measurements, by group
     struct cn_merge_cuts cuts;     // of the newest version
     char warning[CN_RUN_WARNING];  // of the version that was measured last; "": none

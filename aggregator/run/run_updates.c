@@ -75,7 +75,7 @@ static void note_refusal(struct cn_run *run, const char *group,
     if (declared->run == CN_RUN_MEASUREMENT || !status->decided ||
         status->verdict == CN_VERDICT_ACCEPTED)
         return;
-    cn_log_within(cn_log_quota_of(&run->rejected, group), cn_platform_now_ms(),
+    cn_log_within(cn_log_quota_of(late ? &run->late : &run->rejected, group), cn_platform_now_ms(),
                   late ? CN_LOG_INFO : CN_LOG_WARN, "run",
                   "round %" PRIu32 ": an update of group %s is %s: %s", declared->round, group,
                   late ? "late" : "rejected", status->reason);

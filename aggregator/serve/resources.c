@@ -152,7 +152,8 @@ static void note_ahead(struct cn_resources *resources, const char *board,
         return;
     facts->ahead_lineage = registration->ahead_lineage;
     facts->ahead_version = registration->ahead_version;
-    if (cn_log_limit_due(&resources->ahead, resources->now_ms(), &count))
+    struct cn_log_limit *limit = &resources->ahead[cn_name_hash(board) % CN_LOG_QUOTA_BUCKETS];
+    if (cn_log_limit_due(limit, resources->now_ms(), &count))
         cn_log(CN_LOG_ERROR, "resources",
                "%s is ahead of this ledger: was it restored from a backup? The board has version "
                "%" PRIu64 " of lineage %" PRIu64 ", the ledger version %" PRIu32

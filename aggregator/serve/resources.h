@@ -30,8 +30,9 @@ struct cn_resources {
     struct cn_run *run;
     const struct cn_job *job;
     uint64_t (*now_ms)(void);
-    uint64_t trouble_ms;       // clock; when trouble of ours was last told
-    struct cn_log_limit ahead; // lines about boards that are ahead of the ledger
+    uint64_t trouble_ms; // clock; when trouble of ours was last told
+    // Lines about boards that are ahead of the ledger, by a hash of the board's name.
+    struct cn_log_limit ahead[CN_LOG_QUOTA_BUCKETS];
 };
 
 // The routes; each one's context is a struct cn_resources.

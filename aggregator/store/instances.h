@@ -3,7 +3,8 @@
 // A node draws a number when it starts and registers with it, again after each handshake. A number
 // that comes back after another one is that of a process that went on while the other ran. A board
 // that is started again has a new number, and one with a new address keeps its own: neither brings
-// an earlier number back. Threading: none.
+// an earlier number back. This finds mistakes, such as a card that was copied: a thief can tell no
+// number, or a new one each time. Threading: none.
 #pragma once
 
 #include <stdbool.h>

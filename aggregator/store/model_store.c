@@ -164,6 +164,30 @@ void cn_model_state_digest(const struct cn_model *model, const struct cn_layout 
     cn_sha256_finish(&sha, digest);
 }
 
+static cn_err load_recorded(struct cn_store *store, const struct cn_layout *layout,
+                            const struct cn_ledger_version *version, struct cn_model *model)
+{
+    *model = (struct cn_model){.number = version->number};
+    memcpy(model->digest, version->digest, CN_DIGEST_SIZE);
+    memcpy(model->parent, version->parent, CN_DIGEST_SIZE);
+    memcpy(model->delta_digest, version->delta_digest, CN_DIGEST_SIZE);
+    return load_full(store, layout, model);
+}
+
+cn_err cn_model_load_weights(struct cn_store *store, struct cn_ledger *ledger,
+                             const struct cn_layout *layout, uint32_t number,
+                             struct cn_model *model)
+{
+    struct cn_ledger_version version;
+    memset(model, 0, sizeof(*model));
+    cn_err err = cn_ledger_find_version(ledger, number, &version);
+    if (!err)
+        err = load_recorded(store, layout, &version, model);
+    if (err)
+        cn_model_deinit(model);
+    return err;
+}
+
 cn_err cn_model_load(struct cn_store *store, struct cn_ledger *ledger,
                      const struct cn_layout *layout, size_t state_rows, uint32_t number,
                      struct cn_model *model)
@@ -171,13 +195,8 @@ cn_err cn_model_load(struct cn_store *store, struct cn_ledger *ledger,
     struct cn_ledger_version version;
     memset(model, 0, sizeof(*model));
     cn_err err = cn_ledger_find_version(ledger, number, &version);
-    if (err)
-        return err;
-    model->number = number;
-    memcpy(model->digest, version.digest, CN_DIGEST_SIZE);
-    memcpy(model->parent, version.parent, CN_DIGEST_SIZE);
-    memcpy(model->delta_digest, version.delta_digest, CN_DIGEST_SIZE);
-    err = load_full(store, layout, model);
+    if (!err)
+        err = load_recorded(store, layout, &version, model);
     if (!err && number > 0)
         err = load_delta(store, layout, model);
     if (!err && number > 0)
@@ -256,8 +275,8 @@ static void load_snapshot(struct cn_model_store *models)
         keep_snapshot(models, &models->newest);
         return;
     }
-    cn_err err = cn_model_load(models->config.store, models->config.ledger, models->config.layout,
-                               models->config.state_rows, newest - newest % every, &model);
+    cn_err err = cn_model_load_weights(models->config.store, models->config.ledger,
+                                       models->config.layout, newest - newest % every, &model);
     if (err)
         return;
     keep_snapshot(models, &model);
@@ -309,6 +328,9 @@ cn_err cn_model_store_add(struct cn_model_store *models, struct cn_model *model,
     keep_delta(models, &models->previous);
     cn_model_deinit(&models->previous);
     models->previous = models->newest;
+    free(models->previous.residual); // boards fetch the rest of it
+    free(models->previous.state);
+    models->previous.residual = models->previous.state = NULL;
     models->newest = *model;
     memset(model, 0, sizeof(*model));
     return CN_OK;

@@ -51,6 +51,11 @@ cn_err cn_model_load(struct cn_store *store, struct cn_ledger *ledger,
 // Stores a sealed version as version 0 of a run whose ledger has none; durable on return.
 cn_err cn_model_save_first(struct cn_store *store, const struct cn_model *model);
 
+// As cn_model_load, with the weights alone: what the next version would be made from is left out.
+cn_err cn_model_load_weights(struct cn_store *store, struct cn_ledger *ledger,
+                             const struct cn_layout *layout, uint32_t number,
+                             struct cn_model *model);
+
 struct cn_model_store_config {
     struct cn_store *store; // all borrowed
     struct cn_ledger *ledger;

@@ -20,9 +20,7 @@ struct cn_roster {
     struct board_list boards;
     struct cn_roster_group *groups; // sorted by name
     size_t group_count;
-    struct cn_log_quotas told;   // lines about members, by the leader that told of them
-    struct cn_log_quotas blamed; // lines about boards that cannot train
-    uint64_t read_ms;            // when the ledger was last looked at; 0: not since it was opened
+    uint64_t read_ms; // when the ledger was last looked at; 0: not since it was opened
 };
 
 static void free_boards(struct board_list *boards)
@@ -137,6 +135,8 @@ static void hand_over(const struct cn_roster *roster, struct board_list *boards,
             after->facts = before->facts;
             after->fault = before->fault;
             after->instances = before->instances;
+            after->fault_lines = before->fault_lines;
+            after->told_lines = before->told_lines;
             after->seen_ms = before->seen_ms;
             after->missing_ms = before->missing_ms;
         }
@@ -296,8 +296,8 @@ void cn_roster_blame(struct cn_roster *roster, const char *board, const char *fa
 {
     struct cn_roster_board *found = find_board(&roster->boards, board);
     if (found && cn_fault_take(&found->fault, fault, now_ms))
-        cn_log_within(cn_log_quota_of(&roster->blamed, board), now_ms, CN_LOG_ERROR, "roster",
-                      "%s of group %s cannot train: %s", board, found->enrolled.group,
+        cn_log_within(&found->fault_lines, now_ms, CN_LOG_ERROR, "roster",
+                      "%s of group %s reports: %s", board, found->enrolled.group,
                       found->fault.text);
 }
 
@@ -306,18 +306,18 @@ void cn_roster_meet(struct cn_roster *roster, const char *board, uint64_t instan
 {
     struct cn_roster_board *found = find_board(&roster->boards, board);
     if (found && cn_instances_take(&found->instances, instance, from, now_ms))
-        cn_log_within(cn_log_quota_of(&roster->blamed, board), now_ms, CN_LOG_ERROR, "roster",
-                      "%s runs twice: two programs use its key, %s; enroll the second board under "
-                      "a name of its own",
-                      board, found->instances.twice);
+        cn_log(CN_LOG_ERROR, "roster",
+               "%s runs twice: two programs use its key, %s; enroll the second board under a name "
+               "of its own",
+               board, found->instances.twice);
 }
 
 void cn_roster_work(struct cn_roster *roster, const char *board, uint64_t now_ms)
 {
     struct cn_roster_board *found = find_board(&roster->boards, board);
     if (found && cn_fault_end(&found->fault))
-        cn_log_within(cn_log_quota_of(&roster->blamed, board), now_ms, CN_LOG_INFO, "roster",
-                      "%s of group %s can train again", board, found->enrolled.group);
+        cn_log_within(&found->fault_lines, now_ms, CN_LOG_INFO, "roster",
+                      "%s of group %s reports no error any more", board, found->enrolled.group);
 }
 
 static const struct cn_member_sign *find_sign(const struct cn_member_sign *members, uint32_t count,
@@ -358,11 +358,13 @@ static const struct cn_member_sign *sign_of(const struct cn_roster_board *board,
 void cn_roster_tell(struct cn_roster *roster, const char *leader, const char *group,
                     const struct cn_member_sign *members, uint32_t count, uint64_t now_ms)
 {
-    for (size_t i = 0; i < roster->boards.count; i++) {
+    struct cn_roster_board *teller = find_board(&roster->boards, leader);
+    struct cn_log_quota *quota = teller ? &teller->told_lines : NULL;
+    for (size_t i = 0; i < roster->boards.count && teller; i++) {
         struct cn_roster_board *board = &roster->boards.items[i];
         const struct cn_member_sign *sign = sign_of(board, group, members, count);
         if (sign)
-            take_sign(board, sign, leader, cn_log_quota_of(&roster->told, leader), now_ms);
+            take_sign(board, sign, leader, quota, now_ms);
     }
 }
 

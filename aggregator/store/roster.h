@@ -8,6 +8,7 @@
 #include "aggregator/store/fault.h"
 #include "aggregator/store/instances.h"
 #include "aggregator/store/ledger.h"
+#include "runtime/base/log_limit.h"
 
 struct cn_roster_facts { // as the board told when it registered
     uint32_t cpu_count;  // 0: it has not registered since the start
@@ -25,6 +26,8 @@ struct cn_roster_board {
     struct cn_roster_facts facts;
     struct cn_fault fault;
     struct cn_instances instances;
+    struct cn_log_quota fault_lines,
+        told_lines; // of the log: its own errors; what it told as leader
     // As the leader of its group told: when it last took part, and since when it is missing.
     uint64_t seen_ms, missing_ms; // clock; 0: not told
 };

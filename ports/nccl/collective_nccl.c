@@ -76,7 +76,10 @@ static struct nccl_config comm_config(void)
     };
 }
 
-// Exchanges a small whole number with all members; said[r] is the number of rank r.
+#define SAID_MAX 1000000 // more was said by no program of ours
+
+// Exchanges a small whole number with all members; said[r] is the number of rank r, or 0 if that is
+// none.
 static cn_err hear_all(struct nccl *nccl, int own, int said[CN_GROUP_MAX])
 {
     float values[CN_GROUP_MAX] = {0};
@@ -85,7 +88,7 @@ static cn_err hear_all(struct nccl *nccl, int own, int said[CN_GROUP_MAX])
     values[nccl->view.rank] = (float)own;
     err = cn_all_reduce(nccl->control, CN_REDUCE_SUM, values, nccl->view.size);
     for (uint32_t r = 0; r < nccl->view.size; r++)
-        said[r] = (int)values[r];
+        said[r] = values[r] >= -SAID_MAX && values[r] <= SAID_MAX ? (int)values[r] : 0;
     return err;
 }
 

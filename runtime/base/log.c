@@ -44,6 +44,11 @@ void cn_log_set_name(const char *name)
     snprintf(process, sizeof(process), "%s", name);
 }
 
+bool cn_log_is_written(enum cn_log_level level)
+{
+    return (int)level <= atomic_load(&threshold);
+}
+
 const char *cn_log_level_name(enum cn_log_level level)
 {
     return names[level];
@@ -75,7 +80,7 @@ void cn_log(enum cn_log_level level, const char *area, const char *format, ...)
     va_list arguments;
     size_t length;
 
-    if ((int)level > atomic_load(&threshold))
+    if (!cn_log_is_written(level))
         return;
     va_start(arguments, format);
     vsnprintf(message, sizeof(message), format, arguments);

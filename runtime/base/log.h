@@ -6,6 +6,8 @@
 // Threading: any thread; a line is written with one call.
 #pragma once
 
+#include <stdbool.h>
+
 #include "runtime/base/error.h"
 
 enum cn_log_level {
@@ -31,6 +33,9 @@ enum cn_log_format cn_log_find_format(void);
 // Puts name in front of the area in each later line, for programs that share a log. Cuts it to 127
 // characters. Call it before any thread is started.
 void cn_log_set_name(const char *name);
+
+// Returns whether a line of this level is written.
+bool cn_log_is_written(enum cn_log_level level);
 
 const char *cn_log_level_name(enum cn_log_level level);
 

@@ -45,13 +45,18 @@ void cn_log_within(struct cn_log_quota *quota, uint64_t now_ms, enum cn_log_leve
     uint64_t left_out = 0;
     va_list values;
 
+    // A line that nobody sees takes no token, and what is said of lines left out is seen.
+    enum cn_log_level notice = level < CN_LOG_WARN ? level : CN_LOG_WARN;
+
+    if (!cn_log_is_written(level))
+        return;
     if (quota && !cn_log_quota_take(quota, now_ms, &left_out)) {
         if (quota->left_out == 1)
-            cn_log(level, area, "more lines of this kind are left out for now");
+            cn_log(notice, area, "more lines of this kind are left out for now");
         return;
     }
     if (left_out)
-        cn_log(level, area, "%llu more line%s of this kind %s left out",
+        cn_log(notice, area, "%llu more line%s of this kind %s left out",
                (unsigned long long)left_out, left_out == 1 ? "" : "s",
                left_out == 1 ? "was" : "were");
     va_start(values, format);

@@ -20,9 +20,9 @@ struct cn_log_limit {  // all zero at first
 // one.
 bool cn_log_limit_due(struct cn_log_limit *limit, uint64_t now_ms, uint64_t *count);
 
-#define CN_LOG_QUOTA_BURST 60   // tokens of a full bucket; a line takes one
-#define CN_LOG_QUOTA_MS 1000    // time in which one token returns
-#define CN_LOG_QUOTA_BUCKETS 32 // buckets of a struct cn_log_quotas
+#define CN_LOG_QUOTA_BURST 60    // tokens of a full bucket; a line takes one
+#define CN_LOG_QUOTA_MS 1000     // time in which one token returns
+#define CN_LOG_QUOTA_BUCKETS 256 // buckets of a struct cn_log_quotas
 
 // A token bucket for lines of one kind.
 struct cn_log_quota {  // all zero at first
@@ -43,7 +43,8 @@ struct cn_log_quota *cn_log_quota_of(struct cn_log_quotas *quotas, const char *p
 // *left_out is the number of lines left out since the last line that was written.
 bool cn_log_quota_take(struct cn_log_quota *quota, uint64_t now_ms, uint64_t *left_out);
 
-// As cn_log, within the quota, or without a limit when quota is NULL. The first line that is left
+// As cn_log, within the quota, or without a limit when quota is NULL. A line below the level of the
+// log takes no token. The first line that is left
 // out is replaced by a line saying so. The next line that is written follows one with the number of
 // lines left out.
 void cn_log_within(struct cn_log_quota *quota, uint64_t now_ms, enum cn_log_level level,

@@ -41,8 +41,31 @@ static cn_err create_none(struct cn_store *store, const char *name, struct cn_st
     return CN_ENOTSUP;
 }
 
-static const struct cn_store_ops no_files = {
-    .open = open_none, .load = load_none, .create = create_none};
+static void abort_none(struct cn_store_file *file)
+{
+    (void)file;
+}
+
+static cn_err remove_none(struct cn_store *store, const char *name)
+{
+    (void)store, (void)name;
+    return CN_OK;
+}
+
+static cn_err list_none(struct cn_store *store, cn_err (*visit)(void *context, const char *name),
+                        void *context)
+{
+    (void)store, (void)visit, (void)context;
+    return CN_OK;
+}
+
+// There is never a file to read, write or commit.
+static const struct cn_store_ops no_files = {.open = open_none,
+                                             .load = load_none,
+                                             .create = create_none,
+                                             .abort = abort_none,
+                                             .remove = remove_none,
+                                             .list = list_none};
 
 // --- model and data together ---
 

@@ -74,7 +74,7 @@ const struct cn_job_change cn_job_changes[] = {
     {"update.residual", CN_CHANGE_ROUND},
     {"update.densities", CN_CHANGE_ROUND},
     {"update.priorities", CN_CHANGE_ROUND},
-    {"server.optimizer", CN_CHANGE_ROUND},
+    {"server.optimizer", CN_CHANGE_NEVER},
     {"server.learning_rate", CN_CHANGE_ROUND},
     {"server.momentum", CN_CHANGE_ROUND},
     {"server.beta1", CN_CHANGE_ROUND},

@@ -101,6 +101,8 @@ def a_gateway(cluster):
     cluster.write("gateway.yaml", profile)
     job = edit(cluster, "job.yaml", "digits-cnn", "absent")
     wrong(cluster.command(*check, check=False), "absent.onnx")
+    cluster.write("job.yaml", job.replace("update: {", "update: {densities: ['absent.*=20%'], "))
+    wrong(cluster.command(*check, check=False), "absent.*")
     cluster.write("job.yaml", job)
 
     for kind in (socket.SOCK_DGRAM, socket.SOCK_STREAM):

@@ -59,11 +59,11 @@ def a_board_with_bad_labels_says_so_at_the_gateway(build):
         assert line["status"].startswith("error ") and "board-1-labels.npy" in line["error"], line
         assert line["error_s"] < 60, line
         assert "sample 2 has the label 77" in cluster.command(cluster.aggregator, "status", "gateway.yaml").stdout
-        said = cluster.log("gateway").count("board-1 of group lab cannot train: ")
+        said = cluster.log("gateway").count("board-1 of group lab reports: ")
         assert said == 1, f"the gateway said it {said} times"
         os.rename(good, labels)
         cluster.start("board-1")
-        cluster.wait_for_line("gateway", "board-1 of group lab can train again")
+        cluster.wait_for_line("gateway", "board-1 of group lab reports no error any more")
         wait_until_told(cluster, "board-1", "in the round")
         assert "error" not in told(cluster, "board-1"), told(cluster, "board-1")
 
@@ -74,7 +74,7 @@ def a_member_says_what_it_cannot_open_and_the_other_goes_on(build):
         os.remove(own_data(cluster, "board-2"))
         cluster.start_all()
         ends(cluster, "board-2", 1)
-        cluster.wait_for_line("gateway", "board-2 of group lab cannot train: ")
+        cluster.wait_for_line("gateway", "board-2 of group lab reports: ")
         wait_until_told(cluster, "board-2", "board-2-labels.npy")
         cluster.wait_for_line("board-1", ": update of", count=2)
         assert "board-2-labels.npy" in told(cluster, "board-2")["error"], told(cluster, "board-2")
@@ -90,7 +90,7 @@ def a_service_waits_before_it_ends(build):
             manager.settimeout(60)
             cluster.start("gateway")
             cluster.start("board-1", environment={"NOTIFY_SOCKET": path})
-            cluster.wait_for_line("gateway", "board-1 of group lab cannot train: ")
+            cluster.wait_for_line("gateway", "board-1 of group lab reports: ")
             cluster.wait_for_line("board-1", "the program ends in 60 s")
             manager.setblocking(False)
             with contextlib.suppress(BlockingIOError):  # what was sent before

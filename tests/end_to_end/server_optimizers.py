@@ -18,7 +18,7 @@ import replay  # noqa: E402
 import server_optimizer  # noqa: E402
 
 MODEL = "digits-norm.onnx"
-ROUNDS = 4
+ROUNDS = 8
 
 scenario = Scenarios()
 
@@ -48,6 +48,7 @@ def run(build, text, server, kills=()):
         for version in kills:
             wait_for_version(cluster, version)
             cluster.kill("gateway")
+            assert cluster.ledger("SELECT count(*) FROM version")[0][0] <= ROUNDS, "the run was over before the kill"
             cluster.start("gateway")
         cluster.wait_for_end(120)
         check(cluster, server)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tries run.py as on a lent GPU, with doubles for the GPU, the tests and compute-sanitizer.
+"""Tries run.py as with limited time on a GPU, with doubles for the GPU, the tests and compute-sanitizer.
 
 Shown are the order of the tests, what the summary says of libraries, what the sanitizers are asked for, and what the
 benches get. The doubles are shell scripts; the GPU is an answer.

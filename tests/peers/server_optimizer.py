@@ -8,7 +8,7 @@ import math
 from array import array
 from typing import NamedTuple
 
-from update import floats, refuse
+from update import LARGEST, floats, refuse
 
 RATES = {"fedavg": 1, "nesterov": 0.7, "fedadagrad": 0.1, "fedadam": 0.03, "fedyogi": 0.03}
 
@@ -46,7 +46,8 @@ class Server(NamedTuple):
             if at in kept:
                 continue
             state = [row[at] for row in rows]
-            step[at], state = move(rate, d, *state)
+            moved, state = move(rate, d, *state)
+            step[at] = max(-LARGEST, min(LARGEST, moved))
             for row, value in zip(rows, state):
                 row[at] = value
         return step, rows

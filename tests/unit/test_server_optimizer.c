@@ -123,6 +123,20 @@ static void without_momentum_the_step_is_the_mean(void **state)
     cn_test_layout_free(&layout);
 }
 
+static void a_step_is_no_larger_than_a_value_of_an_update(void **state)
+{
+    struct cn_layout layout = cn_test_layout(tensors, 2);
+    const struct cn_server server = server_of(CN_SERVER_NESTEROV, 1000);
+    float mean[2 * COUNT] = {16, -16, 1e-3f, 0, 5, 6, 7, 8}, row[2 * COUNT];
+    const float expected[2 * COUNT] = {16, -16, 1.9f, 0, 5, 6, 7, 8};
+    (void)state;
+    cn_server_begin(&server, &layout, row);
+    cn_server_step(&server, &layout, mean, row);
+    for (size_t i = 0; i < 2 * COUNT; i++)
+        assert_float_equal(mean[i], expected[i], 1e-5);
+    cn_test_layout_free(&layout);
+}
+
 static void an_optimizer_has_a_rate_of_its_own(void **state)
 {
     const struct cn_server momentum = server_of(CN_SERVER_FEDAVGM, 0),
@@ -139,6 +153,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(steps_and_state_have_the_bits_of_the_vectors),
         cmocka_unit_test(without_momentum_the_step_is_the_mean),
+        cmocka_unit_test(a_step_is_no_larger_than_a_value_of_an_update),
         cmocka_unit_test(an_optimizer_has_a_rate_of_its_own),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -254,7 +254,7 @@ static void tell_refused(struct cn_node_group *group, uint64_t now_ms)
 
     while (cn_membership_refused(group->membership, now_ms, &member)) {
         cn_membership_explain(group->membership, group->members, member, why, sizeof(why));
-        cn_log_within(&group->lines, now_ms, CN_LOG_ERROR, "group",
+        cn_log_within(&group->refusal_lines, now_ms, CN_LOG_ERROR, "group",
                       "%s: %s is left out until that ends", why, group->members[member].name);
     }
 }

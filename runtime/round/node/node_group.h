@@ -23,10 +23,11 @@ struct cn_node_group {
     struct cn_membership *membership;       // NULL until the worker is ready
     struct cn_member members[CN_GROUP_MAX]; // with pair keys
     uint32_t self;
-    uint64_t key_epoch;        // the newest of which this board has the pair keys
-    uint64_t saved_epoch;      // the highest that went to the disk
-    bool leads;                // in the newest view
-    struct cn_log_quota lines; // about epochs and members
+    uint64_t key_epoch;                // the newest of which this board has the pair keys
+    uint64_t saved_epoch;              // the highest that went to the disk
+    bool leads;                        // in the newest view
+    struct cn_log_quota lines;         // about epochs and members
+    struct cn_log_quota refusal_lines; // about members that are left out
 };
 
 // CN_EINVAL, and a line in the log, when the board is not in its own list of members.

@@ -51,7 +51,8 @@ static cn_err start_worker(struct cn_node_owner *node)
     if (node->care.care.pause) // the end of the pause starts it
         return CN_OK;
     memcpy(worker.session.graph, node->manifest.graph, CN_DIGEST_SIZE);
-    atomic_store(&node->disk, CN_OK);
+    if (!node->disk_told) // else the next state that is stored takes it back
+        atomic_store(&node->disk, CN_OK);
     err = cn_mailbox_init(&node->box);
     if (err)
         return err;
