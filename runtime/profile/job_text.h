@@ -17,8 +17,8 @@ cn_err cn_job_text_make(const struct cn_settings *settings, char **text);
 cn_err cn_job_text_read(const char *text, size_t size, struct cn_diag *diag,
                         struct cn_settings *settings);
 
-// Compares the job of a run with another one. Adds a line to diag for each value that differs and is
-// not of the class CN_CHANGE_START, except for densities and value bits that neither job uses
+// Compares the job of a run with another one. Adds a line to diag for each value that differs and
+// is not of the class CN_CHANGE_START, except for densities and value bits that neither job uses
 // (cn_schema_idle). Returns the number of lines.
 size_t cn_job_text_compare(const struct cn_settings *run, const struct cn_settings *other,
                            struct cn_diag *diag);
