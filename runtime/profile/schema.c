@@ -376,7 +376,7 @@ const struct cn_schema_row cn_schema[] = {
     {"job.rounds.over_select", CN_VALUE_NUMBER, JOB, AT(job.over_select), 1, 100, .initial = "1.3",
      .uses = GATEWAY, .about = "groups invited for each one of the quorum"},
     {"job.rounds.deadline", CN_VALUE_DURATION, JOB, AT(job.deadline_ms), 1000, 30 * DAY,
-     .initial = "10 min", .uses = GATEWAY, .about = "after which a round ends without the quorum"},
+     .initial = "10 min", .uses = GATEWAY, .about = "after which a round without its quorum is extended, with more groups"},
     {"job.limits.max_norm", CN_VALUE_NUMBER, JOB, AT(job.max_norm), 1e-6, 1e9, "none",
      .initial = "10", .uses = GATEWAY,
      .about = "L2 norm of an update; larger ones are scaled down"},

@@ -1,4 +1,4 @@
-"""What dies and what happens then: one scenario for each row of the crash-only table in DESIGN.md.
+"""What dies and what happens then: one scenario for each row of the crash-only list in DESIGN.md.
 
     recover.py BUILD [SCENARIO...]
 
