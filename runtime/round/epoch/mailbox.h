@@ -43,7 +43,7 @@ struct cn_errand_answer {
     uint8_t *data;           // FETCH: the blob; the caller of cn_mailbox_take_answer frees it
     size_t size;             // FETCH: bytes of the blob
     enum cn_verdict verdict; // UPLOAD
-    uint8_t accepted[CN_DIGEST_SIZE]; // UPLOAD: digest of the accepted frame, as in the receipt
+    uint8_t accepted[CN_DIGEST_SIZE]; // UPLOAD: the update that counts now; zeros: none
     char reason[CN_VERDICT_REASON];   // UPLOAD: why the verdict is not "accepted"
 };
 
