@@ -30,7 +30,7 @@
 enum cn_controller_phase {
     CN_CONTROLLER_STARTUP,   // doubles the rate each round trip until it stops growing
     CN_CONTROLLER_DRAIN,     // empties the queue that STARTUP made
-    CN_CONTROLLER_PROBE_BW,  // of eight round trips one is a quarter faster, one a quarter slower
+    CN_CONTROLLER_PROBE_BW,  // cruises; one round trip in eight is 1/4 faster, one 1/4 slower
     CN_CONTROLLER_PROBE_RTT, // sends less, to measure the round trip without a queue of our own
 };
 

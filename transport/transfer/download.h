@@ -43,5 +43,5 @@ const uint8_t *cn_download_data(const struct cn_download *download, size_t *size
 // complete parcels stay. CN_ENOMEM changes nothing.
 cn_err cn_download_resize(struct cn_download *download, uint32_t parcel_chunks);
 
-// As cn_in_flight_take_gone.
+// Returns true once each time that the link counted as gone (cn_in_flight_take_gone).
 bool cn_download_take_gone(struct cn_download *download);

@@ -6,8 +6,8 @@
 //
 // Losses are found by time, as in RACK-TLP (RFC 8985). A parcel is lost when a later transmission
 // has arrived and a round trip and a margin for reordering have passed since the parcel was sent.
-// The margin grows each time that a lost parcel turns out to have arrived. No transmission follows
-// the last parcel that could reveal its loss, so it is soon sent again, at most twice. When nothing
+// The margin grows each time that a lost parcel turns out to have arrived. After the last parcel
+// nothing follows that could reveal its loss, so it is soon sent again, at most twice. When nothing
 // comes back at all, a single parcel is sent again to provoke an answer. After several such
 // time-outs the link counts as gone. Over a stream parcels are lost only with the session.
 // Threading: none.

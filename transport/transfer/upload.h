@@ -44,7 +44,7 @@ void cn_upload_again(struct cn_upload *upload, uint64_t tag, uint64_t now_us);
 // Returns whether the aggregator counts another number of chunks: its chunk size has changed.
 bool cn_upload_is_stale(const struct cn_upload *upload);
 
-// As cn_in_flight_take_gone.
+// Returns true once each time that the link counted as gone (cn_in_flight_take_gone).
 bool cn_upload_take_gone(struct cn_upload *upload);
 
 // Returns the verdict, or NULL while there is none.

@@ -87,11 +87,15 @@ struct cn_mailbox {
     bool finished;                    // the worker ended by itself, because another run is wanted
 };
 
+// Opens the descriptors. Returns the error of the system call that failed.
 cn_err cn_mailbox_init(struct cn_mailbox *box);
+
+// Frees everything in the box, also what was put and not taken. Call it when the worker has ended.
 void cn_mailbox_deinit(struct cn_mailbox *box);
 
 // ---- for the owner
 
+// Both copy the newest value into the box; only news wakes the worker.
 void cn_mailbox_put_news(struct cn_mailbox *box, const struct cn_round_info *news);
 void cn_mailbox_put_link(struct cn_mailbox *box, const struct cn_link_path_stats *link);
 
@@ -118,6 +122,7 @@ bool cn_mailbox_take_request(struct cn_mailbox *box, struct cn_errand_request *r
 // Returns true once each time that the worker has left an epoch.
 bool cn_mailbox_take_left(struct cn_mailbox *box, struct cn_left *left);
 
+// Returns the newest progress of the worker; zeros before the first.
 struct cn_progress cn_mailbox_progress(struct cn_mailbox *box);
 
 // Returns why the worker cannot continue, or CN_OK. Copies the reason for people to fault.
@@ -142,6 +147,7 @@ bool cn_mailbox_knocked(struct cn_mailbox *box);
 // Copies the newest news, with the time that remains now. Returns false when there is none yet.
 bool cn_mailbox_news(struct cn_mailbox *box, struct cn_round_info *news);
 
+// Both copy the newest value; zeros before the first.
 void cn_mailbox_link(struct cn_mailbox *box, struct cn_link_path_stats *link);
 struct cn_slow cn_mailbox_slow(struct cn_mailbox *box);
 
@@ -177,6 +183,7 @@ bool cn_mailbox_take_answer(struct cn_mailbox *box, enum cn_errand kind,
 // Drops the newest errand; the owner abandons its transfer.
 void cn_mailbox_drop_errand(struct cn_mailbox *box);
 
+// Both wake the owner, progress only when the run has ended.
 void cn_mailbox_put_left(struct cn_mailbox *box, const struct cn_left *left);
 void cn_mailbox_put_progress(struct cn_mailbox *box, const struct cn_progress *progress);
 

@@ -3,8 +3,8 @@
 // The aggregator raises the key epoch of a group when a member is revoked or enrolled again
 // (transport/GROUP.md, "Key epochs"). A board fetches the new keys as soon as it hears of them. It
 // uses them from the end of its round on, once all members that it hears have them, too. It waits
-// for a member without them for three rounds and ten minutes at most. Pure decisions: the node
-// acts. Threading: the owner thread of a node.
+// for a member without them for at most three rounds, and for at most ten minutes. Pure decisions:
+// the node acts. Threading: the owner thread of a node.
 #pragma once
 
 #include <stdbool.h>
@@ -13,7 +13,7 @@
 #include "runtime/round/upkeep/progress.h"
 
 #define CN_KEY_ROUNDS 3       // rounds to wait for a member without the newest keys
-#define CN_KEY_WAIT_MS 600000 // longest wait for it, if rounds do not end
+#define CN_KEY_WAIT_MS 600000 // longest wait for such a member, however few rounds end
 
 struct cn_node_keys {
     bool waits;                  // new keys wait to be used

@@ -2,7 +2,7 @@
 // programs of the site.
 //
 // It is one JSON object, replaced about once a second and not synced to disk: it only informs.
-// Fields that do not apply or are not known are left out. README.md describes them.
+// Fields that do not apply or are not known are left out. runtime/round/README.md describes them.
 #pragma once
 
 #include "runtime/port/link.h"
