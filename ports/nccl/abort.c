@@ -10,9 +10,10 @@
 #include "runtime/port/platform.h"
 
 #define FINALIZE_MS 2000 // limit for healthy communicators to finish; then they are aborted
-#define POLL_US 1000     // pause between two looks at a communicator
+#define POLL_US 1000     // pause between two queries of a communicator
 
-// An end that goes on in a thread of its own, which owns this struct.
+// The end of an epoch's communicators, which runs in a thread of its own. The thread owns this
+// struct.
 struct ending {
     struct nccl_holdings holdings;
     bool healthy;
@@ -26,7 +27,7 @@ static pthread_cond_t ended;     // an end has returned
 static struct ending *under_way; // all ends that have not returned
 static bool wedged;
 
-// Ends children first: they do not end with their parent.
+// Aborts all communicators, children first: they do not end with their parent.
 static void abort_all(const struct nccl_holdings *held)
 {
     // Inside one NCCL group, because several communicators of a process may wait for each other.

@@ -33,9 +33,10 @@ struct nccl_holdings {
 };
 
 // Takes the holdings, starts their end and returns at once. Healthy communicators, which all
-// members end at about the same time, are finalized and destroyed, and aborted only if that does
-// not get done. All others are aborted. CN_EWEDGED if the end could not even begin.
+// members end at about the same time, are finalized and destroyed, and aborted only if that takes
+// too long or fails. All others are aborted. CN_EWEDGED if the end could not even begin.
 cn_err nccl_end(const struct nccl_holdings *holdings, bool healthy);
 
-// Waits for the ends that have begun, timeout_ms at most. Returns whether none goes on.
+// Waits for the ends that have begun, timeout_ms at most. Returns whether all of them have
+// finished.
 bool nccl_await_ends(uint32_t timeout_ms);

@@ -1,6 +1,6 @@
-// failures.h - gives NCCL up when it fails in one epoch after the other.
+// failures.h - gives up NCCL when it fails in several epochs in a row.
 //
-// Otherwise the group would re-form for ever. The count is the process's. Threading: any.
+// Otherwise the group would re-form for ever. The count belongs to the process. Threading: any.
 #pragma once
 
 #include <stdbool.h>

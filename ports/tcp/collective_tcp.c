@@ -1,4 +1,7 @@
-// README.md explains in which order a ring moves the shares, PROTOCOL.md what is on the wire.
+// collective_tcp.c - the calls of the collective, and its opening and closing.
+//
+// README.md explains in which order a ring moves the shares. PROTOCOL.md specifies what is on the
+// wire.
 #include "ports/tcp/collective_tcp.h"
 
 #include <assert.h>

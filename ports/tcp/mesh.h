@@ -17,9 +17,9 @@ struct cn_mesh {
 // closes, or one that has listened refuses; CN_EEXIST when the port is taken; CN_ECANCELED soon
 // after cancel_fd (-1 for none) becomes readable. At the deadline: CN_ETIMEOUT. Instead of CN_EPEER
 // and CN_ETIMEOUT: CN_EAUTH or CN_ENOTSUP, if a missing member was refused for that reason. After
-// an error nothing is open. lost is the index in the member list of the member that was refused, or
-// that was connected and has ended without a word (parting.h), else of the first missing one, or
-// UINT32_MAX.
+// an error nothing is open. *lost is an index in the member list, or UINT32_MAX. It names the
+// member that was refused, or that was connected and ended without notice (parting.h), else the
+// first missing one.
 cn_err cn_mesh_open(const struct cn_pair_config *config, const struct cn_view *view,
                     uint64_t deadline_ms, int cancel_fd, struct cn_mesh *mesh, uint32_t *lost);
 

@@ -26,7 +26,7 @@
 #define HELLO_MAGIC 0x50524e43u              // "CNRP"
 #define HELLO_SIZE 144                       // bytes; PROTOCOL.md has the layout
 #define HELLO_FROM 16                        // offset of the sender's name
-#define HELLO_TO (HELLO_FROM + CN_NAME_SIZE) // offset of the receiver's
+#define HELLO_TO (HELLO_FROM + CN_NAME_SIZE) // offset of the receiver's name
 #define IDENTITY_SIZE ((size_t)2 * CN_NAME_SIZE)
 #define DRAIN_MAX ((size_t)16 << 20) // bytes that one call drops: more than a socket holds
 
@@ -49,8 +49,8 @@ struct cn_pair {
     bool refused;  // the other side's epoch differs; our hello is still sent to tell it
     enum pair_step step;
     short events;         // what poll should wait for
-    uint32_t member;      // index of the other side; UINT32_MAX before an accepted one is known
-    uint64_t deadline_ms; // of the handshake
+    uint32_t member;      // index of the other side; UINT32_MAX: accepted and not known yet
+    uint64_t deadline_ms; // end of the time for the handshake
     uint64_t peer_epoch;
     size_t unsent; // length of the record that TLS has taken but not fully written
     uint8_t hello[HELLO_SIZE];

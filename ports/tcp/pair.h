@@ -47,7 +47,7 @@ struct cn_pair;
 // CAIRN_CPU_PLAIN in the environment it returns false, so that tests reach the other cipher.
 bool cn_pair_has_aes(void);
 
-// Listens at "host:port". A host that is none of this machine's addresses means all of them. The
+// Listens at "host:port". A host that is no address of this machine means all its addresses. The
 // caller closes the descriptor with close(2). Errors are those of cn_socket_listen.
 cn_err cn_pair_listen(const char *address, int *descriptor);
 
@@ -55,15 +55,15 @@ cn_err cn_pair_listen(const char *address, int *descriptor);
 // has no address, CN_EAUTH when there is no key for the member.
 cn_err cn_pair_connect(const struct cn_pair_config *config, uint32_t member, struct cn_pair **pair);
 
-// Accepts one waiting connection; CN_EAGAIN when there is none. Which member it is is known only
-// after the handshake.
+// Accepts one waiting connection; CN_EAGAIN when there is none. The handshake shows which member it
+// is.
 cn_err cn_pair_accept(const struct cn_pair_config *config, int listener, struct cn_pair **pair);
 
 // Advances connection, TLS and hellos. Returns CN_OK when data may flow, CN_EAGAIN to be called
 // again when the descriptor is ready.
 cn_err cn_pair_handshake(struct cn_pair *pair);
 
-// Returns whether TCP has connected for a pair of cn_pair_connect: the other side listens, or did.
+// Returns whether TCP has connected a pair of cn_pair_connect, so the other side listens or did so.
 bool cn_pair_reached(const struct cn_pair *pair);
 
 // Returns the member index of the other side; for an accepted pair only after the handshake.
@@ -93,9 +93,9 @@ cn_err cn_pair_receive(struct cn_pair *pair, void *data, size_t size, size_t *re
 
 // How a connection ended.
 enum cn_pair_end {
-    CN_PAIR_OPEN,    // it has not
-    CN_PAIR_GAVE_UP, // the other side said so first: it ends because of something else
-    CN_PAIR_CUT,     // without a word: the other side's process, board or link has failed
+    CN_PAIR_OPEN,    // the connection has not ended
+    CN_PAIR_GAVE_UP, // the other side gave notice: it ends because of another failure
+    CN_PAIR_CUT,     // no notice: the other side's process, board or link has failed
 };
 
 // Tells the other side that this one gives up, after a handshake that succeeded. CN_EAGAIN: call

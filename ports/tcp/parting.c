@@ -4,14 +4,14 @@
 
 #include "runtime/port/platform.h"
 
-#define TELL_MS 100 // for sockets that are full
+#define TELL_MS 100 // longest wait for sockets that are full
 
 // The members that are still connected, after one look at all of them.
 struct survey {
     struct pollfd fds[CN_GROUP_MAX];
     uint32_t open; // number of fds
     bool untold;   // a member does not know yet that this one gives up
-    uint32_t cut;  // index in the member list, or UINT32_MAX
+    uint32_t cut;  // index of a member whose connection was cut (CN_PAIR_CUT), or UINT32_MAX
 };
 
 static void look(struct cn_mesh *mesh, const struct cn_view *view, uint32_t accused,

@@ -10,8 +10,8 @@
 
 #include "runtime/base/error.h"
 
-// Listens at "host:port" or "[ipv6]:port". A host that is none of this machine's addresses means
-// all of them. CN_EINVAL for a malformed address, CN_EEXIST when the port is taken.
+// Listens at "host:port" or "[ipv6]:port". A host that is no address of this machine means all its
+// addresses. CN_EINVAL for a malformed address, CN_EEXIST when the port is taken.
 cn_err cn_socket_listen(const char *address, int *descriptor);
 
 // Begins to connect; cn_socket_connected tells when it is done. The kernel drops a peer that

@@ -4,7 +4,7 @@
 #include "runtime/base/bytes.h"
 #include "runtime/base/log.h"
 
-#define FIND_MS 500 // until the end of a lost member's connection is seen here, too
+#define FIND_MS 500 // longest wait until the end of a lost member's connection is seen here, too
 
 static uint32_t member_of(const struct cn_tcp *tcp, uint32_t rank)
 {
@@ -13,7 +13,7 @@ static uint32_t member_of(const struct cn_tcp *tcp, uint32_t rank)
 
 cn_err cn_tcp_call_fail(struct cn_tcp *tcp, uint32_t lost, cn_err err)
 {
-    // A board that is stopped gives up because of nobody else.
+    // A board that is stopped gives no notice: it does not end because of another member.
     if (err != CN_ECANCELED) {
         uint32_t cut = cn_parting_run(&tcp->mesh, &tcp->view, lost, err == CN_EPEER ? FIND_MS : 0);
 

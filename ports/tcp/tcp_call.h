@@ -47,15 +47,15 @@ struct cn_tcp_job {
     const struct cn_collective_call *call;
     const struct cn_set *set;
     uint32_t place;  // place of this board in the set
-    uint32_t number; // of the call on its set, from 1; 0 for a message in a set of three or more
+    uint32_t number; // counts the set's calls from 1; 0 for a message in a set of three or more
     size_t element;  // size of an element in bytes
     uint32_t timeout_ms;
     char doing[CN_CALL_DESCRIPTION_SIZE]; // the call in words, for the log
 };
 
-// Ends the collective by closing all pairs, after telling the other members that this one gives up.
-// Returns err. Notes as lost, after CN_EPEER, the member that closed without saying so, if there is
-// one; after other errors lost.
+// Ends the collective: closes all pairs and returns err. Except after CN_ECANCELED, it first tells
+// the other members that this one gives up. Notes the failed member: after CN_EPEER the one that
+// closed without notice, if any; after other errors the argument lost.
 cn_err cn_tcp_call_fail(struct cn_tcp *tcp, uint32_t lost, cn_err err);
 
 // Returns the place that is `steps` after this board's. Places wrap around.

@@ -20,7 +20,7 @@
 #include "transport/transfer/path_stats.h"
 #include "transport/transfer/upload.h"
 
-#define CHUNK_DEFAULT 1024     // until the aggregator has said
+#define CHUNK_DEFAULT 1024     // bytes, until the aggregator names the chunk size
 #define WINDOW_DEFAULT 65536   // bytes
 #define WINDOW_MAX (16u << 20) // bytes
 
@@ -42,12 +42,12 @@ struct link {
     uint64_t seed;
     struct cn_rtt rtt;
     struct cn_path_mtu mtu;
-    struct cn_controller up, down; // what is known of the path, each way
-    uint32_t parcel_size;          // bytes that a message carries; 0: nothing is known yet
-    int epoll, timer;
+    struct cn_controller up, down; // models of the path in each direction
+    uint32_t parcel_size;          // bytes of a full parcel; 0: the controllers are not set up yet
+    int epoll, timer;              // epoll watches the timer and the exchange
 
-    enum cn_exchange_state told; // UP, DOWN or REFUSED
-    uint32_t session;
+    enum cn_exchange_state told; // the last state reported by an event: UP, DOWN or REFUSED
+    uint32_t session;            // value of exchange->sessions that was handled last
 
     struct cn_registrar registrar;
     struct cn_round_watch watch;
@@ -55,12 +55,12 @@ struct link {
     struct cn_download *download;
     struct cn_upload *upload;
     struct cn_path_stats measure;
-    bool wants_stream; // from the next pause between transfers on
-    uint16_t generation;
-    struct cn_download *fetched; // finished; its data lives until the poll after FETCHED
+    bool wants_stream;           // transport to use from the next pause between transfers on
+    uint16_t generation;         // of the newest transfer
+    struct cn_download *fetched; // the finished download; kept until the poll after FETCHED
 
     struct cn_link_events events;
-    struct cn_log_quota transfer_lines; // about what the gateway sends
+    struct cn_log_quota transfer_lines; // limits log lines about what the gateway sends
 };
 
 static struct cn_link_event *push(struct link *link, enum cn_link_event_type type)
@@ -91,7 +91,7 @@ static uint64_t window(const struct link *link)
     return bytes < WINDOW_MAX ? bytes : WINDOW_MAX;
 }
 
-// Forgets what is known of the path: it may be another one.
+// Starts new models of the path, because it may be another one.
 static void restart_controllers(struct link *link)
 {
     uint32_t size = parcel_chunks(link) * chunk_size(link);
@@ -104,7 +104,7 @@ static void restart_controllers(struct link *link)
     link->up.stream = link->down.stream = link->exchange->stream;
 }
 
-// After a registration, or when the path takes larger or smaller messages.
+// Adapts controllers and transfers after a registration, or when the path takes another size.
 static void fit_transfers(struct link *link, uint64_t now_us)
 {
     uint32_t chunks = parcel_chunks(link), size = chunks * chunk_size(link);
@@ -113,7 +113,7 @@ static void fit_transfers(struct link *link, uint64_t now_us)
     cn_controller_fit(&link->up, size + CN_TRANSFER_OVERHEAD, link->exchange->stream);
     cn_controller_fit(&link->down, size + CN_TRANSFER_OVERHEAD, link->exchange->stream);
     link->up.window_max = link->down.window_max = window(link);
-    // Without memory for it they go on as they are.
+    // Without memory for new parcels the transfers keep the old ones.
     if ((link->upload && cn_upload_resize(link->upload, chunk_size(link), chunks, now_us)) ||
         (link->download && cn_download_resize(link->download, chunks)))
         cn_log(CN_LOG_WARN, "link", "no memory to cut a transfer anew");
@@ -149,7 +149,7 @@ static bool on_reply(void *context, const struct cn_exchange_reply *reply)
     case KIND_UPLOAD:
     case KIND_UPLOAD_CALL:
         return link->upload && cn_upload_reply(link->upload, reply, now_us);
-    case KIND_PROBE: // at once: the answer to a declaration may come next
+    case KIND_PROBE: // fits at once, because the answer to a declaration may come next
         mine = cn_path_mtu_reply(&link->mtu, reply, now_us);
         if (link->parcel_size != parcel_chunks(link) * chunk_size(link))
             fit_transfers(link, now_us);
@@ -191,7 +191,8 @@ static void tell_state(struct link *link)
     snprintf(event->text, sizeof(event->text), "%s", link->exchange->text);
 }
 
-// Whatever was on its way over the old session is lost, observations too.
+// Repeats everything under way after a new session: messages and observations of the old one are
+// lost.
 static void check_session(struct link *link, uint64_t now_us)
 {
     uint32_t session = link->exchange->sessions;
@@ -260,7 +261,7 @@ static void finish_transfers(struct link *link, uint64_t now_us)
     if (!link->download && !link->upload && link->wants_stream != link->exchange->stream &&
         link->exchange->state == CN_EXCHANGE_UP &&
         link->exchange->ops->use_stream(link->exchange, link->wants_stream))
-        link->wants_stream = link->exchange->stream; // there is no choice
+        link->wants_stream = link->exchange->stream; // the profile leaves no choice
 }
 
 static void set_timer(struct link *link, uint64_t wake_us, uint64_t now_us)
@@ -301,7 +302,7 @@ static cn_err poll_link(struct cn_link *base, struct cn_link_event *event)
     struct link *link = (struct link *)base;
     uint64_t wake_us, drive_us, now_us;
 
-    if (link->events.count) // all events of one round of work come before the next
+    if (link->events.count) // reports all events before it does more work
         return cn_link_events_pop(&link->events, event);
     cn_download_close(link->fetched);
     link->fetched = NULL;
@@ -447,7 +448,7 @@ static void close_link(struct cn_link *base)
         close(link->timer);
     if (link->epoll >= 0)
         close(link->epoll);
-    cn_crypto_wipe(&link->registrar, sizeof(link->registrar)); // it has the keys of the pairs
+    cn_crypto_wipe(&link->registrar, sizeof(link->registrar)); // it holds the pair keys
     free(link);
 }
 
@@ -481,7 +482,7 @@ static void init(struct link *link, const struct cn_link_config *config)
     link->exchange->sink = on_reply;
     link->exchange->again = on_again;
     link->exchange->context = link;
-    link->told = CN_EXCHANGE_UP; // nothing to tell about a link that just works
+    link->told = CN_EXCHANGE_UP; // no event for a link that works from the start
     cn_registrar_init(&link->registrar, link->board, &link->events, link->exchange, &link->rtt,
                       KIND_REGISTER, link->seed);
     cn_round_watch_init(&link->watch, link->exchange, &link->rtt, KIND_ROUND, link->seed);

@@ -8,10 +8,10 @@
 #include "runtime/port/crypto.h"
 #include "transport/board/registration_file.h"
 
-#define MISFIT_MIN_MS 30000 // a registration that was refused is repeated slowly
+#define MISFIT_MIN_MS 30000 // a refused registration is repeated slowly
 #define MISFIT_MAX_MS 600000
-#define RENEW_US 500000   // before keys of another epoch are asked for
-#define RECALL_US 1000000 // a gateway that is there answers within some round trips
+#define RENEW_US 500000   // pause before registering again for the keys of another epoch
+#define RECALL_US 1000000 // a gateway that is up answers in less time, within some round trips
 
 void cn_registrar_init(struct cn_registrar *registrar, const char *board,
                        struct cn_link_events *events, struct cn_exchange *exchange,
@@ -72,7 +72,7 @@ void cn_registrar_reconnected(struct cn_registrar *registrar)
     }
 }
 
-// What was kept, until the aggregator answers.
+// Reports the kept answer, which holds until the aggregator answers.
 static void recall(struct cn_registrar *registrar)
 {
     uint8_t owner[CN_DIGEST_SIZE];
@@ -128,7 +128,7 @@ static void keep(const struct cn_registrar *registrar)
             CN_LOG_WARN, "link",
             "the registration is not stored, a start without the aggregator will wait for it: %s",
             cn_err_text(err));
-    cn_crypto_wipe(&reply, sizeof(reply)); // it has the keys of the pairs
+    cn_crypto_wipe(&reply, sizeof(reply)); // it holds the pair keys
 }
 
 static void tell_registered(struct cn_registrar *registrar)
@@ -143,8 +143,8 @@ static void tell_registered(struct cn_registrar *registrar)
         keep(registrar);
 }
 
-// Asks for the keys one after another: a group has at most 16 members. True when there is none
-// left.
+// Asks for the next pair key; a group has at most 16 members, so one after another will do. Returns
+// true, after reporting the registration, when no key is left to ask for.
 static bool ask_key(struct cn_registrar *registrar)
 {
     char path[CN_NAME_SIZE + 32];
@@ -165,8 +165,9 @@ static bool ask_key(struct cn_registrar *registrar)
     return false;
 }
 
-// A member without a key is one that is not enrolled, yet or any more: it stays out, the others go
-// on. All keys are of one epoch: when that was raised meanwhile, all are asked for again.
+// Takes the answer to a request for a key. A member without a key is not enrolled now: it stays
+// out, and the group forms without it. All keys belong to one key epoch: when that was raised
+// meanwhile (4.09), the board registers again and asks for all keys.
 static bool key_answered(struct cn_registrar *registrar, const struct cn_exchange_reply *reply,
                          uint64_t now_us)
 {
@@ -203,7 +204,8 @@ static void registration_refused(struct cn_registrar *registrar,
     registrar->asking.due_us = now_us + 1000 * cn_backoff_next_ms(&registrar->misfit);
 }
 
-// All but the keys, which an epoch has for as long as it lasts.
+// Returns whether two manifests agree in everything except the keys, which follow from the key
+// epoch.
 static bool is_same(const struct cn_manifest *one, const struct cn_manifest *other)
 {
     return one->run == other->run && one->lineage == other->lineage &&

@@ -106,7 +106,7 @@ struct cn_lookup {
     struct cn_address_list found;
     cn_err result;
     atomic_bool done;
-    atomic_int holders; // the owner and the thread; the last one frees
+    atomic_int holders; // number of users: owner and thread; the last one to let go frees
 };
 
 static void let_go(struct cn_lookup *lookup)

@@ -1,10 +1,11 @@
-// coap.h - the methods and codes of CoAP, and how large a message's payload may be.
+// coap.h - the methods and codes of CoAP, and the largest payloads of a message.
 //
-// Numbers: RFC 7252, 12.1.
+// The numbers are those of RFC 7252, 12.1.
 #pragma once
 
-#define CN_COAP_BODY_MAX 8192     // bytes of one message's payload, either way, over TCP,
-#define CN_COAP_DATAGRAM_MAX 1280 // and over UDP
+// Largest payload of one message in bytes, in either direction.
+#define CN_COAP_BODY_MAX 8192     // over TCP
+#define CN_COAP_DATAGRAM_MAX 1280 // over UDP
 
 enum cn_coap_method {
     CN_COAP_GET = 1,
@@ -14,7 +15,7 @@ enum cn_coap_method {
 };
 
 enum cn_coap_code {                   // class * 32 + detail
-    CN_COAP_SILENT = 0,               // no answer: for a request whose wants_reply is false
+    CN_COAP_SILENT = 0,               // send no answer; for a request whose wants_reply is false
     CN_COAP_CREATED = 65,             // 2.01
     CN_COAP_DELETED = 66,             // 2.02
     CN_COAP_CHANGED = 68,             // 2.04

@@ -13,34 +13,36 @@
 #include "transport/coap/security.h"
 
 #define HANDSHAKE_MS                                                                               \
-    10000 // below libcoap's own limit of 31 s: a failure before it comes from the peer
-#define SILENCE_MS 5000         // of an aggregator that was asked; a new handshake costs little
-#define STREAM_SILENCE_MS 10000 // TCP goes on by itself after a few losses in a row
+    10000 // below libcoap's own limit of 31 s, so that an earlier failure comes from the peer
+#define SILENCE_MS 5000         // limit of an unanswered request; a new handshake costs little
+#define STREAM_SILENCE_MS 10000 // longer: TCP recovers by itself after a few losses in a row
 #define RETRY_MIN_MS 250
 #define RETRY_MAX_MS 60000
-#define REFUSED_MIN_MS 5000 // a wrong key does not get right by asking often
+#define REFUSED_MIN_MS 5000 // asking often does not make a wrong key right
 #define REFUSED_MAX_MS 600000
-#define REFUSALS 3 // rounds in a row: a damaged record of a good key brings the same alert
+// Rounds in a row until a board counts as refused: a damaged record causes the same alert as a
+// wrong key.
+#define REFUSALS 3
 #define ADDRESS_SIZE 128
 #define TAG_SIZE 8
 #define ECHO_MAX 40        // RFC 9175, 2.2.1
 #define NO_SUCCESS 2       // No-Response: no interest in class 2 (RFC 7967, 2)
-#define SMALL_SEGMENT 1140 // bytes of TCP in a packet of 1200 with a header of IPv6
+#define SMALL_SEGMENT 1140 // bytes of TCP payload in an IPv6 packet of 1200 bytes
 
 enum phase {
-    WAITING, // until due_us, then the next address
+    WAITING, // until due_us, then tries the next address
     LOOKING_UP,
     SHAKING_HANDS, // until due_us
     CONNECTED,
 };
 
-// What libcoap's callbacks saw; acted on after libcoap has returned, because a session must not be
-// released inside of them.
+// The state of a session as libcoap's callbacks saw it. The client acts on it after libcoap has
+// returned, because a callback must not release a session.
 enum fate {
     ALIVE,
-    UNREACHABLE, // ICMP or TCP says that nobody listens
+    UNREACHABLE, // ICMP or TCP reports that nobody listens
     ENDED,       // closed, reset or damaged
-    DENIED,      // an alert of the handshake speaks of the key
+    DENIED,      // the handshake ended with an alert about the key
 };
 
 struct client {
@@ -58,18 +60,19 @@ struct client {
     enum phase phase;
     enum fate fate;
     uint64_t due_us;
-    bool connected_tcp;           // so that an end comes from the peer
-    bool small_segments;          // of TCP connections from the next one on
-    uint32_t address;             // of the attempt
-    struct cn_address_list found; // what that address stands for; none: to be looked up
-    uint32_t tried;               // of these, before the attempt
-    bool round_refused;           // some address of this round refused the key
-    uint32_t refusals;            // rounds in a row in which an address refused the key
-    bool round_heard;       // something came from some address, if only that nobody listens there
-    bool other_tried;       // the round is one over the transport that is not preferred
-    uint8_t echo[ECHO_MAX]; // to be repeated, as the server asks when our address has changed
-    size_t echo_size;
-    uint64_t asked_us; // first request without any answer since; 0: none
+    bool connected_tcp;           // the TCP connection was made, so a later end comes from the peer
+    bool small_segments;          // the next TCP connections use small segments
+    uint32_t address;             // index of the configured address that is tried now
+    struct cn_address_list found; // numeric addresses of that address; none: to be looked up
+    uint32_t tried;               // index in found of the address that is tried now
+    // A round tries all configured addresses once.
+    bool round_refused;     // an address refused the key in this round
+    uint32_t refusals;      // rounds in a row in which an address refused the key
+    bool round_heard;       // an address sent anything in this round, even that nobody listens
+    bool other_tried;       // this round uses the transport that is not preferred
+    uint8_t echo[ECHO_MAX]; // the server's Echo option, which requests repeat
+    size_t echo_size;       // 0: there is none
+    uint64_t asked_us;      // time of the first request since the last answer; 0: none
     struct cn_backoff retry, refused;
 };
 
@@ -92,8 +95,8 @@ static void read_options(const coap_pdu_t *pdu, struct cn_exchange_reply *reply)
     }
 }
 
-// RFC 9175, 2.3: requests repeat the echo until one is answered. True when the answer was only
-// that.
+// Keeps the Echo option of an answer; requests repeat it until one is answered (RFC 9175, 2.3).
+// Returns true when the answer held nothing else.
 static bool take_echo(struct client *client, const coap_pdu_t *pdu)
 {
     coap_opt_iterator_t iterator;
@@ -133,7 +136,7 @@ static coap_response_t on_response(coap_session_t *session, const coap_pdu_t *se
     return client->base.sink(client->base.context, &reply) ? COAP_RESPONSE_OK : COAP_RESPONSE_FAIL;
 }
 
-// The alert says nothing about the key once the handshake is through.
+// After the handshake an alert says nothing about the key.
 static bool denies_key(const struct client *client, const coap_session_t *session)
 {
     coap_tls_library_t library;
@@ -173,7 +176,7 @@ static uint64_t after_ms(uint64_t ms)
     return cn_platform_now_us() + ms * 1000;
 }
 
-// Ends the attempt or the session. After a failure at the last address it is time for a pause.
+// Ends the attempt or the session. The caller sets due_us, the time of the next attempt.
 static void disconnect(struct client *client)
 {
     coap_session_t *session = client->session;
@@ -190,10 +193,10 @@ static void disconnect(struct client *client)
     client->phase = WAITING;
 }
 
-// A connection over TCP came about and stands still. Its large packets may be lost without a word
-// on a path that takes smaller ones (RFC 2923, 2.1), and the kernel goes on sending them. Smaller
-// segments cost 1 % more bytes at most, so they stay. The handshake tells the other end, whose
-// segments become smaller, too.
+// Makes the next TCP connections use smaller segments, because this one was made and then stalled.
+// A path may lose its large packets silently while it takes smaller ones (RFC 2923, 2.1); the
+// kernel keeps sending large ones. Smaller segments cost at most 1 % more bytes, so they stay. The
+// TCP handshake tells the other end, whose segments become smaller, too.
 static void use_small_segments(struct client *client)
 {
     if (!client->base.stream || !client->connected_tcp || client->small_segments)
@@ -204,8 +207,9 @@ static void use_small_segments(struct client *client)
            client->addresses[client->address], SMALL_SEGMENT);
 }
 
-// When nothing at all was heard over UDP, something on the way may not let it through; TCP is given
-// up with less.
+// Switches to the other transport for the next round and returns true, or returns false. UDP is
+// left only if nothing at all was heard: the path may block it. TCP is left after any failed round.
+// A failed round over the other transport switches back.
 static bool try_other(struct client *client)
 {
     bool other = client->transport == CN_LINK_AUTO && !client->other_tried &&
@@ -217,8 +221,8 @@ static bool try_other(struct client *client)
     return other;
 }
 
-// Every address has failed. One alert about the key may come of a damaged record, so that the board
-// counts as refused only after several rounds.
+// Pauses after every address has failed. A damaged record may cause an alert about the key, so the
+// board counts as refused only after several rounds.
 static void pause(struct client *client)
 {
     bool refused;
@@ -233,7 +237,7 @@ static void pause(struct client *client)
     client->round_refused = client->round_heard = false;
 }
 
-// The next attempt looks its name up again.
+// Makes the next attempt look up its name again.
 static void forget_found(struct client *client)
 {
     client->found.count = client->tried = 0;
@@ -246,7 +250,7 @@ static void fail(struct client *client, bool refused, const char *why)
     cn_log(CN_LOG_DEBUG, "link", "%s: %s", address, why);
     client->round_heard |= refused || client->fate != ALIVE;
     disconnect(client);
-    // A refusal is the more useful thing to tell when other addresses are silent.
+    // A refusal tells people more than the silence of other addresses does.
     if (refused || !client->round_refused)
         snprintf(client->base.text, sizeof(client->base.text), "%s: %s", address, why);
     client->round_refused |= refused;
@@ -256,14 +260,14 @@ static void fail(struct client *client, bool refused, const char *why)
     }
     forget_found(client);
     client->address = (client->address + 1) % client->address_count;
-    if (client->address || try_other(client)) { // not all were tried yet
+    if (client->address || try_other(client)) { // addresses are left to try
         client->due_us = after_ms(0);
         return;
     }
     pause(client);
 }
 
-// A session that worked is gone: connect again soon, but not all boards in the same millisecond.
+// Ends a session that worked. The jitter keeps boards from reconnecting in the same millisecond.
 static void lose(struct client *client, const char *why)
 {
     cn_log(CN_LOG_DEBUG, "link", "%s: %s", client->addresses[client->address], why);
@@ -276,7 +280,7 @@ static void lose(struct client *client, const char *why)
 
 static void shake_hands(struct client *client)
 {
-    // With a connection ID the session survives a new address, as from a NAT (RFC 9146).
+    // With a connection ID the session survives a new address, for example behind a NAT (RFC 9146).
     coap_dtls_cpsk_t setup = {.version = COAP_DTLS_CPSK_SETUP_VERSION, .use_cid = 1};
     coap_address_t peer;
     bool stream = client->base.stream;
@@ -417,7 +421,8 @@ static bool add_path(coap_pdu_t *pdu, const char *path)
     return true;
 }
 
-// Options in the order of their numbers: Observe 6, Uri-Path 11, Echo 252, No-Response 258.
+// Adds token, options and body. The options are in the order of their numbers, as CoAP requires:
+// Observe 6, Uri-Path 11, Echo 252, No-Response 258.
 static bool fill(const struct client *client, coap_pdu_t *pdu,
                  const struct cn_exchange_request *request)
 {
@@ -455,12 +460,12 @@ static cn_err send_request(struct cn_exchange *exchange, const struct cn_exchang
         return CN_ERANGE;
     }
     cn_coap_count(client->session, pdu, true, &sent);
-    // What was not sent is not answered either: a socket bound to an address that this machine no
-    // longer has never sends again.
+    // A request that cannot be sent starts the silence, too: a socket bound to an address that this
+    // machine has lost never sends again.
     if (!request->silent && !request->probe && !client->asked_us)
         client->asked_us = cn_platform_now_us();
     if (coap_send(client->session, pdu) == COAP_INVALID_MID)
-        return CN_EAGAIN; // a full socket buffer, or the session is ending: as if it were lost
+        return CN_EAGAIN; // the socket buffer is full or the session is ending
     add_bytes(&client->base.stats.up, &sent);
     return CN_OK;
 }

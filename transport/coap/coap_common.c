@@ -9,14 +9,16 @@
 #include "runtime/base/log_limit.h"
 #include "runtime/port/platform.h"
 
-#define BURST 64     // datagrams
-#define SEGMENT 1448 // bytes of TCP on Ethernet, with time stamps
+#define BURST 64     // turns of drain in one call of cn_coap_process
+#define SEGMENT 1448 // TCP payload of an Ethernet packet, with time stamps
 
-// libcoap's log handler knows no context: the one at work on this thread, and what it has dropped.
+// libcoap's log handler gets no context. These name the address that this thread works at, and
+// limit its log lines about dropped records.
 static _Thread_local const char *working_at = "";
 static _Thread_local struct cn_log_limit dropped;
 
-// What mbedTLS says of a record that it drops (ssl_msg.c); it does not say from where it came.
+// Recognises mbedTLS's messages about a record that it drops (ssl_msg.c). They do not name the
+// sender.
 static bool is_dropped(const char *message, const char **why)
 {
     static const struct {
@@ -44,8 +46,8 @@ static void note_dropped(const char *why)
                (unsigned long long)count, count == 1 ? "" : "s", why);
 }
 
-// What strangers on the network can provoke must not fill the log: libcoap's warnings are for
-// debugging, and dropped records are counted.
+// Writes libcoap's messages to cn_log. Strangers on the network must not be able to fill the log,
+// so libcoap's warnings become debug lines, and dropped records are counted.
 static void write_log(coap_log_t level, const char *message)
 {
     int length = (int)strcspn(message, "\n");
@@ -74,7 +76,7 @@ void cn_coap_allow_files(uint32_t sessions)
     if (getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur >= wanted)
         return;
     limit.rlim_cur = limit.rlim_max < wanted ? limit.rlim_max : wanted;
-    (void)setrlimit(RLIMIT_NOFILE, &limit); // as many as there may be
+    (void)setrlimit(RLIMIT_NOFILE, &limit);
 }
 
 void cn_coap_address(const struct cn_address *from, coap_address_t *to)
@@ -91,7 +93,7 @@ void cn_coap_address_back(const coap_address_t *from, struct cn_address *to)
     memcpy(&to->storage, &from->addr, from->size);
 }
 
-// Handles the datagrams that are there, one after another, but no more than a burst.
+// Handles the events that wait, in at most BURST turns.
 static void drain(coap_context_t *coap)
 {
     int fd = coap_context_get_coap_fd(coap);
@@ -140,8 +142,9 @@ static bool is_ipv4(const coap_address_t *address)
            IN6_IS_ADDR_V4MAPPED(&address->addr.sin6.sin6_addr);
 }
 
-// Of ChaCha20-Poly1305 (RFC 7905): no nonce in the record. With a connection ID of eight bytes the
-// content gets its type and zeros up to a multiple of sixteen (RFC 9146, 4).
+// Returns the bytes on the wire of a CoAP message, for ChaCha20-Poly1305, whose records have no
+// explicit nonce (RFC 7905). With a connection ID of 8 bytes the content is followed by its type
+// and padded to a multiple of 16 (RFC 9146, 4).
 static size_t wire_size(const coap_session_t *session, size_t message, bool to_server)
 {
     size_t ip = is_ipv4(coap_session_get_addr_remote(session)) ? 20 : 40;

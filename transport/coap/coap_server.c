@@ -14,20 +14,20 @@
 #include "transport/coap/route.h"
 
 #define PATH_SIZE 256
-#define IDLE_S 300       // a session without traffic ends
-#define AMPLIFICATION 3  // of what came from an address that is not proven
-#define STREAM_AROUND 32 // bytes of a message over TCP around its body, at most
+#define IDLE_S 300       // a session without traffic ends after this time
+#define AMPLIFICATION 3  // largest body for an unproven address, as a multiple of its request
+#define STREAM_AROUND 32 // most bytes of a message over TCP around its body
 #define NO_SUCCESS 2     // No-Response: no interest in class 2 (RFC 7967, 2)
-#define FULL_S 30        // when to come back if all sessions are taken
-#define LIMIT_S 2        // or after too many requests
+#define FULL_S 30        // Max-Age of 5.03, when all sessions are taken
+#define LIMIT_S 2        // Max-Age of 4.29, after too many requests
 
 struct cn_coap_server {
-    struct cn_coap_server_config config; // listen is not kept
-    char where[64];                      // the first address that it listens at, for the log
+    struct cn_coap_server_config config; // without listen
+    char where[64];                      // the first address of listen, for the log
     coap_context_t *coap;
     struct cn_coap_sessions sessions;
-    struct cn_coap_server_stats stats; // but for sessions
-    struct cn_coap_reply reply;        // of the handler at work
+    struct cn_coap_server_stats stats; // without sessions, which cn_coap_server_stats fills in
+    struct cn_coap_reply reply;        // the reply to the request that is being handled
 };
 
 static int on_event(coap_session_t *coap, coap_event_t event)
@@ -65,6 +65,7 @@ static bool wants_reply(const coap_pdu_t *pdu)
            !(coap_decode_var_bytes(coap_opt_value(option), coap_opt_length(option)) & NO_SUCCESS);
 }
 
+// Replaces the reply by 4.01 with an Echo option, which the board's next request repeats.
 static void ask_for_proof(struct cn_coap_server *server, const struct cn_coap_session *session,
                           coap_pdu_t *response)
 {
@@ -72,7 +73,7 @@ static void ask_for_proof(struct cn_coap_server *server, const struct cn_coap_se
     coap_add_option(response, COAP_OPTION_ECHO, CN_COAP_ECHO_SIZE, session->echo);
 }
 
-// board: NULL for one that has no session.
+// Writes the server's reply into response. board is NULL for a board without a session.
 static void write_reply(struct cn_coap_server *server, struct cn_coap_board *board,
                         coap_pdu_t *response)
 {
@@ -108,8 +109,8 @@ static bool within_limits(const struct cn_coap_server *server, struct cn_coap_bo
                           bulk ? (double)size : 1, cn_platform_now_ms());
 }
 
-// Bytes of a body that a message to the peer may have: over TCP what it announced (RFC
-// 8323, 5.3.1), which is 1152 for a whole message if it said nothing.
+// Returns the largest body of a message to the peer, in bytes. Over TCP the peer announces the
+// largest message (RFC 8323, 5.3.1); the default is 1152.
 static size_t reply_max(const coap_session_t *coap)
 {
     size_t message;
@@ -173,7 +174,7 @@ static void on_request(coap_resource_t *resource, coap_session_t *coap, const co
     if (full)
         turn_away(server, response);
     if (!session)
-        return; // the code stays 0.00 if it is not set: no answer
+        return; // unless turn_away set the code it is 0.00: libcoap sends no answer
     proven = cn_coap_session_is_proven(session, pdu);
     cn_coap_address_back(coap_session_get_addr_remote(coap), &from);
     handle(server, session, pdu, &request);
@@ -192,7 +193,7 @@ static void register_methods(coap_resource_t *resource)
         coap_register_request_handler(resource, (coap_request_t)method, on_request);
 }
 
-// One resource for each observable route, and one that takes all other paths.
+// Adds one resource for each observable route, and one for all other paths.
 static cn_err add_resources(struct cn_coap_server *server)
 {
     coap_resource_t *resource =
@@ -217,12 +218,13 @@ static cn_err add_resources(struct cn_coap_server *server)
     return CN_OK;
 }
 
-// libcoap sets SO_REUSEADDR, with which two servers would share a UDP port and lose each other's
-// datagrams in silence. A bind without it tells.
+// Returns CN_EEXIST when the UDP port is in use, found out by a bind without SO_REUSEADDR. libcoap
+// sets that option, with which two servers could share a port and lose each other's datagrams
+// silently.
 static cn_err probe(const struct cn_address *address)
 {
     int fd = socket(address->storage.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    const int one = 1; // IPv4 may be served beside it
+    const int one = 1; // another socket may serve IPv4 at this port
     cn_err err = CN_OK;
 
     if (fd < 0)
@@ -235,7 +237,7 @@ static cn_err probe(const struct cn_address *address)
     return err;
 }
 
-// Over UDP and, at the same port unless it is somebody else's, over TCP.
+// Listens over UDP and, unless only_udp is set, over TCP at the same port.
 static cn_err open_endpoints(struct cn_coap_server *server, const struct cn_address *address)
 {
     coap_address_t converted;
@@ -280,7 +282,7 @@ static cn_err set_up(struct cn_coap_server *server, const struct cn_coap_server_
     err = cn_coap_sessions_init(&server->sessions, &server->config);
     if (err)
         return err;
-    // libcoap wants a default key; every identity is answered for, so it is never used.
+    // libcoap requires a default key. choose_key answers for every identity, so it is never used.
     keys.psk_info.key = server->sessions.key_view;
     keys.psk_info.hint = (coap_bin_const_t){.length = 5, .s = (const uint8_t *)"cairn"};
     cn_coap_start();
@@ -288,11 +290,11 @@ static cn_err set_up(struct cn_coap_server *server, const struct cn_coap_server_
     if (!server->coap)
         return CN_ENOMEM;
     coap_context_set_app_data(server->coap, server);
-    coap_context_set_block_mode(server->coap, 0); // we have our own chunks
+    coap_context_set_block_mode(server->coap, 0); // Cairn's own chunks replace CoAP's blocks
     coap_context_set_session_timeout(server->coap, IDLE_S);
     coap_context_set_max_handshake_sessions(server->coap, config->handshakes_max);
-    // Sessions that never ask for anything are not admitted, so they are bounded here: the one that
-    // was silent for longest makes room.
+    // Only a request admits a session, so this bounds the sessions that never send one: the one
+    // that was silent for longest makes room.
     coap_context_set_max_idle_sessions(server->coap, config->sessions_max + config->handshakes_max);
     coap_register_event_handler(server->coap, on_event);
     if (!coap_context_set_psk2(server->coap, &keys))

@@ -1,12 +1,12 @@
 // coap_server.h - the aggregator's side of CoAP: routes, sessions, observers.
 //
-// RFC 7252 over DTLS 1.2 and RFC 8323 over TLS 1.2, both with pre-shared keys and at the same port;
-// RFC 7641 for observation. A handler decodes, decides
-// and answers; it never blocks. Only the coap_*.c files know libcoap.
+// The server speaks CoAP over DTLS 1.2 (RFC 7252) and over TLS 1.2 (RFC 8323), at the same port and
+// with pre-shared keys. Observation follows RFC 7641. A handler decodes a request, decides and
+// answers; it never blocks. Only the coap_*.c files know libcoap.
 //
 // An unknown board and a wrong key fail the handshake in the same way, so that nobody learns which
-// boards are enrolled. A board has one live session: a newer one, once it is proven by a request,
-// ends the older.
+// boards are enrolled. A board has one live session: the first request of a newer session ends the
+// older one.
 // Threading: one thread.
 #pragma once
 
@@ -26,34 +26,37 @@ struct cn_address;
 struct cn_coap_request {
     enum cn_coap_method method;
     const char *board;   // authenticated PSK identity of the session
-    const char *path;    // what follows the route's prefix, without a leading '/'; "" for nothing
-    const uint8_t *body; // borrowed
-    size_t size;
-    // The sender asked for no answer on success (No-Response 2, RFC 7967): one may be filled in and
-    // is not sent then, or the handler saves the work with CN_COAP_SILENT. Errors are always sent.
+    const char *path;    // rest of the path after the route's prefix, without a leading '/'
+    const uint8_t *body; // borrowed for the call of the handler
+    size_t size;         // bytes of the body
+    // False when the sender wants no answer on success (No-Response 2, RFC 7967). A success reply
+    // is then not sent; a handler may set CN_COAP_SILENT instead of filling one in. Errors are
+    // always sent.
     bool wants_reply;
-    size_t reply_max;              // bytes of a body that the answer may have
-    const struct cn_address *from; // where it came from; NULL without a network
+    size_t reply_max;              // largest body of the answer, in bytes
+    const struct cn_address *from; // address of the sender; NULL without a network
 };
 
 struct cn_coap_reply {
-    enum cn_coap_code code;         // the server sets 5.00 before the call
-    uint8_t body[CN_COAP_BODY_MAX]; // CBOR or raw; for errors a short UTF-8 diagnostic (RFC
-                                    // 7252, 5.5.2)
-    size_t size;
-    uint32_t max_age_s; // 0: no option. With 5.03 and 4.29: when to come back
+    enum cn_coap_code code; // the server sets 5.00 before it calls the handler
+    // CBOR or raw bytes; for an error a short UTF-8 diagnostic (RFC 7252, 5.5.2).
+    uint8_t body[CN_COAP_BODY_MAX];
+    size_t size;        // bytes of the body
+    uint32_t max_age_s; // Max-Age option, 0: none. With 5.03 and 4.29: the time until a retry
 };
 
 typedef void cn_coap_handler(void *context, const struct cn_coap_request *request,
                              struct cn_coap_reply *reply);
 
-// Matches a request whose path is prefix or begins with prefix + "/". First match wins.
+// A route matches a request whose path is prefix or begins with prefix + "/". The first route that
+// matches gets the request.
 struct cn_coap_route {
     enum cn_coap_method method;
     const char *prefix; // "r", "u"
     bool observable;
     cn_coap_handler *handle;
-    bool bulk; // bytes of updates and models: counted as such, not as a request
+    // The route carries updates or models: bulk_per_s limits it rather than requests_per_s.
+    bool bulk;
 };
 
 // Sets reply to an error with a diagnostic.
@@ -61,46 +64,47 @@ void cn_coap_reply_error(struct cn_coap_reply *reply, enum cn_coap_code code, co
                          ...) __attribute__((format(printf, 3, 4)));
 
 struct cn_coap_server_config {
-    const char *const *listen; // "host:port"; "0.0.0.0:5684"
+    const char *const *listen; // "host:port", for example "0.0.0.0:5684"; borrowed for the call
     uint32_t listen_count;
-    bool only_udp;                      // the TCP port of these addresses is for others
-    const struct cn_coap_route *routes; // borrowed, as context is
+    bool only_udp;                      // do not listen over TCP: its port belongs to others
+    const struct cn_coap_route *routes; // borrowed until close, as context is
     size_t route_count;
     void *context;
-    // Finds the transport key of a board (cn_security_dtls_key). CN_EAUTH for one that is not
-    // enrolled or was revoked.
+    // Finds the transport key of a board (cn_security_dtls_key). Returns CN_EAUTH for a board that
+    // is not enrolled or was revoked.
     cn_err (*find_key)(void *context, const char *board, uint8_t key[CN_KEY_SIZE]);
-    uint32_t handshakes_max; // half-open sessions, over UDP and over TCP each
-    uint32_t sessions_max;   // one more board is told to come back
-    // Of each board, with a burst of a few seconds; more is answered with 4.29, or not when no
-    // answer is wanted. 0: no limit.
-    uint32_t requests_per_s; // but for bulk
-    uint64_t bulk_per_s;     // bytes, either way
+    uint32_t handshakes_max; // largest number of half-open sessions over UDP, and over TCP
+    uint32_t sessions_max;   // largest number of boards; others get 5.03 and a Max-Age
+    // Limits of each board, with a burst of a few seconds. A request beyond them gets 4.29, or no
+    // answer if it wants none. 0: no limit.
+    uint32_t requests_per_s; // requests to routes that are not bulk
+    uint64_t bulk_per_s;     // bytes of bulk routes, both directions together
 };
 
 struct cn_coap_server_stats {
-    struct cn_link_bytes in, out;
-    uint32_t sessions;
+    struct cn_link_bytes in, out; // since open
+    uint32_t sessions;            // live sessions of boards
 };
 
 struct cn_coap_server;
 
-// CN_EEXIST when an address is in use; the log names it.
+// Opens the server and listens at all addresses. Returns CN_EEXIST when an address is in use; the
+// log names it.
 cn_err cn_coap_server_open(const struct cn_coap_server_config *config,
                            struct cn_coap_server **server);
 void cn_coap_server_close(struct cn_coap_server *server);
 
-// Readable when step has work.
+// Returns the descriptor that is readable when step has work. The server owns it.
 int cn_coap_server_descriptor(const struct cn_coap_server *server);
 
-// Waits up to timeout_ms for traffic and handles what is due.
+// Waits up to timeout_ms for traffic, handles it and runs due timers.
 cn_err cn_coap_server_step(struct cn_coap_server *server, uint32_t timeout_ms);
 
-// Tells the observers of a route that its content changed.
+// Sends the current content of a route to its observers, because it changed.
 void cn_coap_server_notify(struct cn_coap_server *server, const char *prefix);
 
-// Ends all live sessions of a board: none of its requests is handled any more, the peer is told in
-// the next step. Callable from a handler, as notify is.
+// Ends all live sessions of a board: their requests are not handled any more, and the next step
+// closes them. May be called from a handler, as may notify.
 void cn_coap_server_drop(struct cn_coap_server *server, const char *board);
 
 void cn_coap_server_stats(const struct cn_coap_server *server, struct cn_coap_server_stats *stats);

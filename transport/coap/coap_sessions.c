@@ -119,13 +119,15 @@ void cn_coap_sessions_drop(struct cn_coap_sessions *sessions, const char *board)
     }
 }
 
-// Makes the session that of a board. False when it must not be served.
+// Assigns the session to a board, and adds the session first if there is none. Returns false when
+// the session must not be served.
 static bool admit_board(struct cn_coap_sessions *sessions, struct cn_coap_session **session,
                         coap_session_t *coap, const char *name)
 {
     struct cn_coap_board *board;
 
-    // The handshake may be older than a revocation: drop knows only sessions that were admitted.
+    // Asks for the key again: the board may have been revoked after the handshake, and drop ends
+    // only sessions that were admitted.
     if (sessions->config->find_key(sessions->config->context, name, sessions->key))
         return false;
     cn_coap_sessions_drop(sessions, name);
@@ -156,26 +158,26 @@ struct cn_coap_session *cn_coap_sessions_admit(struct cn_coap_sessions *sessions
     if (session && session->board) {
         if (strcmp(session->board->name, name) == 0)
             return session;
-        mark_closing(sessions, session); // the same address shook hands anew, as another board
+        mark_closing(sessions, session); // another board made a handshake from the same address
         return NULL;
     }
     *full = sessions->count >= sessions->config->sessions_max && !has_session(sessions, name);
     return !*full && admit_board(sessions, &session, coap, name) ? session : NULL;
 }
 
-// Connections over TCP that ask for nothing are bounded here, those over UDP by libcoap: it makes
-// no session before the cookie, and counts handshakes.
+// Bounds the TCP connections that send no request. libcoap bounds those over UDP: it makes no
+// session before the cookie, and counts handshakes.
 void cn_coap_sessions_connected(struct cn_coap_sessions *sessions, coap_session_t *coap)
 {
     struct cn_coap_session *oldest = NULL;
 
     if (!add_session(sessions, coap))
-        return; // its first request adds it
+        return; // out of memory: its first request adds the session
     if (++sessions->waiting <= sessions->config->handshakes_max)
         return;
     for (struct cn_coap_session *session = sessions->first; session; session = session->next) {
         if (!session->board && !session->closing)
-            oldest = session; // new ones come first
+            oldest = session; // the list begins with the newest
     }
     if (oldest)
         mark_closing(sessions, oldest);
@@ -206,7 +208,7 @@ bool cn_coap_session_is_proven(struct cn_coap_session *session, const coap_pdu_t
     if (coap_address_equals(address, &session->proven))
         return true;
     if (!coap_address_equals(address, &session->claimed)) {
-        // Without a random number nothing is proven, and the next request tries again.
+        // Without a random number the address stays unproven, and the next request tries again.
         if (!cn_crypto_random(session->echo, sizeof(session->echo)))
             session->claimed = *address;
         return false;

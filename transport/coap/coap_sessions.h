@@ -1,7 +1,7 @@
-// coap_sessions.h - which boards the CoAP server hears, over which sessions. A part of coap_server;
-// only it includes this.
+// coap_sessions.h - the boards of the CoAP server, their sessions and their limits. A part of
+// coap_server, which alone includes it.
 //
-// Threading: that of the server.
+// Threading: the server's thread.
 #pragma once
 
 #include "runtime/base/bytes.h"
@@ -13,69 +13,71 @@
 #define CN_COAP_SESSION_BUCKETS 256
 #define CN_COAP_ECHO_SIZE 8
 
-// Every board that was ever heard; enrolment bounds their number.
+// A board that has sent a request since the server started. Enrolment bounds their number.
 struct cn_coap_board {
     struct cn_coap_board *next;
     char name[CN_NAME_SIZE];
     struct cn_bucket requests, bulk;
-    struct cn_log_quota misfits; // lines about answers that did not fit
+    struct cn_log_quota misfits; // limits log lines about answers too large for a message
 };
 
-// A session over TCP from its connection on, any other from its first request on, to libcoap's end
-// of it.
+// A session of a board. Over TCP it exists from the connection on, over UDP from the first request
+// on, until libcoap ends it.
 struct cn_coap_session {
     struct cn_coap_session *next;
     coap_session_t *coap;
     struct cn_coap_board *board; // NULL before the first request
-    uint64_t since_ms;
-    bool closing;
-    // After its address changed (RFC 9146), until the board has shown that it gets what is sent
-    // there by repeating the echo (RFC 9175, 2.3), no answer goes there that is much larger than
-    // its request.
+    uint64_t since_ms;           // time of creation
+    bool closing;                // tidy ends the session
+    // A session survives a new address of its board (RFC 9146). A new address gets no answer much
+    // larger than its request, until the board has proven that it receives there. The board proves
+    // that by repeating echo (RFC 9175, 2.3). proven is the address proven last, claimed the one
+    // that echo belongs to.
     coap_address_t proven, claimed;
-    uint8_t echo[CN_COAP_ECHO_SIZE];
+    uint8_t echo[CN_COAP_ECHO_SIZE]; // random
 };
 
 struct cn_coap_sessions {
-    const struct cn_coap_server_config *config; // of the server: find_key and the limits
+    const struct cn_coap_server_config *config; // the server's settings: find_key and the limits
     struct cn_coap_session *first;              // newest first
     struct cn_coap_board *boards[CN_COAP_SESSION_BUCKETS];
-    uint32_t count;   // sessions of boards
-    uint32_t waiting; // sessions over TCP without a request
-    bool closing;     // some session is
+    uint32_t count;   // sessions with a board
+    uint32_t waiting; // sessions over TCP without a request so far
+    bool closing;     // at least one session is closing
     uint8_t key[CN_KEY_SIZE];
     coap_bin_const_t key_view;
 };
 
-// config is borrowed until deinit. Fails as the system's random numbers do.
+// Borrows config until deinit. Returns the error of cn_crypto_random if that fails.
 cn_err cn_coap_sessions_init(struct cn_coap_sessions *sessions,
                              const struct cn_coap_server_config *config);
 
-// After libcoap's context was freed, which ends all sessions.
+// Frees the boards. Call it after libcoap's context was freed, which ends all sessions.
 void cn_coap_sessions_deinit(struct cn_coap_sessions *sessions);
 
-// libcoap's callback in a handshake: the key of an identity. An identity without a key gets a
-// random one, so that its handshake goes on and fails exactly as with a wrong key.
+// Returns the key of an identity; libcoap's callback in a handshake. An identity without a key
+// gets a random one, so that its handshake fails exactly as it does with a wrong key.
 const coap_bin_const_t *cn_coap_sessions_choose_key(coap_bin_const_t *identity,
                                                     coap_session_t *coap, void *sessions);
 
-// A connection over TCP, before its first request.
+// Adds a session for a new connection over TCP, which has sent no request yet.
 void cn_coap_sessions_connected(struct cn_coap_sessions *sessions, coap_session_t *coap);
 
-// libcoap has ended the session.
+// Removes and frees a session that libcoap has ended.
 void cn_coap_sessions_forget(struct cn_coap_sessions *sessions, struct cn_coap_session *session);
 
-// The session behind a request, or NULL when it must not be served. The newest session of a board
-// ends the others. full: there is no room for one more board.
+// Returns the session of a request, or NULL when the request must not be served. The first request
+// of a new session marks the board's older sessions for closing. Sets *full when there is no room
+// for another board.
 struct cn_coap_session *cn_coap_sessions_admit(struct cn_coap_sessions *sessions,
                                                coap_session_t *coap, bool *full);
 
-// Whether the board is known to receive what is sent to where its request came from.
+// Returns whether the board has proven that it receives at the address that the request came from.
 bool cn_coap_session_is_proven(struct cn_coap_session *session, const coap_pdu_t *pdu);
 
-// Marks all sessions of a board; tidy ends them.
+// Marks all sessions of a board for closing; tidy ends them.
 void cn_coap_sessions_drop(struct cn_coap_sessions *sessions, const char *board);
 
-// Ends the sessions that were marked, and connections that asked for nothing in time. Not from a
-// handler: libcoap may be in the middle of a request of such a session.
+// Ends the sessions that are marked, and TCP connections that sent no request in time. Must not be
+// called from a handler: libcoap may still be working on a request of such a session.
 void cn_coap_sessions_tidy(struct cn_coap_sessions *sessions);

@@ -14,7 +14,8 @@
 #define DIGITS ((size_t)2 * CN_KEY_SIZE)
 #define LINE_MAX_SIZE (sizeof(MAGIC) + CN_NAME_SIZE + DIGITS + 2)
 
-// Reads the whole file; one byte more than the longest line shows a file that is too long.
+// Reads the file into line. The buffer holds one byte more than the longest valid line, so that a
+// longer file fails to parse.
 static cn_err read_line(const char *path, struct cn_diag *diag, char line[LINE_MAX_SIZE + 1])
 {
     struct stat info;

@@ -2,21 +2,21 @@
 
 #include <string.h>
 
-#define STARTUP_GAIN 2.885 // 2 / ln 2: the smallest with which the rate doubles each round trip
+#define STARTUP_GAIN 2.885 // 2 / ln 2: the smallest gain that doubles the rate each round trip
 #define WINDOW_GAIN 2.0
-#define OTHERS_MAX 4.0  // times the window, at most, beside flows that keep a queue
+#define OTHERS_MAX 4.0  // largest factor on the window beside flows that keep a queue
 #define FIRST_WINDOW 32 // datagrams, spread over a round trip; RFC 6928's 10 go at once
 #define LEAST_WINDOW 4  // datagrams
-#define GROWTH 1.25     // of the rate in a round, below which the link is full,
-#define FULL_ROUNDS 3   // when it stays away for so many
+#define GROWTH 1.25     // the rate grows by less in a round only if the link is full
+#define FULL_ROUNDS 3   // rounds without that growth until the link counts as full
 #define CYCLES 8
 #define MIN_RTT_US 10000000u // a smallest round trip older than this is measured again
 #define PROBE_RTT_US 200000u
-#define IDLE_US 60000000u // what is known of the path is too old after this
-#define AHEAD_US 1000u    // datagrams of a millisecond go at once: timers are no finer
-#define CREDIT_US 5000u   // what a late call may make up for
+#define IDLE_US 60000000u // after a pause longer than this the model of the path is too old
+#define AHEAD_US 1000u    // datagrams due within this time go at once: timers are no finer
+#define CREDIT_US 5000u   // longest delay of a call that faster sending makes up for
 #define LOSS_MAX 0.2
-#define FLOOD 0.2 // share lost in a round behind a standing queue: the link has become thinner
+#define FLOOD 0.2 // a larger share lost in a round behind a queue means a slower link
 
 static const double cycle_gains[CYCLES] = {1.25, 0.75, 1, 1, 1, 1, 1, 1};
 
@@ -37,13 +37,15 @@ void cn_controller_fit(struct cn_controller *controller, uint32_t unit, bool str
     controller->stream = stream;
 }
 
+// Returns the bandwidth-delay product in bytes.
 static double bdp(const struct cn_controller *controller)
 {
     return controller->bandwidth * (double)controller->min_rtt_us / 1e6;
 }
 
-// By how much the round trip stays longer even when our own queue was let go: 1 on a link of our
-// own, and on one that has become thinner, which makes a queue as well.
+// Returns the factor by which other flows' queues lengthen the round trip: the smallest round trip
+// of the last cycle, in which our own queue was drained, over the smallest one. It is 1 on a link
+// without other flows, and on a link that has become slower, which makes a queue as well.
 static double queue_of_others(const struct cn_controller *controller)
 {
     uint64_t last = controller->rounds + CN_CONTROLLER_ROUNDS - 1;
@@ -56,7 +58,8 @@ static double queue_of_others(const struct cn_controller *controller)
     return share < OTHERS_MAX ? share : OTHERS_MAX;
 }
 
-// What may be in flight only because answers come for up to 16 datagrams or 10 ms at once.
+// Returns the bytes by which the window grows because one answer reports up to 16 datagrams or
+// 10 ms of them at once.
 static double quantum(const struct cn_controller *controller)
 {
     double bytes = controller->bandwidth * 0.01 + 3.0 * controller->unit;
@@ -123,8 +126,8 @@ bool cn_controller_may_send(const struct cn_controller *controller, uint64_t in_
     return false;
 }
 
-// After a pause the path is taken to be as it was. After a long one it may be slower: half the rate
-// is tried first, and startup goes on from there (draft-ietf-tsvwg-careful-resume).
+// Resumes after a pause. After a short one the path counts as unchanged. After a long one it may be
+// slower: STARTUP begins at half the rate (draft-ietf-tsvwg-careful-resume).
 static void wake_up(struct cn_controller *controller, uint64_t now_us)
 {
     if (controller->active_us && now_us - controller->active_us > IDLE_US) {
@@ -191,7 +194,7 @@ static void renew_bandwidth(struct cn_controller *controller, uint64_t now_us)
     double *slot = &controller->round_rate[controller->rounds % CN_CONTROLLER_ROUNDS];
     double rate;
 
-    // Less than a round trip is an accident of the answers' spacing.
+    // Over less than a round trip the rate depends on the spacing of the answers.
     if (!interval || interval < controller->min_rtt_us)
         return;
     rate = 1e6 * (double)(controller->delivered - mark->delivered) / (double)interval;
@@ -231,8 +234,8 @@ static void set_rate(struct cn_controller *controller, double rate)
     controller->bandwidth = rate;
 }
 
-// The link has become thinner: only what arrived in the last two rounds still counts. Should that
-// be too little, STARTUP finds the rate again.
+// Lowers the bandwidth to the rate of the last two rounds, because the link has become slower. If
+// that is too low, STARTUP finds the rate again.
 static void forget_rates(struct cn_controller *controller, uint64_t now_us)
 {
     uint64_t bytes = controller->round_delivered + controller->last_delivered;
@@ -257,7 +260,8 @@ static bool is_flood(uint64_t lost, uint64_t delivered)
     return (double)lost > FLOOD * (double)(lost + delivered);
 }
 
-// Loss of a round without a queue is the link's own, and keeps it from being full.
+// Judges the loss of a round. Without a queue it is the link's random loss, for which the rate
+// makes up. Much loss behind a queue in two rounds means that the link has become slower.
 static void judge_loss(struct cn_controller *controller, uint64_t now_us)
 {
     bool flood = false;
@@ -267,14 +271,14 @@ static void judge_loss(struct cn_controller *controller, uint64_t now_us)
     if (!controller->full)
         return;
     if (queue_stands(controller)) {
-        flood = controller->phase == CN_CONTROLLER_PROBE_BW && // STARTUP's own has left the queue
+        flood = controller->phase == CN_CONTROLLER_PROBE_BW && // the queue is not from STARTUP
                 is_flood(controller->round_lost, controller->round_delivered);
-        share = 0; // the link is full: nothing has to be made up for
+        share = 0; // the link is full: sending faster cannot make up for the loss
     }
     controller->loss += (share - controller->loss) / 8;
     if (controller->loss > LOSS_MAX)
         controller->loss = LOSS_MAX;
-    // A round later those losses are taken back that were none, as after a spike of delay.
+    // Decides a round later: by then losses that were none, as in a spike of delay, are undone.
     if (flood && controller->flooded &&
         is_flood(controller->round_lost + controller->last_lost,
                  controller->round_delivered + controller->last_delivered))
@@ -302,7 +306,7 @@ static void count_round(struct cn_controller *controller, uint64_t now_us)
 static void cruise(struct cn_controller *controller, uint64_t now_us)
 {
     controller->phase = CN_CONTROLLER_PROBE_BW;
-    // Not at the probing phase, and not all flows at the same one.
+    // Starts at a gain of 1, and not all flows at the same one.
     controller->cycle = 2 + (unsigned)(now_us / 1000 % (CYCLES - 2));
     controller->cycle_us = now_us;
 }
@@ -314,7 +318,7 @@ static void move_on(struct cn_controller *controller, uint64_t in_flight, uint64
 
     if (controller->phase == CN_CONTROLLER_STARTUP && controller->full) {
         controller->phase = CN_CONTROLLER_DRAIN;
-        if (controller->stream) // its queue is not ours to drain
+        if (controller->stream) // the kernel drains its own queue
             cruise(controller, now_us);
     }
     if (controller->phase == CN_CONTROLLER_DRAIN && (double)in_flight <= product)
@@ -324,7 +328,7 @@ static void move_on(struct cn_controller *controller, uint64_t in_flight, uint64
     if (cycle_gains[controller->cycle] > 1)
         elapsed = elapsed && ((double)in_flight >= 1.25 * product || controller->round_lost ||
                               now_us - controller->cycle_us > 2 * controller->min_rtt_us);
-    else if (cycle_gains[controller->cycle] < 1) // until the queue is gone
+    else if (cycle_gains[controller->cycle] < 1) // lasts until the queue is empty
         elapsed = (double)in_flight <= product / (1 - controller->loss) + quantum(controller) / 2 ||
                   now_us - controller->cycle_us > 4 * controller->min_rtt_us;
     if (!elapsed)
@@ -404,7 +408,7 @@ void cn_controller_lost(struct cn_controller *controller, uint32_t size)
     controller->lost += size;
 }
 
-// More than half of the losses for which the rate was forgotten were none.
+// Restores the bandwidth that forget_rates lowered, once more than half of those losses are undone.
 static void restore_rate(struct cn_controller *controller, uint32_t size)
 {
     if (controller->forgotten <= 0 ||

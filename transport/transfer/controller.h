@@ -1,41 +1,45 @@
-// controller.h - how fast to send: a model of the path, and what follows from it.
+// controller.h - how fast to send: a model of the path, and the rate and window that follow from
+// it.
 //
-// The controller keeps two figures of the path: the largest rate at which data lately arrived, and
-// the smallest round-trip time. It paces what is sent at the first and keeps no more than twice
-// their product in flight, so that it fills a link without filling its queue, and does not take
-// random loss for congestion. The phases are those of BBR (draft-cardwell-iccrg-bbr-congestion-
-// control-00), the samples of the rate those of draft-cheng-iccrg-delivery-rate-estimation-00.
-// Differences: a round trip close to the smallest one renews it, so that a link of our own needs no
-// pause to measure it; that pause leaves half a window; the window grows with a queue that stays
-// after our own was drained, as it is another flow's; the rate makes up for loss that comes
-// without a queue; after the link was gone everything starts anew.
+// The controller keeps two figures of the path: the largest rate at which data arrived lately, and
+// the smallest round-trip time. It sends at that rate and keeps at most about twice their product
+// in flight. So it fills a link without filling its queue, and does not take random loss for
+// congestion. The phases are those of BBR (draft-cardwell-iccrg-bbr-congestion-control-00). The
+// rate is sampled as in draft-cheng-iccrg-delivery-rate-estimation-00. The differences to BBR:
 //
-// Over a stream the kernel's congestion control decides when bytes go. What is handed to it is then
-// not paced, but for the limit of the profile, and only bounded, so that it never lacks bytes and
-// its queue stays short.
+// - A round trip close to the smallest one renews it. A link without other flows thus needs no
+//   pause to measure it.
+// - The pause that measures the round trip keeps half a product of rate and round trip in flight.
+// - The window grows with a queue that stays after our own was drained: it is another flow's.
+// - The rate makes up for loss that comes without a queue.
+// - After the link was gone, the model of the path starts from nothing.
 //
-// A pure unit: time comes in as an argument, in microseconds. Bytes are those on the wire.
+// Over a stream the kernel's congestion control decides when bytes go. The controller then applies
+// only the profile's rate limit and the window: the kernel never lacks bytes, and its queue stays
+// short.
+//
+// Pure functions: time is an argument, in microseconds. Bytes are those on the wire.
 // Threading: none.
 #pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
 
-#define CN_CONTROLLER_ROUNDS 10 // round trips that the largest rate is taken over
+#define CN_CONTROLLER_ROUNDS 10 // number of round trips over which the largest rate is taken
 
 enum cn_controller_phase {
     CN_CONTROLLER_STARTUP,   // doubles the rate each round trip until it stops growing
-    CN_CONTROLLER_DRAIN,     // lets the queue go that this made
-    CN_CONTROLLER_PROBE_BW,  // cruises; for one round trip in eight a quarter faster, one slower
-    CN_CONTROLLER_PROBE_RTT, // half a window, to see the path without a queue of our own
+    CN_CONTROLLER_DRAIN,     // empties the queue that STARTUP made
+    CN_CONTROLLER_PROBE_BW,  // cruises; one round trip in eight is 1/4 faster, one 1/4 slower
+    CN_CONTROLLER_PROBE_RTT, // sends less, to measure the round trip without a queue of our own
 };
 
-// The state of the path when something was sent; kept with what is in flight.
+// The state of the path when a datagram was sent; kept while the datagram is in flight.
 struct cn_send_mark {
-    uint64_t sent_us;
-    uint64_t delivered;    // bytes that had arrived in all,
-    uint64_t delivered_us; // and when the last of them was known
-    uint64_t first_us;     // when the newest of those had been sent
+    uint64_t sent_us;      // when the datagram was sent
+    uint64_t delivered;    // bytes known to have arrived until then, of the whole connection
+    uint64_t delivered_us; // when the last of the delivered bytes became known
+    uint64_t first_us;     // when the newest of the delivered bytes had been sent
     bool limited;          // there was not enough to send: the rate says little
 };
 
@@ -45,72 +49,85 @@ struct cn_controller {
     uint64_t window_max; // bytes
     uint32_t unit;       // bytes of a full datagram
     bool stream;
-    uint64_t srtt_us; // a first idea of the round trip, for pacing before any sample
-    double bandwidth; // bytes per second; 0: no sample yet
-    double round_rate[CN_CONTROLLER_ROUNDS]; // largest of each round
-    uint64_t min_rtt_us, min_rtt_at_us;      // 0: no sample yet
-    uint64_t cycle_rtt_us, floor_rtt_us;     // smallest of this cycle of PROBE_BW, of the last one
+    uint64_t srtt_us; // an estimate of the round trip for pacing before the first sample; 0: none
+    double bandwidth; // largest of round_rate, bytes per second; 0: no sample yet
+    double round_rate[CN_CONTROLLER_ROUNDS]; // largest rate of each round, bytes per second
+    uint64_t min_rtt_us, min_rtt_at_us;      // smallest round trip and when it was seen; 0: none
+    // Smallest round trip of this cycle of PROBE_BW, and of the cycle before.
+    uint64_t cycle_rtt_us, floor_rtt_us;
+    // As in cn_send_mark, for the next datagram.
     uint64_t delivered, delivered_us, first_us;
-    uint64_t lost;              // bytes in all
-    uint64_t limited_until;     // samples from before this was delivered are of too little data
-    uint64_t rounds, round_end; // .delivered at which the round is over
-    uint64_t round_lost, round_delivered, round_rtt_us; // of this round; 0: no sample
-    uint64_t last_lost, last_delivered;                 // of the round before
-    uint64_t round_us, last_us;                         // when this round and that one began
-    bool flooded;                                       // that one lost much behind a queue
-    double forgotten;          // the rate before it was last forgotten; 0: never, or brought back
-    uint64_t forgotten_lost;   // bytes for which it was
-    uint64_t forgotten_undone; // of these, not lost after all
-    uint64_t forgotten_round;  // .rounds then
-    double loss;               // share lost without a queue, smoothed
-    double full_rate;          // startup: the rate last time it grew by a quarter
-    unsigned full_rounds;      // startup: rounds since
+    uint64_t lost; // bytes lost in all
+    // Samples say little until this many bytes are delivered: there was too little to send.
+    uint64_t limited_until;
+    uint64_t rounds, round_end; // rounds so far; value of delivered at which this round ends
+    // Bytes lost and delivered in this round; its smallest round trip, 0: no sample.
+    uint64_t round_lost, round_delivered, round_rtt_us;
+    uint64_t last_lost, last_delivered; // bytes lost and delivered in the round before
+    uint64_t round_us, last_us;         // when this round and the round before began
+    bool flooded;                       // the round before lost much behind a queue
+    double forgotten; // bandwidth before forget_rates lowered it; 0: not lowered, or restored
+    uint64_t forgotten_lost;   // lost bytes that made forget_rates lower the bandwidth
+    uint64_t forgotten_undone; // bytes of forgotten_lost that arrived after all
+    uint64_t forgotten_round;  // value of rounds when forget_rates lowered the bandwidth
+    double loss;               // share of bytes lost without a queue, smoothed
+    double full_rate;          // STARTUP: the rate when it last grew by a quarter
+    unsigned full_rounds;      // STARTUP: rounds since full_rate was set
     bool full;                 // the link has been filled once
-    unsigned cycle;            // of PROBE_BW
-    uint64_t cycle_us;         // when it began
-    uint64_t probe_end_us;     // PROBE_RTT: 0 until half a window is in flight
-    uint64_t probe_rtt_us;     // smallest seen while probing
+    unsigned cycle;            // PROBE_BW: index of the gain in use
+    uint64_t cycle_us;         // PROBE_BW: when this gain began
+    uint64_t probe_end_us;     // PROBE_RTT: end of the phase; 0 until little enough is in flight
+    uint64_t probe_rtt_us;     // PROBE_RTT: smallest round trip of the phase
     uint64_t next_us;          // when the next datagram may go
-    uint64_t active_us;        // last sent
-    // The sample that is being put together.
+    uint64_t active_us;        // when the last datagram was sent; 0: none
+    // The newest datagram that the current answer acknowledges; sampled: there is one.
     struct cn_send_mark newest;
     bool sampled;
 };
 
-// unit: bytes of a full datagram. rtt_us: a first idea, 0 for none.
+// Sets up the model of an unknown path. unit: bytes of a full datagram. rate_bps: limit in bits per
+// second, 0 for none. rtt_us: an estimate of the round trip, 0 for none.
 void cn_controller_init(struct cn_controller *controller, uint32_t unit, uint64_t window_max,
                         uint64_t rate_bps, uint64_t rtt_us);
 
-// The path has another MTU, or it is a stream now. What is known of it stays.
+// Sets the size of a full datagram and whether the path is a stream. The model of the path stays.
 void cn_controller_fit(struct cn_controller *controller, uint32_t unit, bool stream);
 
-// Bytes that may be in flight.
+// Returns the number of bytes that may be in flight.
 uint64_t cn_controller_window(const struct cn_controller *controller);
 
-// Bytes per second at which to send now; 0: not paced yet.
+// Returns the rate at which to send now, in bytes per second; 0: no pacing.
 double cn_controller_rate(const struct cn_controller *controller);
 
-// True when a datagram may go now. Otherwise *wake_us is lowered to the time when the pace allows
-// it; it is left alone when the window is full.
+// Returns true when a datagram may go now. Otherwise lowers *wake_us to the time when the pace
+// allows it. A full window leaves *wake_us as it is.
 bool cn_controller_may_send(const struct cn_controller *controller, uint64_t in_flight,
                             uint64_t now_us, uint64_t *wake_us);
 
+// Notes that a datagram of size bytes was sent and fills in its mark. in_flight: bytes in flight
+// before it.
 void cn_controller_sent(struct cn_controller *controller, uint32_t size, uint64_t in_flight,
                         uint64_t now_us, struct cn_send_mark *mark);
 
-// Nothing more is there to send: what arrives until this is through says little about the path.
+// Notes that nothing is left to send: the rate says little until the bytes in flight have arrived.
 void cn_controller_limited(struct cn_controller *controller, uint64_t in_flight);
 
-// One datagram is known to have arrived; acked follows when all that one answer told are in.
+// Notes that one datagram has arrived. After all arrivals that one answer reports, call acked.
 void cn_controller_arrived(struct cn_controller *controller, const struct cn_send_mark *mark,
                            uint32_t size, uint64_t now_us);
+
+// Updates the model after an answer. rtt_us: its round trip, 0 when not known. in_flight: bytes
+// still in flight.
 void cn_controller_acked(struct cn_controller *controller, uint64_t rtt_us, uint64_t in_flight,
                          uint64_t now_us);
 
+// Notes that a datagram of size bytes was lost.
 void cn_controller_lost(struct cn_controller *controller, uint32_t size);
 
-// It was not lost after all. Brings back a rate that was forgotten because of such losses.
+// Notes that a datagram was not lost after all. Restores the rate if it was lowered because of
+// losses of which more than half have been undone.
 void cn_controller_undo_loss(struct cn_controller *controller, uint32_t size);
 
-// Nothing came back for several time-outs: the link is gone, and another one when it comes back.
+// Forgets the path, because nothing came back for several time-outs: the link may be another one
+// when it returns. Totals, limits and the round trip as an estimate stay.
 void cn_controller_gone(struct cn_controller *controller);

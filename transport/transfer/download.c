@@ -22,8 +22,8 @@ struct cn_download {
     uint8_t *data;
     size_t size;
     uint32_t chunk_count;
-    struct cn_sha256 sha; // over the parcels before hashed
-    uint32_t hashed;
+    struct cn_sha256 sha; // digest of the parcels before hashed
+    uint32_t hashed;      // number of parcels in sha
     uint32_t mismatches;
     uint64_t paused_until_us;
 };
@@ -150,7 +150,7 @@ static void hash_begin(struct cn_download *download)
     download->hashed = 0;
 }
 
-// What came is wrong: from the start again, a few times.
+// Starts again because the content is wrong, and gives up after MISMATCHES_MAX times.
 static void start_over(struct cn_download *download, uint64_t now_us, const char *why)
 {
     cn_log_within(download->transfer.lines, now_us / 1000, CN_LOG_WARN, "link", "%.12s: %s",
@@ -164,7 +164,7 @@ static void start_over(struct cn_download *download, uint64_t now_us, const char
     pause_until(download, now_us, 0);
 }
 
-// Hashes what is complete from the start on, so that the last chunk has little left to do.
+// Hashes the complete parcels at the start of the blob, so that little is left to hash at the end.
 static void hash(struct cn_download *download, uint64_t now_us)
 {
     uint8_t digest[CN_DIGEST_SIZE];
@@ -247,7 +247,7 @@ const uint8_t *cn_download_data(const struct cn_download *download, size_t *size
     return download->data;
 }
 
-// Whether all chunks of the parcel that the new cut makes of them had come by the old cut.
+// Returns whether the chunks from first to end have all arrived, in parcels of old_chunks chunks.
 static bool had_come(const struct cn_in_flight *old, uint32_t old_chunks, uint32_t first,
                      uint32_t end)
 {
@@ -281,7 +281,7 @@ cn_err cn_download_resize(struct cn_download *download, uint32_t parcel_chunks)
     cn_in_flight_deinit(&download->flight);
     download->flight = flight;
     download->transfer.parcel_chunks = parcel_chunks;
-    download->transfer.generation++; // what is on its way is of the old cut
+    download->transfer.generation++; // replies under way have the old parcel size
     hash_begin(download);
     return CN_OK;
 }

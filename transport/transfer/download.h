@@ -1,8 +1,7 @@
-// download.h - fetches a blob by its digest: GET b/DIGEST/N/COUNT for every parcel, paced.
+// download.h - fetches a blob by its digest, with a paced GET b/DIGEST/N/COUNT for every parcel.
 //
-// The controller paces the requests as if they were the answers, whose way is the bottleneck.
-//
-// Threading: none.
+// The controller paces requests as if they had the size of their answers, because those fill the
+// link. Threading: none.
 #pragma once
 
 #include "runtime/base/bytes.h"
@@ -10,37 +9,39 @@
 
 enum cn_download_state {
     CN_DOWNLOAD_RUNNING,
-    CN_DOWNLOAD_FINISHED, // the digest is right
-    CN_DOWNLOAD_GONE,     // the aggregator does not have it
+    CN_DOWNLOAD_FINISHED, // the content is complete and matches the digest
+    CN_DOWNLOAD_GONE,     // the aggregator lacks the blob, or what it sent was wrong three times
 };
 
 struct cn_download;
 
-// Allocates size bytes.
+// Starts the download of a blob of size bytes and allocates memory for it. Copies transfer. Returns
+// CN_ERANGE for a size of 0 or beyond the limits.
 cn_err cn_download_open(const struct cn_transfer *transfer, const uint8_t digest[CN_DIGEST_SIZE],
                         uint64_t size, struct cn_download **download);
 void cn_download_close(struct cn_download *download);
 
-// Sends what is due; lowers *wake_us to when there will be more.
+// Sends the requests that are due; lowers *wake_us to the time of the next.
 void cn_download_step(struct cn_download *download, uint64_t now_us, uint64_t *wake_us);
 
-// The session is a new one: what is in flight will not be answered.
+// Requests again what was in flight, because a new session does not answer the old one's requests.
 void cn_download_reconnected(struct cn_download *download);
 
-// Returns false when the reply is not for this download.
+// Takes a reply. Returns false when it is not for this download.
 bool cn_download_reply(struct cn_download *download, const struct cn_exchange_reply *reply,
                        uint64_t now_us);
 
-// The request with this tag has to be sent again at once (cn_exchange_again).
+// Repeats the request with this tag at once (cn_exchange_again).
 void cn_download_again(struct cn_download *download, uint64_t tag, uint64_t now_us);
 
 enum cn_download_state cn_download_state(const struct cn_download *download);
 
-// The content, when finished; valid until close.
+// Returns the content, valid from CN_DOWNLOAD_FINISHED until close.
 const uint8_t *cn_download_data(const struct cn_download *download, size_t *size);
 
-// The path takes other parcels: what came stays. CN_ENOMEM changes nothing.
+// Divides the blob into parcels of another size, because the path takes other ones. Chunks of
+// complete parcels stay. CN_ENOMEM changes nothing.
 cn_err cn_download_resize(struct cn_download *download, uint32_t parcel_chunks);
 
-// As cn_in_flight_take_gone.
+// Returns true once each time that the link counted as gone (cn_in_flight_take_gone).
 bool cn_download_take_gone(struct cn_download *download);

@@ -3,12 +3,12 @@
 #include <stdlib.h>
 
 #define MARGIN_MAX 16   // quarters of the smallest round trip
-#define CALM 256        // losses without a mistake after which the margin shrinks
-#define PROBES_MAX 2    // at the end of the transfer
-#define PROBED_MAX 8    // parcels that go again together then, when there are no more
-#define PROBE_US 10000  // or a quarter of the round trip before each
-#define SILENCES_MAX 3  // time-outs with a single parcel before the link counts as gone
-#define ANSWER_US 20000 // a parcel may wait so long for the one that asks
+#define CALM 256        // correct losses in a row after which the margin shrinks
+#define PROBES_MAX 2    // repetitions of the end of the transfer
+#define PROBED_MAX 8    // up to this many parcels in flight are repeated at the end, else only one
+#define PROBE_US 10000  // least pause before repeating the end; else a quarter of the round trip
+#define SILENCES_MAX 3  // time-outs that repeat a single parcel before the link counts as gone
+#define ANSWER_US 20000 // longest time between a parcel and the next one that asks for the status
 
 enum state {
     UNSENT,
@@ -44,7 +44,7 @@ static void detach(struct cn_in_flight *flight, struct cn_in_flight_list *list, 
         flight->parcels[entry->next].previous = entry->previous;
 }
 
-// Takes the parcel out of the list or the count that its state puts it in.
+// Removes the parcel from the list or the count of its state.
 static void leave(struct cn_in_flight *flight, uint32_t parcel)
 {
     switch ((enum state)flight->parcels[parcel].state) {
@@ -132,7 +132,7 @@ void cn_in_flight_sent(struct cn_in_flight *flight, uint32_t parcel, uint32_t si
         cn_controller_limited(flight->controller, flight->in_flight);
 }
 
-// The parcel was declared lost and an earlier transmission of it has arrived.
+// Returns whether the parcel was declared lost although its earlier transmission has arrived.
 static bool is_spurious(const struct cn_in_flight *flight, const struct cn_in_flight_parcel *entry,
                         uint8_t behind, uint64_t now_us)
 {
@@ -143,9 +143,9 @@ static bool is_spurious(const struct cn_in_flight *flight, const struct cn_in_fl
     return behind == 1 || now_us - entry->mark.sent_us < flight->controller->min_rtt_us;
 }
 
-// RACK (RFC 8985): a transmission that is known to have arrived shows that those before it are
-// late. One that is only told of may be older than its parcel's newest, as when a parcel was sent
-// again in a spike of delay: taken for the newest, it would make all the others look lost.
+// Notes the newest transmission that arrived: earlier ones are late (RACK, RFC 8985). For a parcel
+// that was sent more than once it must be certain which transmission arrived. If an early one
+// counted as the newest, as after a spike of delay, all other parcels would look lost.
 static void renew_newest(struct cn_in_flight *flight, const struct cn_in_flight_parcel *entry,
                          uint8_t behind, uint64_t now_us)
 {
@@ -219,7 +219,8 @@ void cn_in_flight_lose(struct cn_in_flight *flight, uint32_t parcel)
     append(flight, &flight->lost, parcel);
 }
 
-// Given up without a sign that it was lost: should it have arrived, detection was not wrong.
+// Queues a parcel to be sent again without a sign that it was lost. If it did arrive, that does not
+// count as a mistake of the loss detection.
 static void give_up(struct cn_in_flight *flight, uint32_t parcel)
 {
     cn_in_flight_lose(flight, parcel);
@@ -241,6 +242,7 @@ void cn_in_flight_lose_all(struct cn_in_flight *flight)
         give_up(flight, flight->sent.first);
 }
 
+// Returns the time after which a transmission earlier than the newest arrived one counts as lost.
 static uint64_t patience_us(const struct cn_in_flight *flight)
 {
     uint64_t margin_us = flight->margin * (flight->controller->min_rtt_us / 4) + 1000;
@@ -249,7 +251,7 @@ static uint64_t patience_us(const struct cn_in_flight *flight)
     return rtt_us + (margin_us < rtt_us ? margin_us : rtt_us);
 }
 
-// Returns when the next one will count as lost, UINT64_MAX for none.
+// Finds lost parcels. Returns the time when the next one will count as lost, UINT64_MAX for none.
 static uint64_t detect(struct cn_in_flight *flight, uint64_t now_us)
 {
     uint32_t next;
@@ -281,8 +283,8 @@ void cn_in_flight_acked(struct cn_in_flight *flight, uint64_t rtt_us, uint64_t n
     cn_controller_acked(flight->controller, rtt_us, flight->in_flight, now_us);
 }
 
-// What is in flight goes again when it is little, otherwise the newest parcel: an end that waits
-// for a second loss would cost more than these bytes.
+// Repeats all parcels in flight when they are few, otherwise the newest. Waiting for a second loss
+// at the end would cost more than these bytes.
 static void repeat_end(struct cn_in_flight *flight)
 {
     uint32_t parcel = flight->sent.first;
@@ -296,7 +298,8 @@ static void repeat_end(struct cn_in_flight *flight)
         cn_in_flight_lose_all(flight);
 }
 
-// Everything is sent: the newest parcel goes again before long, as its answer tells about all.
+// Repeats the end of the transfer soon after everything was sent, as an answer reports all parcels.
+// Returns whether it did.
 static bool probe_end(struct cn_in_flight *flight, uint64_t now_us, uint64_t *wake_us)
 {
     uint64_t pause_us = flight->controller->min_rtt_us / 4;

@@ -4,18 +4,18 @@
 
 #include "runtime/base/log.h"
 
-#define TRIES 3               // of a size (RFC 8899, 5.1.2: MAX_PROBES)
-#define RAISE_US 600000000ull // until a larger one is tried again (PMTU_RAISE_TIMER)
-#define AGAIN_US 5000000u     // until it all begins anew
+#define TRIES 3               // probes of each size (RFC 8899, 5.1.2: MAX_PROBES)
+#define RAISE_US 600000000ull // time until a larger size is tried again (PMTU_RAISE_TIMER)
+#define AGAIN_US 5000000u     // pause after a search without any answer
 #define TIMEOUT_MIN_US 250000u
 #define UNCONNECTED_US 100000u
-#define ANSWER_AROUND 80 // of a probe's datagram: DTLS, CoAP header, token, path
+#define ANSWER_AROUND 80 // bytes around a probe's body: DTLS, CoAP header, token, path
 
-// Bodies of messages: what datagrams of 548 (an MTU of 576), 804, 1060, 1232 (the base), 1296, 1360
-// and 1424 bytes leave (coap_common.h).
+// Largest message bodies in datagrams of 548 (an MTU of 576), 804, 1060, 1232 (the base), 1296,
+// 1360 and 1424 bytes (coap_common.h).
 static const uint32_t bodies[CN_PATH_MTU_SIZES] = {404, 660, 916, 1088, 1152, 1216, 1280};
-#define BASE 3
-#define AROUND 144 // of a chunk's datagram, at most
+#define BASE 3     // index of the base
+#define AROUND 144 // most bytes around the body in a chunk's datagram
 
 void cn_path_mtu_init(struct cn_path_mtu *search, struct cn_exchange *exchange,
                       const struct cn_rtt *rtt, uint8_t kind)
@@ -45,8 +45,8 @@ void cn_path_mtu_doubt(struct cn_path_mtu *search)
         begin(search, search->assumed < BASE ? 0 : BASE);
 }
 
-// The size to probe next, -1 when the answer is known. Before anything was answered: the largest,
-// the base, the smallest, as most paths take the first and almost all the second.
+// Returns the size to probe next, or -1 when the search is over. Until a probe is answered it tries
+// the largest size, the base and the smallest: most paths take the largest, almost all the base.
 static int next_size(const struct cn_path_mtu *search)
 {
     if (search->best < 0 && search->worst == CN_PATH_MTU_SIZES)
@@ -71,7 +71,8 @@ static void assume(struct cn_path_mtu *search, int size)
 static void settle(struct cn_path_mtu *search, uint64_t now_us)
 {
     assume(search, search->best < 0 ? 0 : search->best);
-    // Without any answer nothing was found: nobody is there.
+    // Without any answer the search found nothing, as the aggregator is not reachable: search
+    // again.
     search->due_us = now_us + (search->best < 0 ? AGAIN_US : RAISE_US);
 }
 
@@ -79,7 +80,7 @@ static void send_probe(struct cn_path_mtu *search, uint64_t now_us)
 {
     static const uint8_t zeros[1424];
     const struct cn_rtt rtt = {search->rtt->srtt_us, search->rtt->variation_us, 0};
-    uint64_t timeout_us = 2 * cn_rtt_timeout_us(&rtt); // transfers that back off are no news here
+    uint64_t timeout_us = 2 * cn_rtt_timeout_us(&rtt); // without the back-off of transfers
     struct cn_exchange_request request = {
         .method = CN_COAP_POST,
         .path = "p",
@@ -97,12 +98,12 @@ static void send_probe(struct cn_path_mtu *search, uint64_t now_us)
     search->due_us = now_us + (timeout_us > TIMEOUT_MIN_US ? timeout_us : TIMEOUT_MIN_US);
 }
 
-// The size that is probed was not answered for so many times, or there is no probe under way.
+// Goes to the next size, after TRIES unanswered probes of one size or when no probe is under way.
 static void move_on(struct cn_path_mtu *search, uint64_t now_us)
 {
     if (search->probed >= 0)
         search->worst = search->probed;
-    else // time to look for a larger one
+    else // time to try a larger size
         search->worst = CN_PATH_MTU_SIZES;
     if (search->best < 0 && search->worst <= BASE)
         assume(search, 0);
@@ -130,13 +131,13 @@ void cn_path_mtu_step(struct cn_path_mtu *search, uint64_t now_us, uint64_t *wak
 bool cn_path_mtu_reply(struct cn_path_mtu *search, const struct cn_exchange_reply *reply,
                        uint64_t now_us)
 {
-    // An answer to an earlier try counts as well: it is late, not lost.
+    // An answer to an earlier probe of this size is only late, so it counts as well.
     uint32_t age = search->number - (uint32_t)reply->tag;
 
     if (reply->tag >> 56 != search->kind || search->probed < 0 || age >= search->tries)
         return reply->tag >> 56 == search->kind;
     if (reply->code == CN_COAP_NOT_FOUND || reply->code == CN_COAP_METHOD_NOT_ALLOWED) {
-        search->stopped = true; // an older aggregator
+        search->stopped = true; // an older aggregator has no resource p
         search->probed = -1;
         return true;
     }

@@ -1,11 +1,11 @@
-// path_mtu.h - how large a datagram the path takes, by probing (RFC 8899).
+// path_mtu.h - finds by probing how large a datagram the path takes (RFC 8899).
 //
-// A probe is POST p with a body that makes its datagram as large as the size in question, answered
-// by as large a one: so both ways are known to take it. It carries nothing else, and its loss is
-// not taken for congestion. A base of 1232 bytes (IPv6, RFC 8200, 5) is taken for granted at first,
-// then the largest size is tried. A search in the other direction, below the base, begins when the
-// base is not answered; a transfer that stands still (a black hole) begins all anew. The sizes
-// differ by whole chunks. Threading: none.
+// A probe is POST p with a body that makes its datagram exactly as large as the size to test. The
+// answer is as large, so it shows that both directions take that size. A probe carries no data, and
+// its loss does not count as congestion. At first messages fill 1232 bytes, the base (IPv6, RFC
+// 8200, 5), while the largest size is tried. When the base is not answered, smaller sizes are
+// tried. When a transfer stalls (a black hole), the search starts again. The sizes differ by whole
+// chunks. Threading: none.
 #pragma once
 
 #include "transport/coap/exchange.h"
@@ -16,32 +16,35 @@
 struct cn_path_mtu {
     struct cn_exchange *exchange;
     const struct cn_rtt *rtt;
-    uint8_t kind; // first byte of its tags
-    int best;     // the largest size that was answered, -1 for none,
-    int worst;    // the smallest that was not, CN_PATH_MTU_SIZES for none
-    int assumed;  // what messages may fill meanwhile
-    int probed;   // under way; -1: none
+    uint8_t kind; // first byte of the probes' tags
+    // Sizes are indices of the table of sizes, smallest first.
+    int best;    // largest size that was answered; -1: none
+    int worst;   // smallest size that was not answered; CN_PATH_MTU_SIZES: none
+    int assumed; // size that messages may fill now
+    int probed;  // size of the probe under way; -1: none
+    // Number of the last probe, and the number of probes of this size.
     uint32_t number, tries;
-    uint64_t due_us; // of the next probe or the end of this one
-    bool stopped;    // the aggregator does not answer probes
+    uint64_t due_us; // time of the next probe, or time-out of the probe under way
+    bool stopped;    // the aggregator does not support probes
 };
 
-// exchange and rtt are borrowed.
+// Starts a search. Borrows exchange and rtt.
 void cn_path_mtu_init(struct cn_path_mtu *search, struct cn_exchange *exchange,
                       const struct cn_rtt *rtt, uint8_t kind);
 
-// A new session: the path may be another.
+// Starts the search again in a new session, whose path may be another one.
 void cn_path_mtu_restart(struct cn_path_mtu *search);
 
-// Messages of the size that was found do not arrive any more, it seems.
+// Starts the search again, because messages of the size that was found seem not to arrive any more.
+// Does nothing during a search.
 void cn_path_mtu_doubt(struct cn_path_mtu *search);
 
-// Sends what is due; lowers *wake_us to when there is more to do.
+// Sends a probe if one is due; lowers *wake_us to the time of the next step.
 void cn_path_mtu_step(struct cn_path_mtu *search, uint64_t now_us, uint64_t *wake_us);
 
-// Takes the answer to a probe.
+// Takes a reply. Returns false when it does not answer a probe.
 bool cn_path_mtu_reply(struct cn_path_mtu *search, const struct cn_exchange_reply *reply,
                        uint64_t now_us);
 
-// Bytes of a body that a message may have now, either way.
+// Returns the largest body of a message now, in bytes, in either direction.
 uint32_t cn_path_mtu_body(const struct cn_path_mtu *search);

@@ -1,6 +1,6 @@
 #include "transport/transfer/path_stats.h"
 
-#define PARCELS_MIN 8 // of a transfer that counts
+#define PARCELS_MIN 8 // a smaller transfer does not count
 #define WEIGHT 0.25
 
 void cn_path_stats_begin(struct cn_path_stats *measure, bool up,

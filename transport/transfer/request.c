@@ -56,7 +56,7 @@ void cn_request_again(struct cn_request *call, uint64_t named, uint64_t now_us)
     cn_request_hurry(call);
 }
 
-// The wait is drawn from [0.75, 1.5] time-outs, doubled for each repetition.
+// Returns a wait drawn from [0.75, 1.5] time-outs, doubled for each repetition.
 static uint64_t timeout_us(struct cn_request *call)
 {
     call->backoff.min_ms = 3 * cn_rtt_timeout_us(call->rtt) / 2000;

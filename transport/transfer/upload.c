@@ -5,14 +5,16 @@
 #include "runtime/base/log.h"
 #include "transport/transfer/upload_private.h"
 
-#define ASK_PARCELS 16        // between two that ask for the status,
-#define ASK_PARCELS_STARTUP 4 // so long as the rate is searched for,
-#define ASK_MIN_US 10000      // or a quarter of the round trip within these limits
+// A parcel asks for the status after this number of parcels, or after a quarter of the round trip
+// within these limits.
+#define ASK_PARCELS 16
+#define ASK_PARCELS_STARTUP 4 // in STARTUP
+#define ASK_MIN_US 10000
 #define ASK_MAX_US 20000
 #define PAUSE_MIN_MS 250
 #define PAUSE_MAX_MS 30000
 #define UNCONNECTED_US 50000
-#define EARLY_PARCELS 8 // sent before its declaration is answered, until that goes a second time
+#define EARLY_PARCELS 8 // after this number of early parcels the declaration is repeated
 
 static bool is_settled(const struct cn_upload *upload, uint32_t chunk)
 {
@@ -54,7 +56,7 @@ void cn_upload_declare(struct cn_upload *upload)
     memcpy(declaration.digest, upload->frame.digest, CN_DIGEST_SIZE);
     memcpy(declaration.base, upload->frame.base, CN_DIGEST_SIZE);
     err = cn_message_put_declare(&declaration, bytes, &size);
-    if (err) // cannot be: the message has a fixed size far below the limit
+    if (err) // cannot happen: the message has a fixed size far below the limit
         cn_log(CN_LOG_ERROR, "link", "declaring an update: %s", cn_err_text(err));
     upload->phase = CN_UPLOAD_DECLARING;
     upload->early = false;
@@ -77,7 +79,7 @@ void cn_upload_start_over(struct cn_upload *upload, uint64_t now_us, uint32_t ma
     upload->call.due_us = now_us + 1000 * delay_ms;
 }
 
-// Cuts the frame into chunks and parcels. On an error what was there stays.
+// Divides the frame into chunks and parcels. On an error the old division stays.
 static cn_err cut(struct cn_upload *upload, uint32_t chunk_size, uint32_t parcel_chunks)
 {
     uint64_t chunks = (upload->frame.size + chunk_size - 1) / chunk_size;
@@ -171,8 +173,8 @@ cn_err cn_upload_resize(struct cn_upload *upload, uint32_t chunk_size, uint32_t 
     return CN_OK;
 }
 
-// Often enough that four answers come in a round trip, and always when nothing more can be sent
-// before one.
+// Returns whether the next parcel asks for the status, and counts it. About four answers come in a
+// round trip, and one always when nothing more can be sent before it.
 static bool must_ask(struct cn_upload *upload, uint64_t now_us)
 {
     const struct cn_controller *controller = upload->transfer.controller;
@@ -237,7 +239,7 @@ static void send_parcels(struct cn_upload *upload, uint64_t now_us, uint64_t *wa
             return;
         }
     }
-    // What was sent just now may be the oldest in flight.
+    // A parcel sent just now may be the oldest in flight, so its time-out sets *wake_us.
     cn_in_flight_expire(&upload->flight, upload->transfer.rtt, now_us, wake_us);
 }
 
@@ -247,7 +249,8 @@ static void commit(struct cn_upload *upload)
 
     snprintf(path, sizeof(path), "u/%s/commit", upload->id);
     upload->phase = CN_UPLOAD_COMMITTING;
-    cn_in_flight_next(&upload->flight); // passes all parcels, so that each may be reopened
+    cn_in_flight_next(
+        &upload->flight); // moves fresh past all parcels, so that each may be reopened
     cn_request_start(&upload->call, CN_COAP_POST, path, NULL, 0);
 }
 
@@ -266,7 +269,7 @@ void cn_upload_step(struct cn_upload *upload, uint64_t now_us, uint64_t *wake_us
         commit(upload);
     if (upload->early && upload->phase == CN_UPLOAD_DECLARING && upload->call.attempt == 1 &&
         upload->flight.next_order > EARLY_PARCELS)
-        cn_request_hurry(&upload->call); // lost, it would take all these with it
+        cn_request_hurry(&upload->call); // without the declaration all these parcels are lost
     cn_request_step(&upload->call, now_us, wake_us);
     if (upload->phase == CN_UPLOAD_SENDING || (upload->early && upload->call.sent_us))
         send_parcels(upload, now_us, wake_us);
@@ -277,7 +280,7 @@ void cn_upload_reconnected(struct cn_upload *upload)
     cn_in_flight_lose_all(&upload->flight);
     upload->must_ask = true;
     if (upload->phase == CN_UPLOAD_SENDING || upload->phase == CN_UPLOAD_SURVEYING)
-        cn_upload_declare(upload); // some of what was in flight may be there
+        cn_upload_declare(upload); // some parcels that were in flight may have arrived
     cn_request_hurry(&upload->call);
 }
 
@@ -297,7 +300,7 @@ void cn_upload_count(const struct cn_upload *upload, uint64_t *retransmissions, 
     *spurious = upload->flight.spurious;
 }
 
-// A resumed upload sends less than the frame.
+// Counts parcels that were sent: a resumed upload sends less than the frame.
 uint32_t cn_upload_sent(const struct cn_upload *upload, uint64_t *size)
 {
     uint32_t sent = upload->flight.next_order - 1;

@@ -4,10 +4,10 @@
 //       ^      SURVEYING     |        <--chunks missing--|
 //       +--unknown upload, digest mismatch, "later"------+
 //
-// A frame that was made just now follows its declaration at once: nothing of it can be there, and
-// its id is known (cn_message_upload_id). Parcels are not answered one by one: every so often one
-// asks for the status, which names the missing ranges and what came lately. A repeated declaration
-// continues where the aggregator is. Threading: none.
+// A fresh frame follows its declaration at once: the aggregator cannot have any of its chunks, and
+// its id is known (cn_message_upload_id). The aggregator does not answer each parcel. Now and then
+// a parcel asks for the status, which names the missing ranges and the chunks that came lately. A
+// repeated declaration resumes the upload with the chunks that the aggregator has. Threading: none.
 #pragma once
 
 #include "runtime/port/link.h"
@@ -16,40 +16,43 @@
 
 struct cn_upload;
 
-// frame->frame is borrowed until close.
+// Starts an upload. Copies transfer and frame; frame->frame is borrowed until close. Returns
+// CN_ERANGE for an empty frame or one of too many chunks.
 cn_err cn_upload_open(const struct cn_transfer *transfer, const struct cn_link_upload *frame,
                       struct cn_upload **upload);
 void cn_upload_close(struct cn_upload *upload);
 
-// Sends what is due; lowers *wake_us to when there will be more.
+// Sends what is due; lowers *wake_us to the time of the next transmission.
 void cn_upload_step(struct cn_upload *upload, uint64_t now_us, uint64_t *wake_us);
 
-// The session is a new one: what is in flight will not be answered.
+// Resumes in a new session, which does not answer what was in flight.
 void cn_upload_reconnected(struct cn_upload *upload);
 
-// A registration gave another chunk size, or the path takes other parcels: goes on from what the
-// aggregator has when they differ.
+// Divides the frame again when a registration gave another chunk size or the path takes other
+// parcels, and asks which chunks the aggregator has. Does nothing when both sizes stay. On an error
+// the old division stays.
 cn_err cn_upload_resize(struct cn_upload *upload, uint32_t chunk_size, uint32_t parcel_chunks,
                         uint64_t now_us);
 
-// Returns false when the reply is not for this upload.
+// Takes a reply. Returns false when it is not for this upload.
 bool cn_upload_reply(struct cn_upload *upload, const struct cn_exchange_reply *reply,
                      uint64_t now_us);
 
-// The request with this tag has to be sent again at once (cn_exchange_again).
+// Repeats the request with this tag at once (cn_exchange_again).
 void cn_upload_again(struct cn_upload *upload, uint64_t tag, uint64_t now_us);
 
-// The aggregator counts other chunks than this board: its chunk size has changed.
+// Returns whether the aggregator counts another number of chunks: its chunk size has changed.
 bool cn_upload_is_stale(const struct cn_upload *upload);
 
-// As cn_in_flight_take_gone.
+// Returns true once each time that the link counted as gone (cn_in_flight_take_gone).
 bool cn_upload_take_gone(struct cn_upload *upload);
 
-// The verdict, or NULL while there is none.
+// Returns the verdict, or NULL while there is none.
 const struct cn_upload_status *cn_upload_verdict(const struct cn_upload *upload);
 
-// Parcels that were sent again, and losses that were none.
+// Returns the number of repeated transmissions, and of losses that were none.
 void cn_upload_count(const struct cn_upload *upload, uint64_t *retransmissions, uint64_t *spurious);
 
-// Parcels that were sent so far, repetitions included, and bytes of the frame in them.
+// Returns the number of transmissions so far, repetitions included. Sets *size to the bytes of the
+// frame in them, each parcel counted once.
 uint32_t cn_upload_sent(const struct cn_upload *upload, uint64_t *size);

@@ -1,5 +1,5 @@
-// upload_private.h - an upload as upload.c, which sends, and upload_replies.c, which reads what
-// comes back, share it.
+// upload_private.h - the upload that upload.c, which sends, and upload_replies.c, which reads the
+// replies, share.
 #pragma once
 
 #include "transport/transfer/upload.h"
@@ -18,28 +18,31 @@ struct cn_upload {
     struct cn_link_upload frame;
     struct cn_in_flight flight;
     struct cn_backoff backoff;
-    struct cn_request call; // declare, survey or commit
+    struct cn_request call; // declares, surveys or commits
     enum cn_upload_phase phase;
-    struct cn_upload_status status; // the last one
-    char id[2 * CN_UPLOAD_ID_SIZE + 1];
+    struct cn_upload_status status;     // the last one received
+    char id[2 * CN_UPLOAD_ID_SIZE + 1]; // in hexadecimal digits, as paths have it
     uint32_t chunk_count;
-    uint8_t *settled;  // bit for each chunk that was there before this board sent it
-    uint32_t surveyed; // chunks below are known
-    uint32_t unasked;  // parcels sent since one asked
-    uint64_t asked_us;
-    bool must_ask; // the next parcel
-    bool early;    // parcels may go before the declaration is answered
-    bool stale;
+    uint8_t *settled;  // a bit per chunk that the aggregator had before this board sent it
+    uint32_t surveyed; // of the chunks before this one it is known whether the aggregator has them
+    uint32_t unasked;  // parcels sent since one asked for the status
+    uint64_t asked_us; // when a parcel last asked for the status
+    bool must_ask;     // the next parcel asks for the status
+    bool early;        // parcels may go before the declaration is answered
+    bool stale;        // the aggregator counts another number of chunks
 };
 
-// The chunks of a parcel that have to be sent: without those at its ends that are there.
+// Returns the chunks of a parcel that have to be sent, without the settled ones at its ends.
 struct cn_chunk_range cn_upload_chunks_of(const struct cn_upload *upload, uint32_t parcel);
 
-// Asks for the chunks that are there: all, or those from upload->surveyed on.
+// Declares the upload; the answer tells which chunks the aggregator has.
 void cn_upload_declare(struct cn_upload *upload);
+
+// Asks which chunks the aggregator has, from upload->surveyed on.
 void cn_upload_survey(struct cn_upload *upload);
 
-// Nothing counts as sent or as there any more.
+// Makes all parcels unsent and all chunks missing.
 void cn_upload_forget(struct cn_upload *upload);
-// Forgets and declares again after max_age_s, or after a pause when that is 0.
+
+// Forgets and declares again after max_age_s, or after a back-off when that is 0.
 void cn_upload_start_over(struct cn_upload *upload, uint64_t now_us, uint32_t max_age_s);

@@ -1,4 +1,5 @@
-// What the aggregator's replies to an upload change: which chunks are there, what comes next.
+// upload_replies.c - reads the aggregator's replies to an upload: which chunks it has, and which
+// phase follows.
 #include <string.h>
 
 #include "transport/transfer/upload_private.h"
@@ -7,8 +8,8 @@
 struct answered {
     uint32_t parcel;
     uint8_t behind;  // the number of later transmissions of this parcel
-    uint32_t order;  // 0 when there are any
-    uint64_t rtt_us; // likewise
+    uint32_t order;  // of the transmission; 0 when there are later ones
+    uint64_t rtt_us; // of the transmission; 0 when there are later ones
 };
 
 static bool mark_parcel(struct cn_upload *upload, const struct answered *answered, uint32_t parcel,
@@ -19,7 +20,8 @@ static bool mark_parcel(struct cn_upload *upload, const struct answered *answere
     return cn_in_flight_arrived(&upload->flight, parcel, behind, now_us);
 }
 
-// What came lately, and what is there in the part that the list of missing chunks covers.
+// Marks the parcels that came lately, and those that the list of missing chunks shows to be there.
+// Returns the number of parcels whose arrival is news.
 static uint32_t mark_arrived(struct cn_upload *upload, const struct answered *answered,
                              uint64_t now_us)
 {
@@ -51,7 +53,8 @@ static uint32_t mark_arrived(struct cn_upload *upload, const struct answered *an
     return arrived;
 }
 
-// Chunks that the aggregator had when it crashed and that were not durable are missing once more.
+// Queues parcels again that the aggregator lost in a crash, because they were not durable. Only a
+// parcel whose last transmission is older than the order before can be lost in this way.
 static void reopen(struct cn_upload *upload, uint32_t before)
 {
     for (uint32_t i = 0; i < upload->status.missing_count; i++) {
@@ -79,7 +82,8 @@ static void use_status(struct cn_upload *upload, const struct answered *answered
     reopen(upload, answered->order);
 }
 
-// Notes what is there before anything is sent, of the chunks from surveyed on that the list covers.
+// Notes which chunks the aggregator has before any is sent, from surveyed on as far as the status
+// covers them.
 static void settle(struct cn_upload *upload)
 {
     cn_upload_status_mark(&upload->status, upload->surveyed, upload->settled);
@@ -93,11 +97,11 @@ static void settle(struct cn_upload *upload)
         if (!cn_upload_chunks_of(upload, i).count)
             cn_in_flight_settle(&upload->flight, i);
         else if (cn_in_flight_is_done(&upload->flight, i))
-            cn_in_flight_lose(&upload->flight, i); // it was not durable, and is gone
+            cn_in_flight_lose(&upload->flight, i); // the aggregator lost it, as it was not durable
     }
 }
 
-// Reads the body of a reply. False when it is none of ours: the aggregator is another, or confused.
+// Reads the status in a reply. Returns false when it is no status, or one of another chunk count.
 static bool read_status(struct cn_upload *upload, const struct cn_exchange_reply *reply)
 {
     struct cn_upload_status status;
@@ -114,7 +118,7 @@ static bool read_status(struct cn_upload *upload, const struct cn_exchange_reply
     return true;
 }
 
-// The aggregator refused the frame as such: repeating it cannot help.
+// Ends the upload, because the aggregator refused the frame itself: repeating it cannot help.
 static void reject(struct cn_upload *upload, const struct cn_exchange_reply *reply)
 {
     upload->status = (struct cn_upload_status){.decided = true, .verdict = CN_VERDICT_REJECTED};
@@ -128,7 +132,8 @@ static bool is_success(unsigned code)
     return code >= CN_COAP_CREATED && code < CN_COAP_BAD_REQUEST;
 }
 
-// All that is there has to be known before something is sent, so that nothing is sent twice.
+// Goes on to sending once it is known for all chunks whether the aggregator has them, so that none
+// is sent twice.
 static void go_on(struct cn_upload *upload)
 {
     settle(upload);
@@ -167,7 +172,7 @@ static void surveyed(struct cn_upload *upload, const struct cn_exchange_reply *r
     if (upload->phase == CN_UPLOAD_FINISHED)
         return;
     go_on(upload);
-    if (upload->surveyed == before) // it says nothing new: without end
+    if (upload->surveyed == before) // the status covers no further chunks: do not ask without end
         upload->phase = CN_UPLOAD_SENDING;
 }
 
@@ -180,7 +185,7 @@ static void committed(struct cn_upload *upload, const struct cn_exchange_reply *
     }
     if (upload->phase == CN_UPLOAD_FINISHED)
         return;
-    if (!upload->status.missing_count) { // no verdict yet, and nothing that could be sent
+    if (!upload->status.missing_count) { // no verdict yet, and no chunk to send
         cn_upload_start_over(upload, now_us, reply->max_age_s);
         return;
     }
@@ -202,7 +207,8 @@ static void parcel_answered(struct cn_upload *upload, const struct cn_exchange_r
 
     if (upload->phase != CN_UPLOAD_SENDING)
         return;
-    if (reply->code == CN_COAP_NOT_FOUND && !upload->backoff.tries) { // decided, or forgotten
+    // The upload was decided or forgotten there: declare it at once, the next time after a pause.
+    if (reply->code == CN_COAP_NOT_FOUND && !upload->backoff.tries) {
         upload->backoff.tries = 1;
         cn_upload_forget(upload);
         cn_upload_declare(upload);
@@ -244,7 +250,7 @@ bool cn_upload_reply(struct cn_upload *upload, const struct cn_exchange_reply *r
     return true;
 }
 
-// What it carried is there; the status that was asked for is not.
+// Repeats a parcel: its chunks arrived, but the status that it asked for was held back.
 void cn_upload_again(struct cn_upload *upload, uint64_t tag, uint64_t now_us)
 {
     uint8_t tries;

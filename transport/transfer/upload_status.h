@@ -1,4 +1,4 @@
-// upload_status.h - what the status of an upload says about chunks.
+// upload_status.h - which chunks of an upload the aggregator has, according to its status.
 #pragma once
 
 #include <stdbool.h>
@@ -6,11 +6,10 @@
 
 #include "transport/message/message.h"
 
-// Returns whether the status names any of these chunks as missing.
+// Returns whether the status names any of the given chunks as missing.
 bool cn_upload_status_lacks(const struct cn_upload_status *status,
                             const struct cn_chunk_range *chunks);
 
-// Sets the bits of those chunks from first on that are there, as far as the status knows, and
-// clears the bits of those that are missing. bits: one for each chunk of the upload, at least
-// status->known.
+// Sets the bit of each chunk that the aggregator has and clears the bits of the missing ones, for
+// the chunks from first up to status->known. bits has one bit for each chunk of the upload.
 void cn_upload_status_mark(const struct cn_upload_status *status, uint32_t first, uint8_t *bits);

@@ -55,7 +55,7 @@ void cn_mailbox_deinit(struct cn_mailbox *box)
     close_descriptors(box);
 }
 
-// With the lock held. The flag keeps what is put just before the worker begins to wait.
+// Wakes the worker; the lock is held. The flag tells a worker that is just about to wait.
 static void wake_worker(struct cn_mailbox *box)
 {
     box->has_changed = true;
@@ -65,7 +65,7 @@ static void wake_worker(struct cn_mailbox *box)
 static void wake_owner(struct cn_mailbox *box)
 {
     if (write(box->wake[1], "w", 1) < 0)
-        return; // the pipe is full: the owner will wake anyway
+        return; // the pipe is full, so the owner wakes anyway
 }
 
 static void copy(struct cn_mailbox *box, void *to, const void *from, size_t size)
@@ -83,7 +83,7 @@ static bool look(struct cn_mailbox *box, const bool *flag)
     return set;
 }
 
-// Copies what was put, and says whether that was since the last time.
+// Copies a value that was put. Returns whether it was put since the last take.
 static bool take(struct cn_mailbox *box, bool *flag, void *to, const void *from, size_t size)
 {
     bool set;
@@ -130,7 +130,7 @@ bool cn_mailbox_news(struct cn_mailbox *box, struct cn_round_info *news)
 
 void cn_mailbox_put_link(struct cn_mailbox *box, const struct cn_link_path_stats *link)
 {
-    copy(box, &box->link, link, sizeof(*link)); // no reason to wake the worker
+    copy(box, &box->link, link, sizeof(*link)); // the worker need not wake for this
 }
 
 void cn_mailbox_link(struct cn_mailbox *box, struct cn_link_path_stats *link)
@@ -160,12 +160,12 @@ void cn_mailbox_put_view(struct cn_mailbox *box, const struct cn_membership_view
     box->has_view = true;
     box->lost = UINT32_MAX;
     if (!box->stop && eventfd_read(box->abort_fd, &count))
-        count = 0; // it was not aborted
+        count = 0; // the epoch before was not aborted
     wake_worker(box);
     pthread_mutex_unlock(&box->lock);
 }
 
-// With the lock held.
+// Cancels the collective and wakes the worker; the lock is held.
 static void cancel_collective(struct cn_mailbox *box)
 {
     if (box->collective)
@@ -212,7 +212,8 @@ bool cn_mailbox_knocked(struct cn_mailbox *box)
     return look(box, &box->knocked);
 }
 
-// A request that nobody took yet still owns its frame.
+// Replaces the newest errand; the lock is held. A request that the owner has not taken still owns
+// its frame.
 static void replace_request(struct cn_mailbox *box, const struct cn_errand_request *request)
 {
     uint32_t number = box->request.number + 1;
@@ -230,8 +231,7 @@ cn_err cn_mailbox_request(struct cn_mailbox *box, const struct cn_errand_request
 {
     struct cn_errand_request copy = *request;
 
-    // The worker may drop the frame while the owner still sends it, so the owner gets one of its
-    // own.
+    // The owner gets a copy of the frame, as the worker may drop its own while the owner sends.
     if (request->kind == CN_ERRAND_UPLOAD) {
         uint8_t *frame = malloc(request->upload.size ? request->upload.size : 1);
 
@@ -255,7 +255,7 @@ bool cn_mailbox_take_request(struct cn_mailbox *box, struct cn_errand_request *r
     has_request = box->has_request;
     *request = box->request;
     box->has_request = false;
-    box->request.upload.frame = NULL; // the taker owns it now
+    box->request.upload.frame = NULL; // the caller owns the frame now
     pthread_mutex_unlock(&box->lock);
     return has_request;
 }
@@ -299,7 +299,7 @@ bool cn_mailbox_take_answer(struct cn_mailbox *box, enum cn_errand kind,
     return taken;
 }
 
-// The owner notices by the empty request and abandons what the link does.
+// The owner takes the empty request and abandons the link's transfer.
 void cn_mailbox_drop_errand(struct cn_mailbox *box)
 {
     pthread_mutex_lock(&box->lock);

@@ -11,7 +11,7 @@
 
 #define NOBODY UINT32_MAX
 #define OPEN_TIMEOUT_MS 3000
-#define PAUSE_MS 300  // after an error of this board's own
+#define PAUSE_MS 300  // pause after an error that this board caused itself
 #define STARVED_MAX 5 // epochs in a row
 
 static void leave(struct cn_worker *worker, const struct cn_session *session, struct cn_left *left)
@@ -43,7 +43,8 @@ static void log_end(const struct cn_worker *worker, cn_err err, const struct cn_
         cn_log_within(quota, now_ms, CN_LOG_WARN, "group", "the epoch ended: %s", cn_err_text(err));
 }
 
-// Some have moved since the profile was written.
+// Sets the members' addresses for this epoch: some members have moved since the profile was
+// written.
 static void find_members(struct cn_worker *worker, const struct cn_membership_view *view)
 {
     memcpy(worker->members, worker->listed, sizeof(worker->members));
@@ -79,7 +80,7 @@ static cn_err run_epoch(struct cn_worker *worker, struct cn_session *session,
     left->unopened = err != CN_OK;
     if (err == CN_ECANCELED && cn_mailbox_aborted(config->box, &left->lost))
         return CN_ETIMEOUT;
-    // A neighbour that is in a later epoch already: this board will follow it.
+    // CN_ESTALE here: a member is in a later epoch already, and this board will follow it.
     if (err)
         return err == CN_ESTALE ? CN_EPEER : err;
     epoch.secure = config->collectives.secure->name;
@@ -99,8 +100,9 @@ static bool own_fault(cn_err err)
     return err && err != CN_EPEER && err != CN_ETIMEOUT && err != CN_ECANCELED;
 }
 
-// A process that gets no memory epoch after epoch keeps its group from working. One that is started
-// anew has its memory in one piece, and meanwhile the others go on without it.
+// Counts the epochs in a row that ended without memory, and ends the process after STARVED_MAX.
+// Such a process would keep its group from working. A new process has its memory in one piece, and
+// the other members continue without it meanwhile.
 static cn_err count_starved(struct cn_worker *worker, cn_err err, uint32_t *starved)
 {
     *starved = err == CN_ENOMEM ? *starved + 1 : 0;
@@ -114,7 +116,7 @@ static cn_err count_starved(struct cn_worker *worker, cn_err err, uint32_t *star
     return CN_EWEDGED;
 }
 
-// CN_OK when it was stopped or another run is wanted.
+// Runs epochs. Returns CN_OK when the worker was stopped or another run is wanted.
 static cn_err work(struct cn_worker *worker, struct cn_session *session)
 {
     struct cn_mailbox *box = worker->config.box;
@@ -169,7 +171,7 @@ static void *worker_main(void *argument)
     worked = cn_round_file_resume(session);
     if (!worked)
         worked = work(worker, session);
-    // After an error what is in memory may be half changed: what is stored goes on.
+    // After an error the state in memory may be half changed, so the stored state stays.
     err = worked ? CN_OK : cn_session_save(session, 0);
     if (err)
         cn_log(CN_LOG_WARN, "session", "the state was not saved: %s", cn_err_text(err));

@@ -15,7 +15,7 @@
 
 #define SAVE_MS 5000
 #define STATUS_MS 1000
-#define PAUSE_MS 200 // between looks in a pause
+#define PAUSE_MS 200 // time between two checks during a pause
 #define SAFETENSORS_FILE "model.safetensors"
 
 struct alone {
@@ -23,13 +23,13 @@ struct alone {
     struct cn_upkeep care;
     struct cn_status_file status;
     uint64_t status_ms;
-    uint64_t paused_us; // of this round
+    uint64_t paused_us; // time spent in pauses in this round
     struct cn_session *session;
     struct cn_collective *collective;
     struct cn_alone_best best;
 };
 
-// Steps of the run that are done.
+// Returns the number of steps of the run that are done.
 static uint64_t steps_done(const struct alone *alone)
 {
     const struct cn_checkpoint *held = &alone->session->held;
@@ -50,7 +50,7 @@ static void write_status(struct alone *alone)
     cn_status_file_write(&alone->status, alone->status_ms);
 }
 
-// Tells the hooks and the status what is new, and whether training may go on.
+// Updates hooks and status. Returns whether training may continue.
 static bool tend(struct alone *alone)
 {
     uint64_t now_ms = cn_platform_now_ms();
@@ -63,7 +63,8 @@ static bool tend(struct alone *alone)
     return !alone->care.care.pause;
 }
 
-// Between two steps: a pause has all saved, like the end of the program.
+// Waits while training must pause; called between two steps. Saves the state first, as at the end
+// of the program.
 static cn_err rest(struct alone *alone)
 {
     uint64_t begun_us = cn_platform_now_us();
@@ -155,7 +156,7 @@ static cn_err do_round(struct alone *alone)
     cn_err err;
 
     cn_onnx_file_forget(alone->config->model);
-    err = rest(alone); // a round is not begun in a pause
+    err = rest(alone); // no round begins during a pause
     if (err)
         return err;
     alone->paused_us = 0;
@@ -178,7 +179,7 @@ static cn_err do_round(struct alone *alone)
     return err;
 }
 
-// Decides by the version that was measured last: after a restart again, with the same result.
+// Decides by the version that was measured last. A restart decides again, with the same result.
 static bool should_stop(struct alone *alone)
 {
     const struct cn_checkpoint *held = &alone->session->held;
@@ -216,7 +217,7 @@ static cn_err write_safetensors(const struct alone *alone)
     return err ? err : returned;
 }
 
-// Says why a command that was given again does not train.
+// Logs why a repeated command finds nothing to train.
 static void say_nothing_left(const struct alone *alone)
 {
     uint32_t rounds = alone->config->settings->job.rounds;
@@ -264,7 +265,7 @@ static cn_err run_rounds(struct alone *alone)
     return err;
 }
 
-// What was found on the way to a session that can train, such as a damaged slot.
+// Logs what opening the session found although it succeeded, such as a damaged slot.
 static void tell(struct cn_diag *diag)
 {
     for (size_t i = 0; i < diag->count && i < CN_DIAG_LINES; i++)

@@ -29,8 +29,9 @@ static cn_err graph_digest(const struct cn_onnx *onnx, const struct cn_layout *l
     return err;
 }
 
-// A cosine depends on the length of the run. Windows were once held out at random; apart: others
-// are.
+// Adds the rules to the run's digest. A cosine schedule depends on the length of the run. "last"
+// marks runs that hold out the last windows, as earlier releases held out random ones. apart: the
+// held-out samples have files of their own.
 static void add_rules(struct cn_sha256 *sha, const struct cn_job *job, bool apart)
 {
     char text[CN_RULES_TEXT_SIZE];
@@ -43,7 +44,7 @@ static void add_rules(struct cn_sha256 *sha, const struct cn_job *job, bool apar
         cn_sha256_add(sha, "last", 4);
 }
 
-// Of the bytes of the weights that training begins with, where they lie in the file.
+// Computes the digest of the first weights from their bytes in the file.
 static cn_err weights_digest(const struct cn_onnx *onnx, const struct cn_layout *layout,
                              struct cn_diag *diag, uint8_t digest[CN_DIGEST_SIZE])
 {
@@ -64,7 +65,8 @@ static cn_err weights_digest(const struct cn_onnx *onnx, const struct cn_layout 
     return CN_OK;
 }
 
-// What would give other results is another run; paths and thread counts are not.
+// Returns a number for the run, which changes with each value that changes the result. Paths and
+// thread counts do not.
 static uint64_t run_of(const struct cn_session_config *session)
 {
     const struct cn_data_paths *paths = cn_profile_data(session->settings, session->job->data_set);
@@ -85,7 +87,8 @@ static uint64_t run_of(const struct cn_session_config *session)
     return cn_get_u64(digest);
 }
 
-// Other weights to begin with make another run. States of before that was so go on.
+// Sets the number of the run, which other first weights change, too. older_run lets states of a
+// release that left them out continue.
 static void name_run(struct cn_session_config *session, const uint8_t weights[CN_DIGEST_SIZE])
 {
     uint8_t digest[CN_DIGEST_SIZE];
@@ -99,7 +102,7 @@ static void name_run(struct cn_session_config *session, const uint8_t weights[CN
     session->run = cn_get_u64(digest);
 }
 
-// Reads a model; what is wrong with it is said with the name of its file.
+// Reads a model. Its lines in diag begin with the name of its file.
 static cn_err open_onnx(const struct cn_onnx_file *file, struct cn_diag *diag,
                         struct cn_onnx **onnx)
 {
@@ -112,8 +115,8 @@ static cn_err open_onnx(const struct cn_onnx_file *file, struct cn_diag *diag,
     return err;
 }
 
-// own: of the model's weights. first: of those that training begins with, in the file from, which
-// may be the model's.
+// Computes the digests of the graph, of the model's weights (own), and of the first weights
+// (first), which are in the file from. That may be the model itself.
 static cn_err read_model(const struct cn_onnx_file *model, const struct cn_onnx_file *from,
                          struct cn_diag *diag, uint8_t graph[CN_DIGEST_SIZE],
                          uint8_t own[CN_DIGEST_SIZE], uint8_t first[CN_DIGEST_SIZE])
@@ -138,7 +141,8 @@ static cn_err read_model(const struct cn_onnx_file *model, const struct cn_onnx_
     return err;
 }
 
-// A run that was begun with --from goes on without it: its weights are those that were stored.
+// Lets a run that was begun with --from continue without it: takes the stored digest of its first
+// weights.
 static void take_begun(const struct cn_alone_config *config, const struct cn_alone_values *stored,
                        const struct cn_alone_values *values, uint8_t weights[CN_DIGEST_SIZE])
 {
@@ -167,7 +171,8 @@ static void say_ways(const struct cn_alone_config *config, const struct cn_alone
                 state);
 }
 
-// Samples that came, went or are of another shape make another split: they are said, not refused.
+// Stores the values of the run. Samples that were added, removed or have another shape make another
+// split: that is logged, not refused.
 static cn_err note_values(const struct cn_session *session, const struct cn_alone_values *stored,
                           struct cn_alone_values *values)
 {
@@ -199,7 +204,7 @@ static cn_err note_values(const struct cn_session *session, const struct cn_alon
     return cn_alone_values_save(session->config.store, stored, values);
 }
 
-// A new run begins with the weights of the file of --from.
+// Gives a new run the weights of the file of --from.
 static cn_err take_weights(const struct cn_onnx_file *from, struct cn_session *session,
                            struct cn_diag *diag)
 {
@@ -221,7 +226,8 @@ static cn_err take_weights(const struct cn_onnx_file *from, struct cn_session *s
     return err;
 }
 
-// own: of the model's weights. first: of those that the run began with.
+// Describes the values of the run. own: digest of the model's weights. first: digest of the weights
+// that the run begins or began with.
 static cn_err describe(const struct cn_alone_config *config,
                        const struct cn_session_config *session,
                        const struct cn_alone_values *stored, const uint8_t own[CN_DIGEST_SIZE],

@@ -8,7 +8,7 @@
 #include "runtime/engine/onnx/export.h"
 
 #define RECORD_FILE "best"
-#define RECORD_SIZE_BEFORE 20 // without the version in the file
+#define RECORD_SIZE_BEFORE 20 // an earlier record, without the version in the file
 #define RECORD_SIZE 24
 
 void cn_alone_best_begin(const struct cn_session *session)
@@ -28,7 +28,7 @@ static bool is_of_run(const struct cn_session *session, uint64_t run)
     return run && (run == session->config.run || run == session->config.older_run);
 }
 
-// Patience counts across restarts, else a run that was stopped would train longer.
+// Patience counts across restarts; otherwise a run that was stopped would train longer.
 void cn_alone_best_load(const struct cn_session *session, struct cn_alone_best *best)
 {
     struct cn_store *store = session->config.store;
@@ -85,7 +85,7 @@ static cn_err save_model(struct cn_session *session)
     return err ? err : returned;
 }
 
-// Higher is better. NAN: not measured.
+// Returns the value of the version that was measured last; higher is better. NAN: not measured.
 static double value_of(const struct cn_session *session)
 {
     const struct cn_checkpoint *held = &session->held;

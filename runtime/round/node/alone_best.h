@@ -1,10 +1,10 @@
-// alone_best.h - the best model of training alone, beside the last.
+// alone_best.h - keeps the best model of training alone, beside the last one.
 //
-// The best version is the one with the highest accuracy on the held-out samples, or the lowest loss
-// where the job's loss has no accuracy; of equal ones the first. Its model is a file of its own,
-// replaced as a whole before the record that names it, so that after a kill at any moment the file
-// is whole and the record is not newer. A job without held-out samples has no best model.
-// CHECKPOINT.md specifies the record. Threading: none.
+// The best version has the highest accuracy on the held-out samples, or the lowest loss if the
+// job's loss has no accuracy. Of equal versions the first is best. Its model is a file of its own,
+// which is replaced as a whole before the record that names it. So after a kill at any moment the
+// file is whole and the record is not newer than the file. A job without held-out samples has no
+// best model. CHECKPOINT.md specifies the record. Threading: none.
 #pragma once
 
 #include "runtime/round/session/session.h"
@@ -12,17 +12,18 @@
 #define CN_ALONE_BEST_FILE "model.best.onnx"
 
 struct cn_alone_best {
-    uint32_t version; // best so far; 0: none yet
-    uint32_t kept;    // version in the file; 0: there is no file
-    double value;     // accuracy, or minus the mean loss
+    uint32_t version; // the best version so far; 0: none yet
+    uint32_t kept;    // the version in the file; 0: there is no file
+    double value;     // accuracy of the best version, or minus its mean loss
 };
 
-// Removes what an earlier run has left. Call it when a run begins.
+// Removes the file and the record of an earlier run. Call it when a run begins.
 void cn_alone_best_begin(const struct cn_session *session);
 
-// Reads the record. best is zero when there is none of this run.
+// Reads the record. Sets best to zeros when there is none of this run.
 void cn_alone_best_load(const struct cn_session *session, struct cn_alone_best *best);
 
-// Compares the version that was measured last, which the trainer holds unless a round has begun.
-// Stores the model and the record of a better one. A disk that fails is a warning.
+// Compares the version that was measured last with the best. Stores the record of a better one, and
+// its model if no round has begun: until then the trainer holds it. Logs a warning when the disk
+// fails.
 void cn_alone_best_note(struct cn_session *session, struct cn_alone_best *best);

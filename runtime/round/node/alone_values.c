@@ -36,7 +36,7 @@ cn_err cn_alone_values_describe(const struct cn_settings *settings, bool sequent
     return fclose(stream) ? CN_ENOMEM : CN_OK;
 }
 
-// The value of a line, up to the end of the line; NULL when there is no such line.
+// Returns the value of a line and its length, or NULL when there is no such line.
 static const char *find(const char *text, const char *name, size_t name_length, size_t *length)
 {
     while (text && *text) {

@@ -17,7 +17,8 @@
 
 // The group.
 
-// What all members must have alike; they name each other by their places in the list.
+// Computes the digest of everything that must be equal on all members. That includes the list of
+// members, because they name each other by their places in it.
 static void hash_job(const struct cn_node_owner *node, uint8_t digest[CN_DIGEST_SIZE])
 {
     const struct cn_group_settings *group = &node->config.settings->group;
@@ -53,15 +54,16 @@ static cn_err worker_left(struct cn_node_owner *node, const struct cn_left *left
     }
     hash_job(node, job);
     err = cn_node_group_left(&node->group, left, job, cn_mailbox_progress(&node->box).epoch, now);
-    // Until there is a leader everybody looks: perhaps the run has ended meanwhile.
+    // Until there is a leader all members watch the round: the run may have ended meanwhile.
     return err ? err : cn_node_watch(node, true);
 }
 
-// A run that is over needs no group: a board that comes late must not wait for those that are gone.
+// Returns whether the run has ended. It needs no group then: a board that comes late must not wait
+// for members that have left.
 static bool run_is_over(const struct cn_node_owner *node)
 {
     if (node->registered && node->status.progress.ended)
-        return true; // as the group's leader said
+        return true; // the group's leader said so
     return node->status.has_news && node->status.news.run == node->manifest.run &&
            node->status.news.state == CN_ROUND_ENDED;
 }
@@ -169,8 +171,8 @@ static cn_err take_news(struct cn_node_owner *node, const struct cn_round_info *
     return !err && node->keys.looking ? cn_node_watch(node, false) : err;
 }
 
-// The board goes on without the aggregator. A refusal may be mended there, so it does not end the
-// node either.
+// Notes that the aggregator is away; the board continues without it. A refusal does not end the
+// node either, because it may be repaired on the gateway.
 static void be_away(struct cn_node_owner *node, bool refused)
 {
     if (!node->down)
@@ -218,7 +220,7 @@ static cn_err take_event(struct cn_node_owner *node, const struct cn_link_event 
             return CN_OK;
         }
         node->fetching_graph = false;
-        return cn_node_enlist(node); // the run changed while we asked
+        return cn_node_enlist(node); // the run changed while the board asked for its graph
     case CN_LINK_RECEIPT:
         put_receipt(node, event);
         return CN_OK;
@@ -242,7 +244,8 @@ static cn_err poll_link(struct cn_node_owner *node)
     }
 }
 
-// A job of before that cannot be trained is perhaps not that of now.
+// Handles a worker that cannot go on. If its manifest was kept from before this start, the job may
+// be outdated: the board waits for the aggregator. Otherwise the node ends.
 static void worker_failed(struct cn_node_owner *node, cn_err why, const char *fault)
 {
     if (!node->remembered || why == CN_EWEDGED) {
@@ -335,10 +338,11 @@ static void update_status(struct cn_node_owner *node, uint64_t now)
     if (now - node->status_ms < STATUS_MS)
         return;
     write_status(node, now);
-    cn_platform_notify("WATCHDOG=1"); // from this loop only: it stands still when the node does
+    cn_platform_notify("WATCHDOG=1"); // only from this loop, which stops when the node hangs
 }
 
-// The link stands still with the rest while it costs, or when the day's bytes are used.
+// Counts the link's bytes. Training pauses, and the link with it, while the link is metered or when
+// the day's bytes are used up.
 static void poll_traffic(struct cn_node_owner *node, uint64_t now)
 {
     struct cn_link_stats stats;
@@ -349,7 +353,8 @@ static void poll_traffic(struct cn_node_owner *node, uint64_t now)
     cn_traffic_save(node->config.store, &node->limits, cn_upkeep_clock_s(), false, &node->traffic);
 }
 
-// A pause is leaving the group with all saved; its end is coming back.
+// Begins and ends pauses. For a pause the board saves its state and leaves the group; afterwards it
+// joins again.
 static cn_err poll_care(struct cn_node_owner *node, uint64_t now)
 {
     poll_traffic(node, now);
@@ -436,7 +441,7 @@ cn_err cn_node_run(const struct cn_node_config *config)
         cn_node_tell_fault(node, err);
     }
     cn_platform_notify("STOPPING=1");
-    if (node->link) { // as of when the loop was left: the worker may be in another epoch by now
+    if (node->link) { // the status of the loop's end, as the worker may be in another epoch by now
         write_status(node, cn_platform_now_ms());
         cn_node_stop_worker(node);
     }
@@ -446,7 +451,7 @@ cn_err cn_node_run(const struct cn_node_config *config)
         node->link->ops->close(node->link);
     cn_upkeep_deinit(&node->care);
     cn_platform_unmap(&node->model);
-    cn_crypto_wipe(node, sizeof(*node)); // it has the keys of the pairs
+    cn_crypto_wipe(node, sizeof(*node)); // it holds the pair keys
     free(node);
     return err;
 }

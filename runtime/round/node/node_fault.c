@@ -1,4 +1,4 @@
-// A board that cannot train: what the aggregator hears of it.
+// node_fault.c - tells the aggregator that this board cannot train.
 #include <poll.h>
 #include <stdio.h>
 
@@ -6,11 +6,11 @@
 #include "runtime/port/platform.h"
 #include "runtime/round/node/node_private.h"
 
-#define TELL_MS 10000 // for an answer to the registration that tells
+#define TELL_MS 10000 // longest wait for an answer to the registration with the fault
 #define LOOK_MS 50
 #define NOTIFY_MS 1000
 
-// A full disk may get room again, so the board waits for that: only its errors end the node.
+// A full disk does not end the node, as it may get room again.
 cn_err cn_node_poll_disk(struct cn_node_owner *node)
 {
     cn_err disk = (cn_err)atomic_load(&node->disk), err;
@@ -22,14 +22,14 @@ cn_err cn_node_poll_disk(struct cn_node_owner *node)
         snprintf(node->fault, sizeof(node->fault), "the state cannot be stored: %s",
                  cn_err_text(disk));
     err = cn_node_enlist_now(node);
-    if (err == CN_EAGAIN) // another registration is under way, which may have the text
+    if (err == CN_EAGAIN) // the registration under way may carry another text: try again later
         return CN_OK;
     node->disk_told = disk != CN_OK;
     return err;
 }
 
-// Takes the events of the link. True when the aggregator has answered the registration: nothing
-// else is waited for any more.
+// Takes the events of the link and ignores all except the answer to the registration. Returns
+// whether the aggregator has answered.
 static bool hear(struct cn_node_owner *node)
 {
     struct cn_link_event event;
@@ -56,7 +56,7 @@ void cn_node_tell_fault(struct cn_node_owner *node, cn_err why)
     cn_node_stop_worker(node);
     if (!node->fault[0])
         snprintf(node->fault, sizeof(node->fault), "%s", cn_err_text(why));
-    (void)hear(node); // what came before is no answer
+    (void)hear(node); // drops earlier events, which do not answer
     if (node->link->ops->watch(node->link, false) || cn_node_enlist_now(node))
         return;
     if (wait_ms)

@@ -8,7 +8,7 @@
 #include "runtime/port/platform.h"
 #include "runtime/round/epoch/epoch_file.h"
 
-#define MEMBERS_SIZE 256 // of a line about them; cut there
+#define MEMBERS_SIZE 256 // longest text about members; a longer one is cut
 
 cn_err cn_node_group_init(struct cn_node_group *group, const struct cn_settings *settings,
                           struct cn_store *store)
@@ -73,10 +73,10 @@ cn_err cn_node_group_connect(struct cn_node_group *group, cn_open_peer_link *ope
                       "%s cannot use group.listen %s: %s", group->members[group->self].name,
                       settings->listen,
                       err == CN_EEXIST ? "another program uses this UDP port" : cn_err_text(err));
-    return err == CN_EEXIST ? CN_EINVAL : err; // as of a profile: this says enough
+    return err == CN_EEXIST ? CN_EINVAL : err; // counts as an error of the profile, logged above
 }
 
-// They are not enrolled, yet or any more.
+// Returns the members without a pair key, as bits. They are not enrolled now.
 static uint32_t keyless_members(const struct cn_node_group *group)
 {
     static const uint8_t none[CN_KEY_SIZE];
@@ -142,7 +142,7 @@ static void say_goodbye(struct cn_node_group *group)
 
     for (uint32_t i = 0; group->peers && i < group->settings->member_count; i++)
         if (i != group->self && group->peers->ops->send(group->peers, i, message, size))
-            return; // they will miss this board instead
+            return; // the members will miss this board instead
 }
 
 void cn_node_group_leave(struct cn_node_group *group)
@@ -154,7 +154,8 @@ void cn_node_group_leave(struct cn_node_group *group)
     group->leads = false;
 }
 
-// What a board once proposed may be above the epoch that it takes next, and stays.
+// Writes the epoch to the disk unless a higher one is there: a board may have proposed a higher
+// epoch than the one that it enters.
 static cn_err save_epoch(struct cn_node_group *group, uint64_t epoch)
 {
     cn_err err;
@@ -167,7 +168,7 @@ static cn_err save_epoch(struct cn_node_group *group, uint64_t epoch)
     return err;
 }
 
-// "; without board-3, board-4", or nothing.
+// Writes "; without board-3, board-4", or "" if no member is absent.
 static void name_absent(const struct cn_node_group *group, const struct cn_view *view, char *text,
                         size_t size)
 {
@@ -186,7 +187,7 @@ static void name_absent(const struct cn_node_group *group, const struct cn_view 
     }
 }
 
-// Where the members of a view are now.
+// Notes the present addresses of members that have moved.
 static void find_members(const struct cn_node_group *group, struct cn_membership_view *view)
 {
     for (uint32_t i = 0; i < group->settings->member_count; i++) {
@@ -197,7 +198,8 @@ static void find_members(const struct cn_node_group *group, struct cn_membership
     }
 }
 
-// The epoch is on disk before a leader's COMMITs leave this board, and before work in it begins.
+// Begins to use a view. Its epoch goes to the disk before a leader's COMMITs leave this board, and
+// before work in the epoch begins.
 static void use_view(struct cn_node_group *group, struct cn_mailbox *box,
                      struct cn_membership_view *view)
 {
@@ -225,11 +227,12 @@ static void send_due(struct cn_node_group *group, uint64_t now_ms)
 
     while (cn_membership_next(group->membership, now_ms, &member, message, &size)) {
         if (group->peers->ops->send(group->peers, member, message, size))
-            return; // the next announcement repeats it
+            return; // the next announcement repeats the message
     }
 }
 
-// A number that others hear of is on disk before.
+// Writes an epoch to the disk before other members hear of it. Returns whether there was one; if
+// the disk fails, this board cannot lead.
 static bool persist(struct cn_node_group *group, uint64_t now_ms)
 {
     uint64_t epoch;

@@ -4,10 +4,10 @@
 
 #include "runtime/port/crypto.h"
 
-#define ASK_MS 5000   // between two registrations for keys
-#define LOOK_MS 5000  // between two looks at the round
-#define TOLD_MS 1000  // the same, while a member says that it has newer keys
-#define IDLE_MS 30000 // the same, while no round ends
+#define ASK_MS 5000   // least time between two registrations for keys
+#define LOOK_MS 5000  // least time between two looks at the round
+#define TOLD_MS 1000  // least time between two looks while a member claims newer keys
+#define IDLE_MS 30000 // time between two looks while no round ends
 
 void cn_node_keys_keep(struct cn_node_keys *keys, const struct cn_manifest *manifest,
                        uint32_t round, uint64_t now_ms)
@@ -26,7 +26,7 @@ void cn_node_keys_drop(struct cn_node_keys *keys)
     cn_crypto_wipe(&keys->manifest, sizeof(keys->manifest));
 }
 
-// Members that have a key of the new epoch, a bit each.
+// Returns the members that have a pair key in the manifest, as bits.
 static uint32_t keyed_members(const struct cn_manifest *manifest)
 {
     static const uint8_t none[CN_KEY_SIZE];

@@ -1,25 +1,24 @@
-// node_link.h - the link to the aggregator as a board's profile wants it.
+// node_link.h - opens the link to the aggregator by a board's profile, and registers the board.
 #pragma once
 
 #include "runtime/port/link.h"
 #include "runtime/profile/profile.h"
 #include "runtime/round/node/node_ahead.h"
 
-// store: where the last registration is kept; NULL: it is not. settings and store are borrowed for
-// as long as the link is open.
+// Opens the link. store keeps the last registration; NULL: it is not kept. settings and store are
+// borrowed while the link is open.
 cn_err cn_node_link_open(const struct cn_link_ops *ops, const struct cn_settings *settings,
                          const uint8_t key[CN_KEY_SIZE], struct cn_store *store,
                          struct cn_link **link);
 
-// What a node in a run tells of itself beside its settings.
+// Facts that a node in a run adds to its registration.
 struct cn_node_facts {
-    const struct cn_node_ahead
-        *ahead;        // what it holds when the aggregator is older; NULL: it is not
-    const char *fault; // why it cannot train; "": it can
-    uint64_t instance; // of this process
+    const struct cn_node_ahead *ahead; // the board's version if the aggregator is older, or NULL
+    const char *fault;                 // why the board cannot train; "": it can
+    uint64_t instance;                 // random number of this process
 };
 
-// Registers. facts: NULL where the program is no node in a run. CN_EAGAIN when a registration is
-// under way already.
+// Registers the board. facts is NULL if the program is not a node in a run. Returns CN_EAGAIN when
+// a registration is under way.
 cn_err cn_node_link_enlist(struct cn_link *link, const struct cn_settings *settings,
                            const struct cn_node_facts *facts);

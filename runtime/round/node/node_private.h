@@ -1,6 +1,8 @@
-// node_private.h - what the files of the node share: node.c has the loop and the link's events,
-// node_worker.c the worker and what it needs, node_registration.c manifests and keys, node_fault.c
-// what the aggregator hears when this board cannot train.
+// node_private.h - the state that the files of the node share.
+//
+// node.c has the loop and handles the link's events. node_worker.c starts and stops the worker.
+// node_registration.c handles manifests and keys. node_fault.c tells the aggregator when this board
+// cannot train.
 #pragma once
 
 #include "runtime/base/log_limit.h"
@@ -19,7 +21,7 @@ struct cn_node_owner {
     struct cn_node_group group;
 
     bool registered;
-    bool remembered; // by what the aggregator said before this start
+    bool remembered; // the manifest was kept from before this start
     struct cn_manifest manifest;
     struct cn_node_keys keys;
     struct cn_node_ahead ahead;
@@ -30,59 +32,63 @@ struct cn_node_owner {
     struct cn_traffic_rules limits;
     struct cn_traffic traffic;
 
-    bool working; // the worker thread runs
+    bool working; // the worker thread runs; worker and box are valid
     struct cn_worker worker;
     struct cn_mailbox box;
-    uint32_t errand;        // number of the newest one of the worker
-    const uint8_t *sending; // the frame the link sends; owned
-    uint64_t solo_epoch;    // of a group of one
+    uint32_t errand;        // number of the worker's newest errand
+    const uint8_t *sending; // the frame that the link sends; owned
+    uint64_t solo_epoch;    // last epoch of a group of one
 
-    bool down; // the aggregator is away, or refuses this board
-    bool refused;
+    bool down;    // the aggregator is away or refuses this board
+    bool refused; // the aggregator refuses this board
     uint64_t down_since_ms;
-    struct cn_log_quota link_lines;    // about what the aggregator does
-    struct cn_log_quotas member_lines; // the worker's, about connections with members
-    uint64_t status_ms;
+    struct cn_log_quota link_lines;    // limits log lines about the aggregator
+    struct cn_log_quotas member_lines; // limits the worker's log lines about members
+    uint64_t status_ms;                // when the status was written last
     struct cn_status_file status;
     cn_err result;     // CN_EAGAIN while running
     uint64_t instance; // random number of this process
 
     char fault[CN_FAULT_SIZE]; // why this board cannot train; "": it can
-    bool only_restart_helps;   // the fault is one that a new process does not have
-    bool disk_told;            // the fault is that of a disk
-    atomic_int disk;           // a cn_err: how storing the state went last, set by the worker
+    bool only_restart_helps;   // a new process would not have the fault
+    bool disk_told;            // the aggregator knows that the disk fails
+    atomic_int disk;           // a cn_err: the last result of storing the state, set by the worker
 };
 
-// Registers, unless that is under way already.
+// Registers the board, unless a registration is under way.
 cn_err cn_node_enlist(struct cn_node_owner *node);
 
-// The same, but CN_EAGAIN when one is under way.
+// Registers the board. Returns CN_EAGAIN when a registration is under way.
 cn_err cn_node_enlist_now(struct cn_node_owner *node);
 
-// Whether the round is watched.
+// Starts or stops watching the round.
 cn_err cn_node_watch(struct cn_node_owner *node, bool on);
 
+// Stops the worker, leaves the group and abandons the worker's transfers. Does nothing if no worker
+// runs.
 void cn_node_stop_worker(struct cn_node_owner *node);
 
-// Uses the stored graph if it is the one of the run and starts the worker, else fetches it.
+// Starts the worker with the stored graph if that belongs to the run; else fetches the graph.
 cn_err cn_node_prepare(struct cn_node_owner *node);
+
+// Stores the graph that was fetched and starts the worker.
 cn_err cn_node_take_graph(struct cn_node_owner *node, const uint8_t *graph, size_t size);
 
-// What the aggregator answered to the registration, or once answered.
+// Takes the aggregator's answer to the registration. remembered: the answer was kept from before.
 cn_err cn_node_take_manifest(struct cn_node_owner *node, const struct cn_manifest *manifest,
                              bool remembered);
 
-// Goes over to new pair keys when that is due. A board that does not lead hears of them, too: the
-// leader may be the one that was revoked.
+// Begins to use new pair keys when that is due. A board that does not lead looks for them, too: the
+// leader may be the member that was revoked.
 cn_err cn_node_poll_keys(struct cn_node_owner *node, uint64_t now_ms);
 
 // Tells the aggregator when the state cannot be stored, and when it can again.
 cn_err cn_node_poll_disk(struct cn_node_owner *node);
 
-// Tells the aggregator why this board cannot train and returns when that has answered, or not in
-// 10 s; with fault_wait_ms in the configuration not earlier than that after the call. Ends the
-// worker. Returns early on stop.
+// Ends the worker and tells the aggregator why this board cannot train. Blocks until the aggregator
+// has answered, at most 10 s, but at least for config.fault_wait_ms. Returns early on stop, and
+// does not wait for fault_wait_ms when a new process would help.
 void cn_node_tell_fault(struct cn_node_owner *node, cn_err why);
 
-// Says so in log and to the aggregator when that is older than this board.
+// Tells the log and the aggregator when the aggregator is older than this board.
 cn_err cn_node_poll_ahead(struct cn_node_owner *node, uint64_t now_ms);

@@ -1,4 +1,5 @@
-// What the aggregator says of run, job and keys, and what the node makes of it.
+// node_registration.c - registers, and handles the run, the job and the keys that the aggregator
+// names.
 #include <string.h>
 
 #include "runtime/base/log_limit.h"
@@ -39,18 +40,20 @@ static bool is_same_run(const struct cn_node_owner *node, const struct cn_manife
            manifest->lineage == node->manifest.lineage;
 }
 
-// A gateway that was restarted may have other rules for the same run.
+// Returns whether the job is the same. A gateway that was restarted may have other rules for the
+// same run.
 static bool is_same_job(const struct cn_node_owner *node, const struct cn_manifest *manifest)
 {
     return memcmp(manifest->job_digest, node->manifest.job_digest, CN_DIGEST_SIZE) == 0;
 }
 
-// Wipes manifest where it is that of the keys that wait.
+// Begins to use a manifest: connects the group with its keys and starts the worker. Wipes manifest
+// if it is the one in node->keys.
 static cn_err adopt(struct cn_node_owner *node, const struct cn_manifest *manifest)
 {
     cn_err err;
 
-    cn_node_stop_worker(node); // it reads the keys and the job
+    cn_node_stop_worker(node); // the worker reads the keys and the job
     if (node->fetching_graph)
         node->link->ops->abandon(node->link);
     node->fetching_graph = false;
@@ -61,7 +64,7 @@ static cn_err adopt(struct cn_node_owner *node, const struct cn_manifest *manife
     return err ? err : cn_node_prepare(node);
 }
 
-// The same run and job while the worker is at it: only keys can be new.
+// Takes a manifest of the same run and job while the worker runs: only its keys can be new.
 static void take_keys(struct cn_node_owner *node, const struct cn_manifest *manifest)
 {
     if (has_same_keys(node, manifest)) {
@@ -104,10 +107,10 @@ cn_err cn_node_take_manifest(struct cn_node_owner *node, const struct cn_manifes
     return adopt(node, manifest);
 }
 
-// The members without them are out from now on, until they have them.
+// Begins to use the keys that wait. Members without them are left out until they have them.
 static cn_err use_new_keys(struct cn_node_owner *node, uint32_t behind)
 {
-    const struct cn_manifest *manifest = &node->keys.manifest; // no copy: it has keys
+    const struct cn_manifest *manifest = &node->keys.manifest; // no copy, as it holds keys
     uint64_t now_ms = cn_platform_now_ms();
 
     for (uint32_t i = 0; i < node->config.settings->group.member_count; i++)
@@ -133,7 +136,7 @@ cn_err cn_node_poll_keys(struct cn_node_owner *node, uint64_t now)
         behind = cn_membership_keys_behind(membership, node->keys.manifest.key_epoch, now);
     if (cn_node_keys_due(&node->keys, progress, forming, behind, now))
         return use_new_keys(node, behind);
-    // Two raises in one go: the registration of the first may know nothing of the second.
+    // The key epoch may have been raised again after the registration that fetched these keys.
     if (node->working && node->status.has_news && node->config.settings->group.member_count > 1 &&
         cn_node_keys_ask(&node->keys, &node->manifest, &node->status.news, now))
         return cn_node_enlist(node);

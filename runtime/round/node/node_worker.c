@@ -1,4 +1,4 @@
-// The worker of a node and what it needs.
+// node_worker.c - starts and stops the worker of a node, and gets the graph that it needs.
 #include <stdlib.h>
 #include <string.h>
 
@@ -48,7 +48,7 @@ static cn_err start_worker(struct cn_node_owner *node)
     };
     cn_err err;
 
-    if (node->care.care.pause) // the end of the pause starts it
+    if (node->care.care.pause) // the end of the pause starts the worker
         return CN_OK;
     memcpy(worker.session.graph, node->manifest.graph, CN_DIGEST_SIZE);
     if (!node->disk_told) // else the next state that is stored takes it back

@@ -17,14 +17,14 @@ static const char *const phases[] = {
     [CN_PHASE_SEND] = "delivering",
 };
 
-// Why this board does or does not train now, in one line.
+// Returns why this board does or does not train now, in one line.
 static const char *explain(const struct cn_status_file *status)
 {
     const struct cn_progress *progress = &status->progress;
 
     if (status->networked && status->refused)
         return "the aggregator refuses this board";
-    // The aggregator may leave when the run is over.
+    // After the end of the run the aggregator may be away.
     if (progress->ended && !status->ahead)
         return "the run has ended";
     if (status->networked && status->down)
@@ -48,7 +48,7 @@ static const char *explain(const struct cn_status_file *status)
     return phases[progress->phase];
 }
 
-// A number of at most so many digits, if it is one.
+// Adds a number with six digits, unless it is infinite or not a number.
 static void add(cJSON *json, const char *name, double value)
 {
     char text[32];
@@ -79,7 +79,7 @@ static void add_job(cJSON *json, const struct cn_status_file *status)
     add_count(json, "rounds", status->job->rounds);
 }
 
-// Who is slow, and why.
+// Adds the slowest member and the reason.
 static void add_slowest(cJSON *group, const struct cn_settings *settings,
                         const struct cn_progress *progress)
 {
