@@ -1,4 +1,4 @@
-// cairn-aggregator: the gateway's program. Picks the ports and hands over to a subcommand.
+// cairn-aggregator: the gateway's program. Picks the ports and runs a subcommand.
 #include "aggregator/command/aggregator_commands.h"
 #include "ports/ports.h"
 

@@ -13,5 +13,6 @@ extern const struct cn_command cn_aggregator_status;
 extern const struct cn_command cn_aggregator_export;
 extern const struct cn_command cn_aggregator_replay;
 
-// getopt_long is through: takes exactly count positional arguments, or says what is wrong.
+// Takes exactly count positional arguments after getopt_long has finished. Otherwise prints what is
+// wrong and returns false.
 bool cn_aggregator_positional(int argc, char **argv, int count, const char **positional);

@@ -1,4 +1,4 @@
-// cairn-aggregator check: whether "run" could begin, or go on, with a profile.
+// cairn-aggregator check: says whether "run" could begin, or continue, with a profile.
 #include <errno.h>
 #include <getopt.h>
 #include <inttypes.h>
@@ -26,7 +26,7 @@ static const char help[] =
     "\n"
     "  --profile-only   open nothing: on another machine than the gateway\n";
 
-#define CHECKED_SESSIONS 16 // of a server that is closed at once
+#define CHECKED_SESSIONS 16 // sessions of a server that is closed at once
 
 // --- model, job, central set ---
 
@@ -49,7 +49,8 @@ static int check_model(struct cn_setup *setup, const struct cn_ports *ports)
 
 // --- state directory ---
 
-// Of a directory that is not there, the first one above it that is. False for a path too long.
+// Finds the directory at path, or the nearest one above it that exists. Returns false when none can
+// be read.
 static bool existing(const char *path, char found[CN_PATH_SIZE], struct stat *info)
 {
     snprintf(found, CN_PATH_SIZE, "%s", path);
@@ -124,8 +125,8 @@ static int check_revocations(const char *state)
     return CN_EXIT_FAILED;
 }
 
-// Reads every board with its key. Fewer groups than the quorum are no mistake yet: boards may be
-// enrolled while the run waits.
+// Reads every board with its key. Fewer groups than the quorum is no mistake yet, because boards
+// may be enrolled while the run waits.
 static int check_boards(const struct cn_setup *setup)
 {
     const char *state = setup->settings->state;
@@ -148,7 +149,7 @@ static int check_boards(const struct cn_setup *setup)
     return CN_EXIT_DONE;
 }
 
-// The ledger, when there is one: boards, and whether the profile may go on with its run.
+// Checks the ledger, if there is one: its boards, and whether the profile may continue its run.
 static int check_ledger(struct cn_setup *setup, bool has_model)
 {
     const char *state = setup->settings->state;
@@ -189,7 +190,7 @@ static cn_err listen_once(const struct cn_gateway_settings *gateway)
     return err;
 }
 
-// The log names an address that cannot be listened at.
+// If an address cannot be listened at, the log names it.
 static int check_addresses(const struct cn_settings *settings)
 {
     const struct cn_gateway_settings *gateway = &settings->gateway;

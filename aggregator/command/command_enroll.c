@@ -13,7 +13,7 @@
 #include "runtime/port/platform.h"
 #include "transport/coap/security.h"
 
-#define AWAIT_MS 5000 // for a running aggregator to know the board, at most
+#define AWAIT_MS 5000 // longest wait until a running aggregator knows the board
 
 static const char help[] =
     "Usage: cairn-aggregator enroll PROFILE BOARD [--group G] [--max-weight N]\n"
@@ -40,7 +40,7 @@ static bool parse_weight(const char *text, uint64_t *weight)
     return true;
 }
 
-// The board's entry but for its key. False after saying what is wrong.
+// Fills the board's entry, except its key. Otherwise prints what is wrong and returns false.
 static bool describe(const char *name, const char *group, const char *max_weight,
                      struct cn_ledger_board *board)
 {
@@ -78,8 +78,8 @@ static bool is_free(struct cn_ledger *ledger, const char *name)
     return false;
 }
 
-// A running aggregator looks for new boards now and then. Waits until it did, so that the board may
-// be started at once.
+// A running aggregator looks for new boards at intervals. Waits until it has looked, so that the
+// board may be started at once.
 static void await_aggregator(const char *state)
 {
     uint64_t enrolled_ms = cn_platform_now_ms();

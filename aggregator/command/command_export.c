@@ -1,4 +1,4 @@
-// cairn-aggregator export: a version of the model as ONNX and safetensors.
+// cairn-aggregator export: writes a version of the model as ONNX and safetensors.
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
@@ -41,7 +41,7 @@ static bool write_all(int file, const uint8_t *data, size_t size)
     return true;
 }
 
-// Whole or not at all: aside, then renamed.
+// Writes the file completely or not at all: under another name, which is then renamed.
 static int write_file(const char *prefix, const char *suffix, const struct cn_buffer *buffer)
 {
     char path[PATH_MAX], aside[PATH_MAX + 8];

@@ -1,4 +1,5 @@
-// cairn-aggregator replay: makes every version again from the stored updates and compares.
+// cairn-aggregator replay: makes every version again from the stored updates and compares the
+// digests.
 #include <getopt.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -22,8 +23,9 @@ static const char help[] =
 
 struct replay {
     struct cn_setup *setup;
-    struct cn_job job;       // what held in the round of the next version
-    struct cn_model current; // what the next version is made from; bytes is NULL when it is unknown
+    struct cn_job job; // job that held in the round of the next version
+    // The parent of the next version; bytes is NULL when it is not known.
+    struct cn_model current;
     unsigned differing, skipped;
 };
 
@@ -34,7 +36,7 @@ static void print_line(uint32_t number, const uint8_t *digest, const char *verdi
     printf("version %" PRIu32 " %.16s %s\n", number, hex, verdict);
 }
 
-// What holds in a round decides what its version is, whatever the profile says meanwhile.
+// Loads the settings that held in a round. They decide its version, whatever the profile says now.
 static cn_err take_settings(struct replay *replay, uint32_t round)
 {
     struct cn_setup *setup = replay->setup;
@@ -45,7 +47,8 @@ static cn_err take_settings(struct replay *replay, uint32_t round)
         err = cn_tensor_rules_set(&setup->model.layout, &replay->job, &diag);
     if (diag.count)
         cn_command_print_diag(&diag);
-    return err == CN_ENOTFOUND ? CN_EFORMAT : err; // not a file that is no longer kept
+    // To the caller CN_ENOTFOUND means a file that is no longer kept.
+    return err == CN_ENOTFOUND ? CN_EFORMAT : err;
 }
 
 static cn_err remake(struct replay *replay, uint32_t number, struct cn_model *next)
@@ -66,7 +69,7 @@ static cn_err remake(struct replay *replay, uint32_t number, struct cn_model *ne
     return cn_merge_round(&config, &replay->current, next);
 }
 
-// A ledger of an older program has no digest of the state.
+// Compares all digests. A ledger of an older program has no digest of the state.
 static bool agrees(const struct replay *replay, const struct cn_model *made,
                    const struct cn_ledger_version *recorded)
 {
@@ -80,7 +83,7 @@ static bool agrees(const struct replay *replay, const struct cn_model *made,
            memcmp(made->delta_digest, recorded->delta_digest, CN_DIGEST_SIZE) == 0;
 }
 
-// Goes on from what is on disk, if anything is.
+// Continues from the stored version, if its files are still kept.
 static cn_err step_over(struct replay *replay, const struct cn_ledger_version *recorded)
 {
     struct cn_model stored;

@@ -1,4 +1,5 @@
-// cairn-aggregator revocations: the keys that were revoked, to keep them apart from the state.
+// cairn-aggregator revocations: shows the keys that were revoked, so that they can be kept apart
+// from the state.
 #include <getopt.h>
 #include <limits.h>
 #include <stdio.h>

@@ -17,18 +17,18 @@
 #include "runtime/base/log.h"
 
 #define STEP_MS 50
-#define ROSTER_MS 500    // between looks for revoked boards
+#define ROSTER_MS 500    // between looks for enrolled and revoked boards
 #define RETRY_MS 3000    // after an error that may pass
 #define STATUS_MS 1000   // between writes of status.json
-#define LIVE_MS 120000   // a group heard within this time is invited
-#define SETTLE_MS 3000   // for more groups than the quorum
-#define LINGER_MS 20000  // at the end, for boards to learn of it, at most
-#define QUIET_MS 3000    // at the end, without a word of any board
-#define OVER_FILE "over" // empty: the boards had their time after the end
-#define EXPIRY_MS 600000 // of an upload without a chunk
+#define LIVE_MS 120000   // a group heard within this time can be invited
+#define SETTLE_MS 3000   // wait for more groups than the quorum
+#define LINGER_MS 20000  // longest time after the end for boards to learn of it
+#define QUIET_MS 3000    // silence of all boards after which the program may leave
+#define OVER_FILE "over" // empty; says that the boards had their time after the end
+#define EXPIRY_MS 600000 // an upload that advances less than 1/64 in this time is dropped
 #define HANDSHAKES_MAX 128
 #define SESSIONS_MAX 4096
-#define REQUESTS_PER_S 500 // of a board, beside its updates and models
+#define REQUESTS_PER_S 500 // of one board, not counting its updates and models
 
 static const char help[] =
     "Usage: cairn-aggregator run PROFILE [--stay] [--restored]\n"
@@ -55,9 +55,9 @@ struct daemon {
     struct cn_report report;
     uint64_t started_ms;                     // clock
     uint64_t roster_ms, status_ms, ended_ms; // clock; 0: not yet
-    bool over_at_start;                      // the run had ended before
+    bool over_at_start;                      // the run had ended before this program started
     uint64_t retry_ms;                       // clock; the run is not advanced before
-    cn_err trouble;                          // that was told
+    cn_err trouble;                          // error that was logged last; CN_OK: none
 };
 
 // --- what the run and the roster call ---
@@ -192,7 +192,7 @@ static cn_err open_server(struct daemon *daemon)
     };
     config.routes = cn_resources_routes(&config.route_count);
     cn_err err = cn_coap_server_open(&config, &daemon->server);
-    if (err && err != CN_EEXIST) // that one is in the log, with the address
+    if (err && err != CN_EEXIST) // CN_EEXIST is in the log, with the address
         fprintf(stderr, "%s: %s\n", listen[0], cn_err_text(err));
     return err;
 }
@@ -219,7 +219,7 @@ static int open_daemon(struct daemon *daemon, const struct cn_ports *ports, cons
     return err ? CN_EXIT_FAILED : CN_EXIT_DONE;
 }
 
-// The server first: its handlers use all the rest.
+// Closes the server first, because its handlers use all the rest.
 static void close_daemon(struct daemon *daemon)
 {
     cn_coap_server_close(daemon->server);
@@ -251,11 +251,11 @@ static void write_status(struct daemon *daemon, const struct cn_run_state *state
     cn_err err = cn_status_write(daemon->setup.settings->state, daemon->roster, state, now_ms);
     if (err)
         cn_log(CN_LOG_DEBUG, "run", "%s: %s", CN_STATUS_FILE, cn_err_text(err));
-    cn_platform_notify("WATCHDOG=1"); // from this loop only: it stands still when the daemon does
+    cn_platform_notify("WATCHDOG=1"); // from this loop only, so that it stops when the daemon hangs
 }
 
-// Boards need a while to notice that this program was restarted, so shortly after its start all of
-// them are waited for: one that leads its group may be the last to come back.
+// Boards need a while to notice that this program was restarted. So shortly after its start it
+// waits for all of them: the board that leads a group may be the last to come back.
 static bool awaits_boards(const struct daemon *daemon, uint64_t now_ms)
 {
     size_t count;
@@ -268,8 +268,9 @@ static bool awaits_boards(const struct daemon *daemon, uint64_t now_ms)
     return false;
 }
 
-// True when every group that was heard has the last version and all boards are silent, or had their
-// time. A board that was killed at the end is back before that.
+// Says whether the program may leave after the end: every group that is here has the last version
+// and all boards are silent, or their time is over. A board that was killed at the end is back
+// before that.
 static bool may_leave(struct daemon *daemon, uint64_t now_ms)
 {
     size_t count;
@@ -301,7 +302,8 @@ static bool was_left(const struct daemon *daemon)
     return !err;
 }
 
-// What passes by itself, as a full disk does, is said once and tried again after a pause.
+// Advances the run. An error that passes by itself, such as a full disk, is logged once, and the
+// run pauses before it tries again.
 static cn_err advance(struct daemon *daemon, uint64_t now_ms)
 {
     if (now_ms < daemon->retry_ms)
@@ -345,7 +347,7 @@ static int serve(struct daemon *daemon, const atomic_bool *stop, bool stay)
         err = tick(daemon, &state);
         if (state.phase == CN_RUN_ENDED && !stay &&
             (left_before || may_leave(daemon, cn_platform_now_ms()))) {
-            // Without the file the next start waits for boards again; no harm.
+            // Without the file the next start only waits for boards again.
             if (cn_store_replace(daemon->setup.store, OVER_FILE, "", 0))
                 cn_log(CN_LOG_DEBUG, "run", "%s was not written", OVER_FILE);
             break;

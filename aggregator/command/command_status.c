@@ -1,4 +1,4 @@
-// cairn-aggregator status: the run, the round, and why a board is not in it.
+// cairn-aggregator status: shows the run, the round, and why a board is not in it.
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 #include "runtime/command/wrap.h"
 #include "runtime/port/platform.h"
 
-#define INDENT 6 // columns of the lines below the first
+#define INDENT 6 // columns before the second and later lines of a paragraph
 
 static const char help[] =
     "Usage: cairn-aggregator status [--json] PROFILE\n"
@@ -19,7 +19,7 @@ static const char help[] =
     "\n"
     "  --json           one object a line: the run, each board, each group\n";
 
-// JSON as it is, other lines in the width of the terminal.
+// Prints JSON as it is, and other lines wrapped to the width of the terminal.
 static cn_err print(const struct cn_setup *setup, bool json)
 {
     struct cn_status_live live;

@@ -14,11 +14,11 @@
 #include "runtime/profile/job_text.h"
 
 struct succession {
-    struct cn_setup setup;     // of the next run
-    const char *state;         // of the earlier run
-    struct cn_ledger *earlier; // its ledger and files
-    struct cn_store *files;
-    struct cn_model first; // version 0
+    struct cn_setup setup;     // the next run
+    const char *state;         // state directory of the earlier run
+    struct cn_ledger *earlier; // ledger of the earlier run
+    struct cn_store *files;    // files of the earlier run
+    struct cn_model first;     // version 0 of the next run
     struct cn_ledger_origin origin;
 };
 
@@ -39,7 +39,7 @@ static int open_earlier(struct succession *next)
     return err ? CN_EXIT_FAILED : CN_EXIT_DONE;
 }
 
-// The job that the earlier run has, to know which of its versions is the best.
+// Finds the job of the earlier run, which says which of its versions is the best.
 static void find_job(struct succession *next, struct cn_job *job)
 {
     const struct cn_job *profile = &next->setup.settings->job;
@@ -65,7 +65,7 @@ static int check_graph(struct succession *next)
     return CN_EXIT_FAILED;
 }
 
-// Makes a version of the earlier run version 0 of this one; its file is durable then.
+// Makes a version of the earlier run version 0 of the next one; its file is durable on return.
 static int take_version(struct succession *next, const char *version)
 {
     struct cn_setup *setup = &next->setup;
@@ -95,7 +95,8 @@ static int take_version(struct succession *next, const char *version)
     return err ? CN_EXIT_FAILED : CN_EXIT_DONE;
 }
 
-// A copy of a state directory may be older than a revocation that its list outside of it has.
+// A copied state directory may be older than a revocation that is in the list beside it, so the
+// list is taken over, too.
 static cn_err take_revocations(const struct succession *next)
 {
     char from[PATH_MAX], to[PATH_MAX];
@@ -173,7 +174,7 @@ int cn_init_after(const char *earlier, const char *version, const char *profile)
     int result = open_earlier(&next);
     if (!result)
         result = cn_setup_open(&next.setup, profile, CN_SETUP_RUN);
-    if (!result) // before a file of it is replaced
+    if (!result) // checked before a file of the state is replaced
         result =
             explain_state(next.setup.settings->state, cn_ledger_check_empty(next.setup.ledger));
     if (!result)

@@ -15,8 +15,8 @@
 #include "runtime/update/tensor_rules.h"
 #include "runtime/update/version.h"
 
-#define EVALUATE_MS 600000 // for one evaluation
-#define LINE 78            // characters of a list of keys
+#define EVALUATE_MS 600000 // limit for one evaluation
+#define LINE 78            // characters in a line of a list of keys
 
 bool cn_aggregator_positional(int argc, char **argv, int count, const char **positional)
 {
@@ -63,7 +63,7 @@ int cn_setup_open(struct cn_setup *setup, const char *profile, enum cn_setup_acc
         return CN_EXIT_PROFILE;
     setup->settings = cn_profile_settings(setup->profile);
     setup->access = access;
-    if (access == CN_SETUP_RUN) // the lock first: a second one must not touch the ledger
+    if (access == CN_SETUP_RUN) // locks first: a second program must not touch the ledger
         result = open_store(setup, access);
     if (!result)
         result = open_ledger(setup, access);
@@ -72,8 +72,8 @@ int cn_setup_open(struct cn_setup *setup, const char *profile, enum cn_setup_acc
     return result;
 }
 
-// Whether the file has the weights of version 0, if the run has that already. In a run that follows
-// another one version 0 is trained, and of the file only the graph counts.
+// Checks that the model's file has the weights of version 0, if that exists. In a run that follows
+// another one, version 0 was trained before, and only the file's graph counts.
 static cn_err check_weights(const struct cn_setup *setup)
 {
     struct cn_ledger_version first;
@@ -100,7 +100,7 @@ static cn_err check_weights(const struct cn_setup *setup)
     return err;
 }
 
-// In lines of at most LINE characters.
+// Prints the keys in lines of at most LINE characters.
 static void print_changeable(void)
 {
     size_t column = 0;
@@ -118,7 +118,7 @@ static void print_changeable(void)
     fprintf(stderr, "\n");
 }
 
-// The values that differ, what may change, and the way to a run with the new ones.
+// Prints the values that differ and the keys that may change.
 static void explain_values(const char *state, const struct cn_job_conflict *conflict)
 {
     if (conflict->unrecorded) {
@@ -164,7 +164,7 @@ static int explain_binding(const struct cn_setup *setup, cn_err err,
     return err ? CN_EXIT_FAILED : CN_EXIT_DONE;
 }
 
-// The job of the newest round, whatever the profile says meanwhile.
+// Takes the job of the newest round from the ledger, whatever the profile says.
 static cn_err look_at_job(struct cn_setup *setup, struct cn_job_conflict *conflict)
 {
     uint8_t graph[CN_DIGEST_SIZE];

@@ -1,6 +1,7 @@
-// setup.h - what the subcommands open before they do their work: profile, model, ledger, files.
+// setup.h - opens what the subcommands need before they work: profile, model, ledger, files.
 //
-// Every function reports to standard error what a person can mend and returns the exit code for it.
+// Functions that return int print to standard error what a person can repair, and return the exit
+// code for it.
 #pragma once
 
 #include "aggregator/run/evaluate.h"
@@ -9,50 +10,53 @@
 #include "runtime/command/command.h"
 #include "runtime/port/store.h"
 
-// How the ledger and the files are used.
+// How a subcommand uses the ledger and the files.
 enum cn_setup_access {
     CN_SETUP_ENROLL, // ledger, made when missing; no files
-    CN_SETUP_LOOK,   // ledger that exists; files read-only, also beside a running aggregator
+    CN_SETUP_LOOK,   // existing ledger; files read-only, also beside a running aggregator
     CN_SETUP_RUN,    // ledger, made when missing; files locked for this process
 };
 
-struct cn_setup { // zeroed at first; deinit in any case
+// Zero it before use, and deinit it in any case.
+struct cn_setup {
     struct cn_profile *profile;
     const struct cn_settings *settings;
     enum cn_setup_access access;
-    struct cn_job job; // of the run, with the model: the profile's, or the ledger's with LOOK
+    // The job of the run; valid once the model is open. The profile's, or with CN_SETUP_LOOK the
+    // ledger's.
+    struct cn_job job;
     struct cn_model_file model;
     bool has_model;
     struct cn_ledger *ledger;
     struct cn_store *store;
 };
 
-// Loads the profile and opens ledger and files.
+// Loads the profile, and opens ledger and files.
 int cn_setup_open(struct cn_setup *setup, const char *profile, enum cn_setup_access access);
 
-// Opens the model alone.
+// Opens the model and nothing else.
 int cn_setup_load_model(struct cn_setup *setup);
 
-// Opens the model. With CN_SETUP_RUN, ties the ledger to it and to the job, or checks that the
-// profile may go on with the run. With CN_SETUP_LOOK, writes nothing and takes the job of the
-// ledger, so that a profile that was edited for the next run still shows this one.
+// Opens the model. With CN_SETUP_RUN, also ties the ledger to the model and the job, or checks that
+// the profile may continue the run. With CN_SETUP_LOOK, writes nothing and takes the job from the
+// ledger. So a profile that was edited for the next run still shows this one.
 int cn_setup_open_model(struct cn_setup *setup);
 
-// Applies the job's rules for single tensors to the model: whether each of their patterns fits one.
+// Applies the job's rules for single tensors to the model. Fails when a pattern fits no tensor.
 int cn_setup_set_tensor_rules(struct cn_setup *setup);
 
-// Whether the profile could go on with the run, without writing anything.
+// Checks whether the profile could continue the run, without writing anything.
 int cn_setup_check_job(const struct cn_setup *setup);
 
-// Before a run goes on: whether the model's file has the weights that it began with.
+// Checks, before a run continues, that the model's file has the weights with which the run began.
 int cn_setup_check_weights(const struct cn_setup *setup);
 
-// Opens the job's central set with the model; *evaluator is NULL for a job without one.
+// Opens the job's central set with the model. Sets *evaluator to NULL for a job without one.
 cn_err cn_setup_open_evaluator(const struct cn_setup *setup, const struct cn_ports *ports,
                                struct cn_evaluator **evaluator);
 
-// Finds a version by what a person says: "last", "best" or a number. CN_ENOTFOUND for any other,
-// and when there is none.
+// Finds the version that text names: "last", "best" or a number. Returns CN_ENOTFOUND for any other
+// text, and when there is no such version.
 cn_err cn_setup_choose_version(struct cn_ledger *ledger, const struct cn_job *job, const char *text,
                                uint32_t *number);
 

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#define AUTO_MICRO_BATCHES 16 // of a step, at most, where "parallel: auto" chooses them
+#define AUTO_MICRO_BATCHES 16 // micro-batches that "parallel: auto" may choose for a step, at most
 
 cn_err cn_admission_check(const struct cn_layout *layout, const struct cn_spooled *upload,
                           const uint8_t *frame, struct cn_diag *diag, uint64_t *weight)
@@ -29,7 +29,7 @@ cn_err cn_admission_check(const struct cn_layout *layout, const struct cn_spoole
     return CN_OK;
 }
 
-// The samples that a board draws in a round, at most; each board of a group does.
+// Returns the most samples that a board draws in a round. Each board of a group may draw as many.
 static uint64_t most_of_board(const struct cn_job *job)
 {
     uint64_t steps =

@@ -1,18 +1,21 @@
-// admission.h - whether a frame is what its group declared, and how much it may count for.
+// admission.h - checks that a frame is what its group declared, and limits its weight.
 #pragma once
 
 #include "aggregator/store/roster.h"
 #include "aggregator/store/spool.h"
 #include "runtime/update/update.h"
 
-// Checks the frame of declared.size bytes as a whole, and that it is of the run, round, base and
-// group of its upload. weight is the sender's claim. CN_EFORMAT, or an error of cn_update_check,
-// with a line in diag for each mistake.
+// Checks the complete frame of declared.size bytes, and that its run, round, base and group are
+// those of its upload. Sets weight to the number of samples that the sender claims. Returns
+// CN_EFORMAT, or an error of cn_update_check, with one line in diag for each mistake.
 cn_err cn_admission_check(const struct cn_layout *layout, const struct cn_spooled *upload,
                           const uint8_t *frame, struct cn_diag *diag, uint64_t *weight);
 
-// The weight limited by the job's max_weight, by the group's enrolment (NULL: none), by what its
-// enrolled boards can draw in a round (unless the job trusts groups) and so that the weights of a
-// quorum fit the fold.
+// Returns weight, limited by four bounds:
+//
+//   - the job's max_weight;
+//   - the max_weight of the group's enrolment; group may be NULL: no bound;
+//   - what the group's enrolled boards can draw in a round, unless the job trusts groups;
+//   - 2^31 / quorum, so that the sum of a quorum's weights fits the fold.
 uint64_t cn_admission_cap(const struct cn_job *job, const struct cn_roster_group *group,
                           uint64_t weight);

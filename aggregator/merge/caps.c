@@ -9,14 +9,14 @@ static int compare(const void *a, const void *b)
     return left < right ? -1 : left > right;
 }
 
-// The lower of the two middle ones where their number is even: fewer than half of the groups cannot
-// raise it above all others.
+// Returns the lower of the two middle values of an even number. So fewer than half of the groups
+// cannot raise it above the values of all others.
 static uint64_t median(const uint64_t *sorted, size_t count)
 {
     return sorted[(count - 1) / 2];
 }
 
-// weight <= boards * the median of weight / boards, rounded down.
+// Limits each weight to boards * the median of weight / boards, rounded down.
 static void cap_weights(struct cn_caps_entry *entries, size_t count, uint64_t *sorted,
                         struct cn_caps_result *result)
 {
@@ -34,8 +34,8 @@ static void cap_weights(struct cn_caps_entry *entries, size_t count, uint64_t *s
     }
 }
 
-// A quarter of the updates may be left out: those with more than 7/4 of the largest norm that is
-// not among that quarter. The rest is scaled down to 5/4 of the median norm.
+// Leaves out at most a quarter of the updates: those with more than 7/4 of the largest norm outside
+// that quarter. Sets the limit to which the rest is scaled down: 5/4 of the median norm.
 static void cap_norms(struct cn_caps_entry *entries, size_t count, uint64_t *sorted,
                       struct cn_caps_result *result)
 {

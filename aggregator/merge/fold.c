@@ -13,8 +13,8 @@
 struct cn_fold {
     const struct cn_layout *layout; // borrowed
     struct cn_fold_caps caps;
-    uint64_t weight; // sum
-    double cut;      // norm of the last update, if it was scaled down
+    uint64_t weight; // sum of the weights
+    double cut;      // norm of the last update if it was scaled down, otherwise 0
     int64_t sums[];
 };
 
@@ -23,8 +23,8 @@ struct addition {
     const struct cn_layout *layout;
     const float *base; // NULL: variances have no limit
     int64_t weight;
-    uint64_t factor;          // of 2^32; at most that
-    unsigned __int128 square; // of what was added
+    uint64_t factor;          // F, in units of 2^-32; at most 2^32
+    unsigned __int128 square; // S, the sum of the squares of fix
 };
 
 cn_err cn_fold_open(const struct cn_layout *layout, const struct cn_fold_caps *caps,
@@ -51,8 +51,8 @@ void cn_fold_close(struct cn_fold *fold)
     free(fold);
 }
 
-// value * 2^27 is exact in double; adding 1.5 * 2^52 leaves the nearest even integer in the low
-// bits.
+// value * 2^27 is exact in double. Adding 1.5 * 2^52 leaves the nearest integer, ties to even, in
+// the low bits.
 static int64_t fix(float value)
 {
     const double rounder = 6755399441055744.0;
@@ -65,7 +65,7 @@ static int64_t fix(float value)
     return bits - rounder_bits;
 }
 
-// The square root, rounded up.
+// Returns the square root, rounded up.
 static uint64_t root(unsigned __int128 square)
 {
     uint64_t found = 0;
@@ -79,8 +79,8 @@ static uint64_t root(unsigned __int128 square)
     return (unsigned __int128)found * found < square ? found + 1 : found;
 }
 
-// The largest norm in units of fix; 0 for none. 2^62 is beyond that of any update: 2^32 values of
-// 2^31 have 2^47.
+// Returns the limit of the norm in units of fix; 0: none. A limit of 2^62 is above every norm: 2^32
+// values of 2^31 have the norm 2^47.
 static uint64_t norm_limit(const struct cn_fold *fold)
 {
     double limit = fold->caps.max_norm * (double)(1 << FIX_BITS);
@@ -97,13 +97,13 @@ static uint64_t find_factor(uint64_t norm_max, unsigned __int128 square)
     return (uint64_t)(((unsigned __int128)norm_max << FACTOR_BITS) / root(square));
 }
 
-// |fix| <= 2^31 and factor <= 2^32; the division rounds towards zero.
+// |fix| <= 2^31 and factor <= 2^32. The division rounds towards zero.
 static int64_t scale(int64_t fixed, uint64_t factor)
 {
     return factor == FACTOR_ONE ? fixed : fixed * (int64_t)factor / (int64_t)FACTOR_ONE;
 }
 
-// The least change that leaves a variance at zero or above, in units of fix.
+// Returns the least change that does not make a variance negative, in units of fix.
 static int64_t least_change(float variance)
 {
     double whole = floor(ldexp((double)variance, FIX_BITS));
@@ -112,8 +112,8 @@ static int64_t least_change(float variance)
     return -(int64_t)(whole > most ? most : whole < -most ? -most : whole);
 }
 
-// Makes up for what was taken from the variances among [offset, offset + count) beyond what they
-// have. values were added times factor.
+// Call after values were added times factor. Adds back what was taken from the variances among
+// [offset, offset + count) beyond their values.
 static void limit_variances(const struct addition *addition, size_t offset, const float *values,
                             size_t count, uint64_t factor)
 {
@@ -150,7 +150,7 @@ static cn_err add_whole(void *context, size_t offset, const float *values, size_
     return CN_OK;
 }
 
-// Statistics are never sparse, so no variance is among these.
+// Statistics are never sparse, so none of these is a variance.
 static void add_few_whole(void *context, size_t offset, const uint16_t *index, const float *values,
                           size_t count)
 {
@@ -245,8 +245,8 @@ static void add_few_scaled(void *context, size_t offset, const uint16_t *index, 
         sums[index[i]] += scaled(addition, values[i]);
 }
 
-// Takes back what the same frame added: it stops where the addition did. Sums of whole numbers
-// forget nothing.
+// Subtracts what the same frame added. Decoding stops where it stopped before, and whole numbers
+// are restored exactly.
 static void take_back(struct cn_fold *fold, const uint8_t *frame, size_t size,
                       struct addition *addition)
 {
@@ -256,10 +256,11 @@ static void take_back(struct cn_fold *fold, const uint8_t *frame, size_t size,
     addition->weight = -addition->weight;
     err = cn_update_decode_few(frame, size, fold->layout, &sink);
     addition->weight = -addition->weight;
-    (void)err; // that of the addition
+    (void)err; // the same error as when it was added
 }
 
-// Adds at once while it checks, since hardly an update is refused or has too large a norm.
+// Adds while it checks, and takes the frame back if needed: hardly any update is refused or has too
+// large a norm.
 static cn_err add_frame(struct cn_fold *fold, const uint8_t *frame, size_t size,
                         struct addition *addition, struct cn_diag *diag)
 {
@@ -315,9 +316,9 @@ uint64_t cn_fold_weight(const struct cn_fold *fold)
     return fold->weight;
 }
 
-// sum / (weight * 2^27), rounded once. The dividend is shifted left until its highest bit but one
-// is set, so that the quotient has 31 bits or more; a remainder becomes its lowest bit, below the
-// 24 bits that are kept and below their rounding bit.
+// Returns sum / (weight * 2^27), rounded once. The dividend is shifted left until its
+// second-highest bit is set, so the quotient has at least 31 bits. A remainder sets the quotient's
+// lowest bit, which is below the 24 bits that a float keeps and below their rounding bit.
 static float divide(int64_t sum, uint64_t weight)
 {
     uint64_t magnitude = sum < 0 ? -(uint64_t)sum : (uint64_t)sum;

@@ -1,15 +1,19 @@
 // fold.h - adds updates into one mean, in whole numbers, so that their order does not matter.
 //
-// A value counts as fix(v) = v * 2^27 rounded to the nearest integer, ties to even, and the sum of
-// weight * fix(v) is kept in an int64 for each coordinate: |v| <= 16 and a sum of weights of at
-// most 2^31 cannot overflow it. Memory is 8 bytes a coordinate, however many updates there are.
+// fix(v) = v * 2^27, rounded to the nearest integer, ties to even. For each coordinate the fold
+// keeps the sum of weight * fix(v) in an int64. With |v| <= 16 and a sum of weights of at most 2^31
+// it cannot overflow. Memory is 8 bytes for each coordinate, whatever the number of updates.
 //
-// An update with a larger L2 norm than max_norm is scaled down in the same whole numbers. With
-// S = the sum of fix(v)^2, N = the square root of S rounded up, M = the lesser of max_norm * 2^27
-// rounded down and norm_max,
-// and F = M * 2^32 / N rounded down, each fix(v) is replaced by fix(v) * F / 2^32, rounded towards
-// zero, if N > M. A running variance of the version before, v, can lose no more than it has: a
-// change of it below -(v * 2^27 rounded down) is that. Threading: none.
+// An update whose L2 norm is above a limit is scaled down in the same whole numbers:
+//
+//   S = the sum of fix(v)^2
+//   N = the square root of S, rounded up
+//   M = the lesser of max_norm * 2^27, rounded down, and norm_max
+//   F = M * 2^32 / N, rounded down
+//
+// If N > M, each fix(v) is replaced with fix(v) * F / 2^32, rounded towards zero. An update cannot
+// take more from a running variance than the variance has: with v its value in the version before,
+// the change is at least -(v * 2^27, rounded down). Threading: none.
 #pragma once
 
 #include "runtime/update/update.h"
@@ -17,33 +21,35 @@
 struct cn_fold;
 
 struct cn_fold_caps {
-    uint64_t max_weight; // samples one update may count for; 0 for no limit
-    double max_norm;     // 0 for no limit
-    uint64_t norm_max;   // another limit of the norm, in units of 2^-27; 0 for none
-    const float *base;   // the version before, borrowed until close; NULL: variances have no limit
+    uint64_t max_weight; // samples that one update may count for; 0: no limit
+    double max_norm;     // largest L2 norm of an update; 0: no limit
+    uint64_t norm_max;   // another limit of the norm, in units of 2^-27; 0: none
+    // The version before, borrowed until close. Limits the changes of variances; NULL: no such
+    // limit.
+    const float *base;
 };
 
-// The norm of a checked frame in units of 2^-27, rounded up: N above.
+// Computes the norm of a frame that was checked, in units of 2^-27, rounded up: N above.
 cn_err cn_fold_norm(const struct cn_layout *layout, const uint8_t *frame, size_t size,
                     uint64_t *norm);
 
-// layout is borrowed until close.
+// Opens an empty fold. layout is borrowed until close.
 cn_err cn_fold_open(const struct cn_layout *layout, const struct cn_fold_caps *caps,
                     struct cn_fold **fold);
 void cn_fold_close(struct cn_fold *fold);
 
-// Adds a frame that counts for weight samples, or for max_weight if that is less. The frame is
-// checked: on any error (those of cn_update_check; CN_ERANGE when the weight is 0 or the sum
-// of weights would pass 2^31) nothing has changed.
+// Checks a frame and adds it with weight samples, or with max_weight if that is less. Errors are
+// those of cn_update_check. CN_EFORMAT is also returned for a snapshot, and CN_ERANGE when the
+// weight is 0 or the sum of weights would pass 2^31. An error leaves the fold unchanged.
 cn_err cn_fold_add(struct cn_fold *fold, const uint8_t *frame, size_t size, uint64_t weight,
                    struct cn_diag *diag);
 
-// L2 norm of the update that was added last, if it was scaled down; else 0.
+// Returns the L2 norm of the update that was added last if it was scaled down, otherwise 0.
 double cn_fold_cut(const struct cn_fold *fold);
 
-// The sum of the weights as counted.
+// Returns the sum of the weights as they were counted.
 uint64_t cn_fold_weight(const struct cn_fold *fold);
 
-// mean[i] = the weighted mean, divided exactly and rounded once to the nearest even float. The fold
-// stays as it is. CN_ENOTFOUND when nothing was added.
+// Sets mean to the weighted mean: each value is divided exactly and rounded once to the nearest
+// even float. The fold does not change. Returns CN_ENOTFOUND when nothing was added.
 cn_err cn_fold_finish(const struct cn_fold *fold, float *mean);

@@ -17,9 +17,9 @@ struct merge {
     struct cn_fold *fold;
     uint64_t norm_limit;           // limits.max_norm in units of 2^-27; 0: none
     struct cn_caps_entry *entries; // one for each contribution, in the order of group names
-    size_t count, next;            // entries; the one that is being added
-    bool capped;                   // by the medians of the round
-    bool older;                    // an older program accepted an update of the round
+    size_t count, next;            // number of entries; index of the one that is being added
+    bool capped;                   // whether the medians of the round cap its updates
+    bool older;                    // whether an older program accepted an update of the round
     struct cn_caps_result caps;
 };
 
@@ -41,12 +41,12 @@ static cn_err load_frame(const struct merge *merge, const struct cn_ledger_contr
     return CN_EDIGEST;
 }
 
-// --- what each may count for ---
+// --- the caps of a round ---
 
 static cn_err take_entry(void *context, const struct cn_ledger_contribution *accepted)
 {
     struct merge *merge = context;
-    if ((merge->count & (merge->count - 1)) == 0) { // it is full: twice as large
+    if ((merge->count & (merge->count - 1)) == 0) { // the array is full: doubles it
         size_t capacity = merge->count ? 2 * merge->count : 1;
         void *grown = realloc(merge->entries, capacity * sizeof(*merge->entries));
         if (!grown)
@@ -72,7 +72,7 @@ static cn_err take_norm(void *context, const struct cn_ledger_contribution *acce
     return err;
 }
 
-// The weights of a round sum up to what the fold holds, also when the quorum was raised meanwhile.
+// Limits the weights so that their sum fits the fold, also when the quorum was raised meanwhile.
 static void fit_weights(struct merge *merge)
 {
     for (size_t i = 0; i < merge->count; i++)
@@ -80,7 +80,7 @@ static void fit_weights(struct merge *merge)
             merge->entries[i].weight = CN_UPDATE_WEIGHT_MAX / merge->count;
 }
 
-// A round with an update that an older program accepted is merged as that one did.
+// A round with an update that an older program accepted is merged as that program merged it.
 static cn_err find_caps(struct merge *merge, uint32_t round)
 {
     struct cn_ledger *ledger = merge->config->ledger;
@@ -102,7 +102,7 @@ static cn_err find_caps(struct merge *merge, uint32_t round)
     return CN_OK;
 }
 
-// --- what people hear of it ---
+// --- messages to people ---
 
 static void note(const struct merge *merge, const struct cn_ledger_contribution *accepted,
                  double norm, const char *text)
@@ -117,7 +117,8 @@ static void note(const struct merge *merge, const struct cn_ledger_contribution 
     snprintf(cuts->text, sizeof(cuts->text), "%s", text);
 }
 
-// Names a group that stands far out. One that is a little above the median is not worth a line.
+// Names a group that stands far out. A group that is only a little above the median is not
+// reported.
 static void note_entry(const struct merge *merge, const struct cn_ledger_contribution *accepted,
                        const struct cn_caps_entry *entry)
 {
@@ -183,13 +184,13 @@ static cn_err add_contribution(void *context, const struct cn_ledger_contributio
     return err;
 }
 
-// The arrays that publishing works on, one block of memory.
+// The arrays that publishing works on, in one block of memory.
 struct rows {
     float *step, *weights, *zeros;
 };
 
-// It follows from the job alone, so that replay rounds the same versions. Who asks for exact deltas
-// gets exact versions, and what is frozen stays what it is.
+// Says whether the version is rounded. Only the job decides, so replay rounds the same versions. A
+// job with exact deltas gets exact versions, and frozen tensors must not change.
 static bool is_rounded(const struct cn_job *job, uint32_t number)
 {
     bool exact = job->down.mode == CN_UPDATE_RAW32 || job->down.mode == CN_UPDATE_BF16;
@@ -197,7 +198,7 @@ static bool is_rounded(const struct cn_job *job, uint32_t number)
            !job->rules.freeze[0];
 }
 
-// layout is the config's, or one whose variances have no limit.
+// layout is the config's, or a copy whose variances have no limit.
 static cn_err publish(const struct cn_merge_config *config, const struct cn_layout *layout,
                       const struct cn_model *parent, uint64_t weight, struct rows *rows,
                       struct cn_model *next)
@@ -224,13 +225,14 @@ static cn_err publish(const struct cn_merge_config *config, const struct cn_layo
         cn_buffer_deinit(&delta);
         return err;
     }
-    next->delta = delta.data; // malloced, like all of a model
+    next->delta = delta.data; // malloced, as cn_model_deinit expects
     next->delta_size = delta.size;
     cn_crypto_digest(next->delta, next->delta_size, next->delta_digest);
     return CN_OK;
 }
 
-// Gives next the parent's state of the server's optimizer, which the step moves on.
+// Gives next the parent's rows of the server's optimizer, or initial ones; cn_server_step then
+// updates them.
 static cn_err take_state(const struct cn_merge_config *config, const struct cn_model *parent,
                          struct cn_model *next)
 {

@@ -1,18 +1,19 @@
 // merge.h - makes a version from its parent and the accepted updates of its round.
 //
-// The result depends on the stored files and the ledger only, to the bit: a restarted aggregator
+// The result depends only on the stored files and the ledger, to the bit. So a restarted aggregator
 // and replay reach the same digests.
 #pragma once
 
 #include "aggregator/store/model_store.h"
 #include "runtime/profile/job.h"
 
-// Updates of a round that stood out: scaled down, capped or left out.
+// The updates of a round that stood out and were scaled down, capped or left out.
 struct cn_merge_cuts {
+    // The round, and the number of such updates in it.
     uint32_t round, count;
-    double norm;              // the largest
-    char group[CN_NAME_SIZE]; // whose it is
-    char text[240];           // a sentence about it, with its numbers
+    double norm;              // largest norm among them
+    char group[CN_NAME_SIZE]; // group whose update has that norm
+    char text[240];           // a sentence about that update, with its numbers
 };
 
 struct cn_merge_config {
@@ -20,11 +21,12 @@ struct cn_merge_config {
     struct cn_ledger *ledger;
     const struct cn_layout *layout;
     const struct cn_job *job;
-    const uint8_t *graph;       // digest
-    struct cn_merge_cuts *cuts; // filled in, and each is logged; NULL for neither
+    const uint8_t *graph;       // digest of the model's graph
+    struct cn_merge_cuts *cuts; // filled in, and each cut is logged; NULL: neither
 };
 
-// next is version parent->number + 1. CN_ENOTFOUND when an update's file is no longer there,
-// CN_EDIGEST when it is not the accepted one, CN_EDIVERGED when the result is not finite.
+// Makes version parent->number + 1 in next. Returns CN_ENOTFOUND when an update's file no longer
+// exists, and CN_EDIGEST when it does not hold the accepted update. Returns CN_EDIVERGED when the
+// result is not finite. An error leaves next empty.
 cn_err cn_merge_round(const struct cn_merge_config *config, const struct cn_model *parent,
                       struct cn_model *next);

@@ -4,7 +4,7 @@
 
 #include "runtime/update/update.h"
 
-// What a step is computed from, in float32.
+// The settings of a step, in float32.
 struct constants {
     float rate, momentum, beta1, beta2, rest1, rest2, epsilon;
 };
@@ -32,7 +32,8 @@ double cn_server_rate(const struct cn_server *server)
     switch (server->optimizer) {
     case CN_SERVER_FEDAVG:
         return 1;
-    case CN_SERVER_FEDAVGM: // a mean that stays the same then moves the weights as FedAvg does
+    // With this rate a constant mean moves the weights as FedAvg does.
+    case CN_SERVER_FEDAVGM:
         return 1 - server->momentum;
     case CN_SERVER_NESTEROV:
         return 0.7;
@@ -111,7 +112,7 @@ static void step_fedyogi(const struct constants *c, float *d, float *m, float *v
     }
 }
 
-// The step of one tensor. first and second are its parts of the rows.
+// Steps one tensor. first and second are the tensor's parts of the rows.
 static void step_tensor(enum cn_server_optimizer optimizer, const struct constants *constants,
                         float *mean, float *first, float *second, size_t count)
 {

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// The same sum as in cn_update_apply, seen before it is made.
+// Makes the same sum as cn_update_apply before that changes anything.
 static cn_err check_sum(void *context, size_t offset, const float *values, size_t count)
 {
     const float *base = (const float *)context + offset;
@@ -35,12 +35,13 @@ bool cn_strategy_may_round(const struct cn_layout *layout, const float *base, co
 {
     size_t count = layout->total;
 
-    // What is decoded may be a little larger than what was encoded.
+    // The decoded step may be a little larger than the encoded one.
     return largest(base, count) + largest(step, count) + largest(residual, count) <=
            CN_UPDATE_VALUE_MAX - 1;
 }
 
-// What rounding leaves out of the version waits like what encoding leaves out of the step.
+// Rounding leaves out a part of the version. That part joins the residual, like what encoding
+// leaves out of the step.
 static cn_err apply_rounded(const uint8_t *frame, size_t size, const struct cn_layout *layout,
                             const float *step, float *weights, float *next)
 {

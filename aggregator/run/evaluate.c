@@ -16,21 +16,21 @@
 struct result {
     struct cn_metrics metrics;
     double f1;
-    uint64_t classes; // 0: the loss has none
+    uint64_t classes; // 0: the loss has no classes
     uint64_t places;  // labels of a sample
 };
 
 struct cn_evaluator {
     struct cn_evaluator_config config;
     pid_t child; // 0: none
-    int pipe;    // reads the child's struct result
+    int pipe;    // from which the child's struct result is read
     uint32_t version;
     uint64_t deadline_ms;
     struct result result;
-    size_t received; // bytes of result
+    size_t received; // bytes of result that have arrived
 };
 
-// Model and data set, opened.
+// The opened model and data set.
 struct bench {
     struct cn_trainer *trainer;
     struct cn_dataset *dataset;
@@ -169,7 +169,7 @@ static cn_err evaluate(const struct cn_evaluator_config *config, const float *we
     return err;
 }
 
-// The store's lock and the sockets must not outlive the parent in a child.
+// Closes what the child inherited: a child must not keep the store's lock and the sockets open.
 static void close_inherited(int keep)
 {
     long limit = sysconf(_SC_OPEN_MAX);
@@ -184,7 +184,7 @@ static _Noreturn void be_child(const struct cn_evaluator_config *config, const f
                                int out)
 {
     struct result result = {0};
-    signal(SIGINT, SIG_IGN); // the terminal sends it to all; the parent decides
+    signal(SIGINT, SIG_IGN); // the terminal sends it to all processes; the parent decides
     signal(SIGTERM, SIG_DFL);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     close_inherited(out);
@@ -224,7 +224,7 @@ static cn_err start(void *context, uint32_t version, const float *weights, uint6
     return CN_OK;
 }
 
-// CN_EAGAIN while the child works.
+// Returns CN_EAGAIN while the child works.
 static cn_err receive(struct cn_evaluator *evaluator, uint64_t now_ms)
 {
     uint8_t *to = (uint8_t *)&evaluator->result;
@@ -244,7 +244,7 @@ static cn_err receive(struct cn_evaluator *evaluator, uint64_t now_ms)
     }
 }
 
-// As far as they are measures of the job's loss.
+// Sets the measures that the job's loss has.
 static void take_measures(const struct cn_evaluator *evaluator, struct cn_ledger_metrics *metrics)
 {
     const struct result *result = &evaluator->result;
@@ -263,7 +263,7 @@ static void take_measures(const struct cn_evaluator *evaluator, struct cn_ledger
         metrics->measures.mae = 0;
 }
 
-// A child's numbers are as good as the model: only finite ones enter the ledger.
+// The numbers of a child are as good as the model. Only finite ones may enter the ledger.
 static cn_err take_metrics(const struct cn_evaluator *evaluator, struct cn_ledger_metrics *metrics)
 {
     const struct cn_metrics *result = &evaluator->result.metrics;

@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define ACCURACY_MARGIN 0.35 // a distance from the median that no group is named for
-#define LOSS_MARGIN 0.75     // the same, times the median
+#define ACCURACY_MARGIN 0.35 // distance from the median at which no group is named
+#define LOSS_MARGIN 0.75 // distance of a loss at which no group is named, as a share of the median
 
 static int compare(const void *a, const void *b)
 {
@@ -15,8 +15,8 @@ static int compare(const void *a, const void *b)
     return left < right ? -1 : left > right;
 }
 
-// The largest distance from the median that does not stand out: 7/4 of the largest among all but a
-// quarter of the groups, and a margin.
+// Returns the largest distance from the median that does not stand out: a margin, plus 7/4 of the
+// largest distance among all groups except the farthest quarter.
 static double far_from(double *values, size_t count, double median, double margin)
 {
     for (size_t i = 0; i < count; i++)
@@ -44,7 +44,7 @@ void cn_measured_find(struct cn_measured_entry *entries, size_t count, double *s
                                  fabs(entries[i].accuracy - median->accuracy) > accuracy_most);
 }
 
-// --- of a round in the ledger ---
+// --- outliers of a round in the ledger ---
 
 struct groups {
     struct cn_measured_entry *entries;
@@ -59,7 +59,7 @@ static cn_err take_group(void *context, const struct cn_ledger_contribution *acc
 
     if (accepted->held_out_count == 0)
         return CN_OK;
-    if ((count & (count - 1)) == 0) { // it is full: twice as large
+    if ((count & (count - 1)) == 0) { // the arrays are full: doubles them
         size_t capacity = count ? 2 * count : 1;
         void *entries = realloc(groups->entries, capacity * sizeof(*groups->entries));
         if (entries)
@@ -116,7 +116,7 @@ cn_err cn_measured_outliers(struct cn_ledger *ledger, uint32_t round, cn_measure
     return err;
 }
 
-// --- of one that is about to be accepted ---
+// --- bounds of a measurement ---
 
 cn_err cn_measured_bound(struct cn_ledger *ledger, const struct cn_roster_group *group,
                          struct cn_ledger_contribution *contribution)

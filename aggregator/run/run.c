@@ -13,9 +13,9 @@
 #include "runtime/base/log.h"
 #include "runtime/port/platform.h"
 
-#define RETRY_MS 3000 // after a merge that failed
-#define INVITE_MS 500 // between looks for more groups
-#define LOSS_JUMP 4   // times its parent's loss: a version that people hear of
+#define RETRY_MS 3000 // pause after a merge that failed
+#define INVITE_MS 500 // least time between two looks for more groups
+#define LOSS_JUMP 4   // a version with more than this times its parent's loss is reported
 
 static uint32_t newest_version(const struct cn_run *run)
 {
@@ -44,7 +44,7 @@ static void read_traffic(const struct cn_run *run, struct cn_run_traffic *traffi
     add_bytes(&traffic->out, &run->base.out);
 }
 
-// over_select groups for each one of the quorum.
+// Returns the number of groups to invite: over_select for each one of the quorum.
 static uint32_t wanted_groups(const struct cn_job *job)
 {
     double wanted = ceil(job->over_select * job->quorum);
@@ -63,7 +63,7 @@ static cn_err begin_open(struct cn_run *run, uint64_t now_ms)
     return cn_ledger_count(run->config.ledger, run->round, &run->selected, &run->accepted);
 }
 
-// Invites live groups until as many as wanted are in.
+// Invites live groups until the wanted number is reached.
 static cn_err invite(struct cn_run *run, uint64_t now_ms)
 {
     if (run->selected >= run->wanted || now_ms < run->invite_ms)
@@ -208,7 +208,7 @@ static void end(struct cn_run *run, const char *reason)
     notify(run);
 }
 
-// After a version: on to the next round, or the end.
+// Call after a version was made: begins the next round or ends the run.
 static cn_err advance(struct cn_run *run)
 {
     uint32_t first = run->round > 2 ? run->round - 2 : 0;
@@ -264,7 +264,7 @@ static cn_err tick_closing(struct cn_run *run, uint64_t now_ms)
 
 // --- measuring ---
 
-// The next round waits for the result when that may end the run.
+// The next round waits for the result if the result may end the run.
 static bool result_decides(const struct cn_run *run)
 {
     const struct cn_job *job = run->config.job;
@@ -277,7 +277,7 @@ static double mean_loss(const struct cn_ledger_metrics *metrics)
     return metrics->loss / (double)metrics->count;
 }
 
-// Says when a version is far worse than its parent. metrics is NULL when they are not finite.
+// Warns when a version is far worse than its parent. metrics is NULL when the loss is not finite.
 static void watch_loss(struct cn_run *run, uint32_t number, const struct cn_ledger_metrics *metrics)
 {
     struct cn_ledger_version parent = {0};
@@ -296,7 +296,7 @@ static void watch_loss(struct cn_run *run, uint32_t number, const struct cn_ledg
         cn_log(CN_LOG_WARN, "run", "%s", run->warning);
 }
 
-// idle: no evaluation is running.
+// Stores a result of the evaluation. Sets *idle when no evaluation is running.
 static cn_err take_result(struct cn_run *run, uint64_t now_ms, bool *idle)
 {
     const struct cn_run_measure *measure = run->config.measure;
@@ -311,7 +311,7 @@ static cn_err take_result(struct cn_run *run, uint64_t now_ms, bool *idle)
     if (err == CN_EDIVERGED)
         watch_loss(run, version, NULL);
     if (err)
-        return CN_OK; // none yet, or logged by the evaluator
+        return CN_OK; // no result yet, or the evaluator has logged the error
     watch_loss(run, version, &metrics);
     err = cn_ledger_set_central(run->config.ledger, version, &metrics);
     if (err) {
@@ -322,7 +322,8 @@ static cn_err take_result(struct cn_run *run, uint64_t now_ms, bool *idle)
     return cn_score_progress(run->config.ledger, run->config.job, version, &run->progress);
 }
 
-// Starts the evaluation of the newest version if it has none, once. started says whether one runs.
+// Starts the evaluation of the newest version, once, if it has no result. Sets *started when the
+// evaluation runs.
 static cn_err measure_newest(struct cn_run *run, uint64_t now_ms, bool *started)
 {
     const struct cn_run_measure *measure = run->config.measure;
@@ -355,7 +356,7 @@ static cn_err tick_measure(struct cn_run *run, uint64_t now_ms)
     return advance(run);
 }
 
-// --- life ---
+// --- opening, closing, ticking ---
 
 static cn_err recover(struct cn_run *run, uint64_t now_ms)
 {

@@ -1,13 +1,14 @@
-// run.h - the run as a state machine: opens rounds, invites groups, closes, merges, ends.
+// run.h - the run as a state machine: opens rounds, invites groups, closes, merges and ends.
 //
 //   GATHER --enough groups are heard--> OPEN --quorum--> CLOSING --version is durable--> MEASURE
 //      ^                                 deadline without quorum: extended                  |
-//      +------------------------------------------------------------------------------------+-->
-//      ENDED
+//      +------------------------------------------------------------------------------------+
+//                                                                 ENDED <--the run is over--+
 //
-// All that matters is in the ledger; open is recovery. Time comes in as an argument, so the whole
-// machine runs under a fake clock. Deadlines start anew with the program: no clock survives a boot.
-// Threading: none. Nothing blocks longer than a merge.
+// All state that matters is in the ledger, so opening the run is recovery. Time is an argument, so
+// a test can run the whole machine under a fake clock. Deadlines start again with the program,
+// because no clock survives a restart. Without an evaluation CLOSING leads to GATHER or ENDED
+// directly. Threading: none. Nothing blocks longer than a merge.
 #pragma once
 
 #include "aggregator/merge/merge.h"
@@ -21,79 +22,87 @@
 enum cn_run_phase {
     CN_RUN_GATHER,  // waits for groups
     CN_RUN_OPEN,    // takes updates
-    CN_RUN_CLOSING, // makes the version; tried again after an error
+    CN_RUN_CLOSING, // makes the version, and retries after an error
     CN_RUN_MEASURE, // the version is evaluated before the next round may open
     CN_RUN_ENDED,
 };
 
-// Evaluates a version beside the run. NULL functions are not allowed; see evaluate.h.
+// Evaluates a version beside the run; see evaluate.h. Both functions must be set.
 struct cn_run_measure {
     void *context;
-    // Starts evaluating; CN_EAGAIN while another version is being evaluated.
+    // Starts evaluating a version. Returns CN_EAGAIN while another version is being evaluated.
     cn_err (*start)(void *context, uint32_t version, const float *weights, uint64_t now_ms);
-    // CN_OK with a result, CN_EAGAIN while one is coming, CN_ENOTFOUND when nothing was started,
-    // anything else: it failed and is over.
+    // Returns CN_OK with a result, CN_EAGAIN while the evaluation runs, CN_ENOTFOUND when none was
+    // started. Any other error ends the evaluation; version is set in that case, too.
     cn_err (*poll)(void *context, uint64_t now_ms, uint32_t *version,
                    struct cn_ledger_metrics *metrics);
 };
 
+// Bytes that came in from boards and went out to them.
 struct cn_run_traffic {
     struct cn_link_bytes in, out;
 };
 
 struct cn_run_config {
     const struct cn_job *job;
-    struct cn_ledger *ledger; // all borrowed
+    struct cn_ledger *ledger; // borrowed, as all pointers here
     struct cn_store *store;
     struct cn_roster *roster;
     struct cn_spool *spool;
     struct cn_model_store *models;
-    const struct cn_run_measure *measure; // NULL when the job has no central set
-    uint64_t live_ms;                     // a group heard within this time can be invited
-    uint64_t settle_ms; // with a quorum there, wait so long for more groups before the first round
-    struct cn_run_traffic earlier; // of earlier programs; the ledger may know of more messages
-    void *context;
-    // The round as boards see it has changed.
+    const struct cn_run_measure *measure; // NULL: the job has no central set
+    uint64_t live_ms;                     // a group that was heard within this time can be invited
+    // How long to wait for more groups than the quorum before a round opens.
+    uint64_t settle_ms;
+    // Bytes of earlier programs. The ledger may know of more messages, and then it counts.
+    struct cn_run_traffic earlier;
+    void *context; // passed to both functions below
+    // Called when the round as boards see it has changed.
     void (*changed)(void *context);
-    // Bytes since the program started.
+    // Reads the bytes since the program started.
     void (*traffic)(void *context, struct cn_run_traffic *traffic);
 };
 
 #define CN_RUN_WARNING 160
 
-struct cn_run_state { // for people
+// The state of a run, for people.
+struct cn_run_state {
     enum cn_run_phase phase;
-    uint32_t round; // open or next
+    uint32_t round; // the round under way, else the next one
+    // Groups that were invited to the round, and updates that were accepted.
     uint32_t selected, accepted;
-    uint64_t remaining_ms;
+    uint64_t remaining_ms;         // until the deadline; 0 unless a round is open
     struct cn_run_traffic traffic; // of the whole run, over restarts
-    struct cn_merge_cuts cuts;     // of the newest version, if it was made by this program
-    char warning[CN_RUN_WARNING];  // a version is far worse than its parent; "": none
-    const char *end_reason;        // ENDED
+    struct cn_merge_cuts cuts;     // of the newest version, if this program made it
+    char warning[CN_RUN_WARNING];  // set when a version is far worse than its parent; "": none
+    const char *end_reason;        // why the run ended; NULL before ENDED
     struct cn_run_progress progress;
 };
 
 struct cn_run;
 
+// Opens the run where the ledger says it stopped.
 cn_err cn_run_open(const struct cn_run_config *config, uint64_t now_ms, struct cn_run **run);
 void cn_run_close(struct cn_run *run);
 
-// Does what is due. Call it every 50 ms or so. An error is one that waiting will not mend.
+// Does what is due. Call it about every 50 ms. After CN_EAGAIN, CN_ENOSPC or CN_EIO, call it again
+// later. Other errors do not pass by themselves.
 cn_err cn_run_tick(struct cn_run *run, uint64_t now_ms);
 
 void cn_run_get_state(const struct cn_run *run, uint64_t now_ms, struct cn_run_state *state);
 
-// The round as this group sees it.
+// Describes the round as this group sees it.
 cn_err cn_run_describe(struct cn_run *run, const char *group, uint64_t now_ms,
                        struct cn_round_info *info);
 
-// What is decided about a frame before its first byte: status->decided is false when it may come.
-// The reason is for the board's log.
+// Decides about a declared frame before its first byte. status->decided is false when the frame may
+// be sent. Otherwise status has the verdict, and a reason for the board's log.
 cn_err cn_run_judge(struct cn_run *run, const char *group,
                     const struct cn_declare_request *declared, struct cn_upload_status *status);
 
-// Decides on an upload that is complete: checks the frame, makes it durable, writes the ledger. The
-// upload is gone when status->decided is set or an error other than CN_EAGAIN is returned.
-// CN_EDIGEST: the bytes are not what was declared. CN_ENOSPC, CN_EIO, CN_EAGAIN: come again.
+// Decides on a complete upload: checks the frame, makes it durable, and writes the ledger.
+// CN_EAGAIN with chunks missing again means that lent chunks were wrong. CN_EDIGEST: the bytes are
+// not what was declared. After CN_ENOSPC, CN_EIO or another CN_EAGAIN the board should come back
+// later. The call may end the upload: find it again before further use.
 cn_err cn_run_accept(struct cn_run *run, struct cn_spooled *upload,
                      struct cn_upload_status *status);

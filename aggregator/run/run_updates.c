@@ -1,4 +1,4 @@
-// What boards hear of the run, and how their updates are judged.
+// Tells boards about the run, and judges their updates.
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -65,8 +65,8 @@ static void decide(struct cn_upload_status *status, enum cn_verdict verdict, con
     snprintf(status->reason, sizeof(status->reason), "%s", reason);
 }
 
-// What is refused is said here, too, and counted. A board that only sends rubbish must not fill the
-// log.
+// Logs and counts a refused update. The lines are limited, so that a board that sends only invalid
+// updates cannot fill the log.
 static void note_refusal(struct cn_run *run, const char *group,
                          const struct cn_declare_request *declared,
                          const struct cn_upload_status *status)
@@ -79,7 +79,8 @@ static void note_refusal(struct cn_run *run, const char *group,
                   late ? CN_LOG_INFO : CN_LOG_WARN, "run",
                   "round %" PRIu32 ": an update of group %s is %s: %s", declared->round, group,
                   late ? "late" : "rejected", status->reason);
-    // Of a round that is not there yet nothing is counted: its number would hide those that come.
+    // A round that has not begun is not counted: its number would hide the rejections of the rounds
+    // before it.
     if (late || declared->round > run->round)
         return;
     cn_err err = cn_tally_reject(run->config.ledger, group, declared->round, status->reason);
@@ -87,7 +88,8 @@ static void note_refusal(struct cn_run *run, const char *group,
         cn_log(CN_LOG_WARN, "run", "a rejection is not counted: %s", cn_err_text(err));
 }
 
-// A contribution that is there decides: the same frame again is the same answer.
+// An accepted contribution decides: the same frame gets the same answer again, and any other frame
+// is rejected.
 static cn_err judge_against_accepted(struct cn_run *run, const char *group,
                                      const struct cn_declare_request *declared,
                                      struct cn_upload_status *status)
@@ -108,7 +110,7 @@ static cn_err judge_against_accepted(struct cn_run *run, const char *group,
 static void judge_round(const struct cn_run *run, const struct cn_declare_request *declared,
                         bool invited, struct cn_upload_status *status)
 {
-    // Exactly a quorum counts, also when several complete before the round is closed.
+    // Exactly a quorum counts, also when several uploads complete before the round is closed.
     bool open = run->phase == CN_RUN_OPEN && run->accepted < run->config.job->quorum;
     bool awaited = run->phase == CN_RUN_GATHER;
     const struct cn_model *newest = cn_model_store_newest(run->config.models);
@@ -173,7 +175,7 @@ static void describe_contribution(const struct cn_spooled *upload, uint64_t weig
     snprintf(contribution->board, sizeof(contribution->board), "%s", upload->board);
 }
 
-// For people only: an error is of no consequence.
+// Only people use this number, so an error has no consequence.
 static void note_attendance(struct cn_run *run, const struct cn_ledger_contribution *contribution,
                             uint32_t boards)
 {
@@ -182,8 +184,8 @@ static void note_attendance(struct cn_run *run, const struct cn_ledger_contribut
         cn_log(CN_LOG_DEBUG, "run", "the boards of %s are not counted", contribution->group);
 }
 
-// File first, then ledger, then the answer: what was acknowledged is durable. Keeping the file ends
-// the upload.
+// Writes first the file, then the ledger, then the answer: what was acknowledged is durable.
+// Keeping the file ends the upload.
 static cn_err record(struct cn_run *run, struct cn_spooled *upload, uint64_t weight,
                      struct cn_upload_status *status)
 {

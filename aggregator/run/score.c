@@ -37,7 +37,7 @@ void cn_score_text(const struct cn_score *score, bool json, char text[CN_SCORE_T
     }
 }
 
-// By accuracy for cross-entropy, by loss for the rest.
+// Compares by accuracy for cross-entropy, by loss otherwise and for equal accuracy.
 static bool is_better(const struct cn_job *job, const struct cn_score *a, const struct cn_score *b)
 {
     if (!a->known || !b->known)

@@ -1,4 +1,4 @@
-// score.h - how good a version is, and whether the run is over.
+// score.h - decides how good a version is, and whether the run is over.
 #pragma once
 
 #include "aggregator/store/ledger.h"
@@ -6,31 +6,33 @@
 
 struct cn_score {
     bool known;
-    bool central;                // measured on the aggregator's own set, else by the boards
+    bool central;                // measured on the aggregator's own set, otherwise by the boards
     double accuracy;             // cross-entropy only
     double loss;                 // mean over the samples
-    struct cn_measures measures; // 0: not measured
+    struct cn_measures measures; // 0 where not measured
 };
 
-// Of the central set if there is a measurement, else of what the boards measured.
+// Scores a version: by the central set if it was measured there, otherwise by what the boards
+// measured.
 void cn_score_of(const struct cn_ledger_version *version, struct cn_score *score);
 
-// ", top-5 0.99, F1 0.95" of what was measured, or "". With json: ",\"top5\":0.99,\"f1\":0.95".
+// Writes the measures that are known: ", top-5 0.99, F1 0.95", or "". With json:
+// ",\"top5\":0.99,\"f1\":0.95".
 #define CN_SCORE_TEXT 128
 void cn_score_text(const struct cn_score *score, bool json, char text[CN_SCORE_TEXT]);
 
-// What is known of a run so far.
+// What is known about the versions of a run so far.
 struct cn_run_progress {
-    uint32_t best; // version; 0 until one is measured
+    uint32_t best; // the best version; 0 until one is measured
     struct cn_score best_score;
     uint32_t newest_known; // newest version with a score
     struct cn_score newest_score;
 };
 
-// Reads the versions from first on and brings progress up to date.
+// Reads the versions from number first on and updates progress.
 cn_err cn_score_progress(struct cn_ledger *ledger, const struct cn_job *job, uint32_t first,
                          struct cn_run_progress *progress);
 
-// Why the run ends now that version newest exists, or NULL.
+// Returns why the run ends with version newest, or NULL when it continues.
 const char *cn_score_end(const struct cn_job *job, const struct cn_run_progress *progress,
                          uint32_t newest);

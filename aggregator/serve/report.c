@@ -70,8 +70,8 @@ static cn_err print_row(struct cn_report *report, const struct cn_ledger_version
     return CN_OK;
 }
 
-// A row waits for its version's measurement: that of the central set comes soon, that of the boards
-// is complete when the next version is there.
+// A row waits for the measurement of its version. The central set is measured soon. The measurement
+// by the boards is complete when the next version exists.
 static bool is_due(const struct cn_ledger_version *version, const struct cn_run_state *state)
 {
     bool last = version->number + 1 == state->round;
@@ -100,7 +100,7 @@ static void draw_line(struct cn_report *report, const struct cn_run_state *state
         fprintf(report->stream, "round %" PRIu32 ": merging and measuring", state->round);
         break;
     }
-    fputs("\r", report->stream); // what is printed next, a log line too, takes its place
+    fputs("\r", report->stream); // what is printed next, also a log line, overwrites the live line
     fflush(report->stream);
     report->line_shown = true;
 }

@@ -1,6 +1,7 @@
-// report.h - what a person sees of a run: a table, one row for each version, and a summary.
+// report.h - prints what a person sees of a run: a table with one row per version, and a summary.
 //
-// On a terminal the last line is live; in a pipe there are only the rows. All of it goes to stdout.
+// On a terminal the last line is live; in a pipe there are only the rows. Everything goes to one
+// stream, normally stdout.
 #pragma once
 
 #include <stdbool.h>
@@ -12,14 +13,14 @@ struct cn_report {
     FILE *stream;
     struct cn_ledger *ledger; // borrowed
     const struct cn_job *job;
-    bool live;         // a terminal
-    bool line_shown;   // the live line is on the screen
+    bool live;         // whether stream is a terminal
+    bool line_shown;   // whether the live line is on the screen
     uint32_t next;     // version of the next row
-    uint64_t start_ms; // clock
+    uint64_t start_ms; // clock; when the report began
     uint64_t line_ms;  // clock; when the live line was last drawn
 };
 
-// Rows start with version next.
+// Prints the table's head. Rows start with version next.
 void cn_report_init(struct cn_report *report, FILE *stream, struct cn_ledger *ledger,
                     const struct cn_job *job, uint32_t next, uint64_t now_ms);
 
@@ -27,9 +28,9 @@ void cn_report_init(struct cn_report *report, FILE *stream, struct cn_ledger *le
 cn_err cn_report_update(struct cn_report *report, const struct cn_run_state *state,
                         uint64_t now_ms);
 
-// Removes the live line, before anything else is printed.
+// Removes the live line. Call it before anything else is printed.
 void cn_report_clear(struct cn_report *report);
 
-// How good the model is, what it cost, where it is.
+// Prints how good the model is, what it cost in bytes, and where it is stored.
 cn_err cn_report_summary(struct cn_report *report, const struct cn_run_state *state,
                          const struct cn_layout *layout, const char *state_directory);

@@ -13,10 +13,10 @@
 #include "transport/coap/security.h"
 #include "transport/message/message.h"
 
-#define TROUBLE_MS 60000       // between two lines about it
-#define BUSY_S 10              // when to come back if the disk is full or the spool is
+#define TROUBLE_MS 60000       // least time between two lines about errors of the aggregator itself
+#define BUSY_S 10              // after which a board comes back if the disk or the spool is full
 #define COUNT_MAX (1ull << 40) // samples that a measurement may claim
-#define GAPS_OF_CHUNK 16       // of those missing that the answer to a chunk names
+#define GAPS_OF_CHUNK 16       // most ranges of missing chunks in the answer to a chunk
 
 _Static_assert(CN_MESSAGE_MAX <= CN_COAP_DATAGRAM_MAX, "a message fits a reply");
 _Static_assert(CN_RESOURCES_CHUNK_SIZE <= CN_CHUNK_MAX, "a chunk fits a reply");
@@ -27,7 +27,8 @@ cn_err cn_resources_find_key(void *context, const char *board, uint8_t key[CN_KE
     return cn_roster_find_key(resources->roster, board, key);
 }
 
-// The board behind a request, noted as heard. NULL after answering: it was revoked.
+// Finds the board behind a request and notes that it was heard. If it was revoked, answers and
+// returns NULL.
 static const struct cn_roster_board *identify(struct cn_resources *resources,
                                               const struct cn_coap_request *request,
                                               struct cn_coap_reply *reply)
@@ -40,7 +41,8 @@ static const struct cn_roster_board *identify(struct cn_resources *resources,
     return board;
 }
 
-// An error of ours that passes: the board keeps what it has and comes back.
+// Answers after a passing error of the aggregator itself: the board keeps what it has and comes
+// back.
 static void reply_trouble(struct cn_resources *resources, struct cn_coap_reply *reply, cn_err err)
 {
     uint64_t now_ms = resources->now_ms();
@@ -69,7 +71,7 @@ static void reply_status(struct cn_coap_reply *reply, enum cn_coap_code code,
         reply_bytes(reply, code, bytes, size);
 }
 
-// Reads a decimal number up to stop or the end; *rest is what follows stop.
+// Reads a decimal number that ends at stop or at the end of text. Sets *rest to what follows stop.
 static bool parse_number(const char *text, char stop, uint32_t *number, const char **rest)
 {
     char *end;
@@ -92,14 +94,14 @@ static const struct cn_roster_group *group_of(const struct cn_resources *resourc
     return cn_roster_find_group(resources->roster, board->enrolled.group);
 }
 
-// The highest version both know; 0 for none.
+// Returns the highest version that both sides know, or 0 if there is none.
 static uint32_t pick(struct cn_version_range board, uint32_t min, uint32_t max)
 {
     uint32_t highest = board.max < max ? board.max : max;
     return highest >= min && highest >= board.min ? highest : 0;
 }
 
-// The job says which operators a board needs at least.
+// The job says which version of the graph operators a board must know at least.
 static bool pick_versions(const struct cn_register_request *request, const struct cn_job *job,
                           struct cn_register_reply *manifest, struct cn_coap_reply *reply)
 {
@@ -127,7 +129,7 @@ static bool pick_versions(const struct cn_register_request *request, const struc
     return true;
 }
 
-// A board of a release before takes part as long as the keys of its group were never changed.
+// A board of an older release may take part as long as the keys of its group were never changed.
 static bool follows_keys(const struct cn_roster_group *group, uint32_t protocol,
                          struct cn_coap_reply *reply)
 {
@@ -139,8 +141,8 @@ static bool follows_keys(const struct cn_roster_group *group, uint32_t protocol,
     return false;
 }
 
-// A board that holds a newer version than the ledger has waits: rounds of before mean nothing to
-// it.
+// A board that holds a newer version than the ledger waits: rounds before that version mean nothing
+// to it.
 static void note_ahead(struct cn_resources *resources, const char *board,
                        const struct cn_registration *registration, struct cn_roster_facts *facts)
 {
@@ -161,7 +163,7 @@ static void note_ahead(struct cn_resources *resources, const char *board,
                board, facts->ahead_version, facts->ahead_lineage, version, lineage);
 }
 
-// "10.0.0.7:41234", as the board's packets bear it here.
+// Writes the address that the board's packets have here, such as "10.0.0.7:41234".
 static void name_origin(const struct cn_address *address, char text[CN_ADDRESS_SIZE])
 {
     const struct sockaddr *socket = (const struct sockaddr *)&address->storage;
@@ -230,7 +232,7 @@ static void handle_register(void *context, const struct cn_coap_request *request
         reply_bytes(reply, CN_COAP_CONTENT, bytes, size);
 }
 
-// Splits "NAME/EPOCH"; without EPOCH 0 is meant. False: malformed.
+// Splits "NAME/EPOCH"; without EPOCH, 0 is meant. Returns false when the path is malformed.
 static bool parse_pair_path(const char *path, char name[CN_NAME_SIZE], uint64_t *key_epoch)
 {
     size_t length = strcspn(path, "/");
@@ -312,7 +314,7 @@ struct blob_request {
     uint32_t index, count;
 };
 
-// Splits "HEX/N/COUNT"; without COUNT a kilobyte is meant. The digest's text is exactly 64 digits.
+// Splits "HEX/N/COUNT"; without COUNT, one kilobyte is meant. HEX has exactly 64 digits.
 static bool parse_blob_path(const char *path, struct blob_request *blob)
 {
     char hex[2 * CN_DIGEST_SIZE + 1];
@@ -413,7 +415,8 @@ static void handle_declare(struct cn_resources *resources, const struct cn_roste
     }
 }
 
-// Chunks that were lent may turn out wrong and be missing then. Whether any are.
+// Answers with the missing chunks and returns true if there are any. Lent chunks that turned out
+// wrong are missing again.
 static bool reply_missing(const struct cn_spooled *upload, struct cn_coap_reply *reply)
 {
     struct cn_upload_status progress = {0};
@@ -446,7 +449,7 @@ static void handle_commit(struct cn_resources *resources, const struct cn_roster
     }
 }
 
-// The last chunk commits by itself when it is to be answered: that saves a round trip.
+// The last chunk also commits the upload if it is to be answered, which saves a round trip.
 static void handle_chunks(struct cn_resources *resources, const struct cn_roster_board *board,
                           struct cn_spooled *upload, uint32_t index,
                           const struct cn_coap_request *request, struct cn_coap_reply *reply)
@@ -471,7 +474,8 @@ static void handle_chunks(struct cn_resources *resources, const struct cn_roster
     }
 }
 
-// The upload that "ID" or "ID/REST" names, and REST. NULL after answering.
+// Finds the upload that "ID" or "ID/REST" names, and sets *rest to REST. If there is none, answers
+// and returns NULL.
 static struct cn_spooled *find_upload(struct cn_resources *resources,
                                       const struct cn_roster_board *board, const char *path,
                                       const char **rest, struct cn_coap_reply *reply)
@@ -533,7 +537,7 @@ static void handle_upload(void *context, const struct cn_coap_request *request,
         use_upload(resources, board, upload, rest, request, reply);
 }
 
-// Answers a probe of the path with as many bytes (RFC 8899).
+// Answers a probe of the path with the same number of bytes (RFC 8899).
 static void handle_probe(void *context, const struct cn_coap_request *request,
                          struct cn_coap_reply *reply)
 {

@@ -16,7 +16,7 @@
 #include "runtime/port/platform.h"
 
 #define FILE_MAX (16u << 20)
-#define FRESH_MS 10000 // an older file is of a program that hangs or is gone
+#define FRESH_MS 10000 // an older file is of a program that hangs or has ended
 
 // --- writing ---
 
@@ -68,7 +68,7 @@ static cJSON *describe_cuts(const struct cn_merge_cuts *cuts)
 static void add_bytes(cJSON *root, const char *way, const struct cn_link_bytes *bytes)
 {
     char name[24];
-    snprintf(name, sizeof(name), "bytes_%s", way); // of messages
+    snprintf(name, sizeof(name), "bytes_%s", way); // bytes of CoAP messages
     cJSON_AddNumberToObject(root, name, (double)bytes->messages);
     snprintf(name, sizeof(name), "payload_%s", way);
     cJSON_AddNumberToObject(root, name, (double)bytes->payload);
@@ -214,7 +214,7 @@ static cn_err parse(const cJSON *root, uint64_t now_ms, struct cn_status_live *l
     return read_boards(root, live);
 }
 
-// root is NULL when there is no file or no JSON in it.
+// Sets *root to NULL when there is no file or it holds no JSON.
 static cn_err load(const char *directory, cJSON **root)
 {
     char path[PATH_MAX];
@@ -267,8 +267,8 @@ static const char *describe_phase(const struct cn_status_report *report)
     return states[report->round.state];
 }
 
-// told: as the last program wrote it down, at the latest a second before its end. The ledger's
-// count is that of the newest version, and what there is when that file is gone.
+// told is what the last program counted, up to at most a second before its end. in_ledger is the
+// count at the newest version, and all there is when the file is gone.
 static void print_bytes(FILE *stream, const char *way, const struct cn_link_bytes *told,
                         uint64_t in_ledger)
 {
@@ -334,7 +334,7 @@ static void print_cuts(const struct cn_status_report *report)
                 cuts->count, cuts->text);
 }
 
-// Of the newest version that all groups of a round have measured.
+// Prints which measurements stood out in the round of the newest version.
 static void print_outlier(void *context, const char *group, const char *text)
 {
     const struct cn_status_report *report = context;

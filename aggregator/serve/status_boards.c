@@ -13,8 +13,8 @@ void cn_status_name_key(const struct cn_ledger_board *board, char text[CN_STATUS
     cn_hex(text, digest, CN_STATUS_KEY_SIZE / 2);
 }
 
-// What the running aggregator knows about the board; zeros when it was not heard with the key that
-// it has now. An aggregator of before names no keys.
+// Returns what the running aggregator knows about the board. Zeros if the board was not heard with
+// its present key. An older aggregator names no keys, and then the board's name is enough.
 static struct cn_status_board find_board(const struct cn_status_report *report,
                                          const struct cn_ledger_board *board)
 {
@@ -55,7 +55,8 @@ static bool runs_twice(const struct cn_status_report *report, const struct cn_st
     return live->twice_ms && seconds_since(report, live->twice_ms) <= CN_INSTANCES_SHOWN_MS / 1000;
 }
 
-// Why the board is, or is not, in the round. One sentence, in text if it has numbers.
+// Sets *reason to one sentence: why the board is, or is not, in the round. A sentence with numbers
+// is written to text.
 static cn_err explain(const struct cn_status_report *report, const struct cn_ledger_board *board,
                       const struct cn_status_board *live, char text[REASON_SIZE],
                       const char **reason)
@@ -121,7 +122,7 @@ static cn_err explain(const struct cn_status_report *report, const struct cn_led
     return err == CN_ENOTFOUND ? CN_OK : err;
 }
 
-// A member of a JSON object that is not its first.
+// Prints a member of a JSON object, except the first member.
 static cn_err print_text(FILE *stream, const char *name, const char *text)
 {
     cJSON *string = cJSON_CreateString(text);

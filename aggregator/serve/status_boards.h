@@ -1,4 +1,4 @@
-// status_boards.h - the part of `status` that tells where each board is.
+// status_boards.h - the part of `status` that says where each board is.
 #pragma once
 
 #include "aggregator/serve/status.h"
@@ -10,13 +10,13 @@ struct cn_status_report {
     uint64_t now_ms;
     bool json;
     FILE *stream;
-    struct cn_ledger_round round; // number 0: none yet
-    uint32_t groups;              // enrolled
-    uint32_t selected, accepted;
-    bool ended;
+    struct cn_ledger_round round; // newest round; number 0: none yet
+    uint32_t groups;              // groups with enrolled boards
+    uint32_t selected, accepted;  // groups invited to the round, and updates accepted
+    bool ended;                   // whether the run is over
 };
 
-// Says which key a board has without saying the key.
+// Names a board's key without revealing it: by the start of its digest, in hexadecimal.
 void cn_status_name_key(const struct cn_ledger_board *board, char text[CN_STATUS_KEY_SIZE]);
 
 // Prints a row, or with json an object, about one board. context is a struct cn_status_report.

@@ -5,7 +5,8 @@
 #define CONTINUATION_MASK 0xc0
 #define CONTINUATION 0x80
 
-// The bytes of the character at text and its code point; 0 when it is not UTF-8 (RFC 3629).
+// Reads the character at text. Returns its size in bytes and its code point; size 0: no valid UTF-8
+// (RFC 3629).
 static size_t read_character(const unsigned char *text, uint32_t *point)
 {
     static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
@@ -17,7 +18,7 @@ static size_t read_character(const unsigned char *text, uint32_t *point)
 
     *point = size == 1 ? text[0] : text[0] & (0x7fu >> size);
     for (size_t i = 1; i < size; i++) {
-        if ((text[i] & CONTINUATION_MASK) != CONTINUATION) // the end of the text, too
+        if ((text[i] & CONTINUATION_MASK) != CONTINUATION) // also ends at the terminating 0
             return 0;
         *point = *point << 6 | (text[i] & 0x3f);
     }
@@ -26,9 +27,9 @@ static size_t read_character(const unsigned char *text, uint32_t *point)
     return size;
 }
 
-// Control characters of both sets; blanks beside the space, with which a text could imitate the
-// columns of a table; marks that are not seen or stand above others, separators of lines and
-// overrides of direction (Unicode, 23.2); private and special ones.
+// The hidden ones: control characters of both sets; blanks except the space, with which a text
+// could imitate the columns of a table; marks that are not seen or stand above others, separators
+// of lines and overrides of direction (Unicode, 23.2); private and special characters.
 static bool is_printable(uint32_t point)
 {
     static const uint32_t hidden[][2] = {

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-// The place of the number; CN_INSTANCES when it is not remembered.
+// Returns the index of the number in recent, or CN_INSTANCES when it is not remembered.
 static size_t find(const struct cn_instances *instances, uint64_t number)
 {
     size_t place = 0;

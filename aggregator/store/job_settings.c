@@ -9,7 +9,7 @@
 #include "runtime/profile/job_text.h"
 #include "runtime/profile/rules_text.h"
 
-// Nothing for the defaults, so that runs of programs without these options go on.
+// Writes nothing for the defaults: digests from before these options existed stay valid.
 static int describe_options(const struct cn_update_options *options, char *text, size_t size)
 {
     int length = 0;
@@ -32,7 +32,7 @@ static int describe_rules(const struct cn_rules *rules, char *to, size_t size)
     return text[0] ? snprintf(to, size, " rules %s", text) : 0;
 }
 
-// Nothing for the defaults of the schema, as in describe_options.
+// Writes nothing for the defaults of the schema, for the same reason as describe_options.
 static int describe_server(const struct cn_server *server, char *to, size_t size)
 {
     static const struct cn_server defaults = {
@@ -46,7 +46,7 @@ static int describe_server(const struct cn_server *server, char *to, size_t size
     return strcmp(texts[0], texts[1]) ? snprintf(to, size, "%s", texts[0]) : 0;
 }
 
-// The text is the format: "%a" prints a double exactly.
+// This text is the format that is digested; "%a" prints a double exactly.
 void cn_job_settings_digest(const struct cn_job *job, uint8_t digest[CN_DIGEST_SIZE])
 {
     char text[1024 + CN_RULES_TEXT_SIZE];
@@ -67,8 +67,8 @@ void cn_job_settings_digest(const struct cn_job *job, uint8_t digest[CN_DIGEST_S
     cn_crypto_digest(text, (size_t)length, digest);
 }
 
-// Reads the settings of a row; NULL on an error, with a line in the log for a row that is damaged.
-// The caller frees them.
+// Reads the settings of a row, which the caller frees. On an error *settings is NULL; a damaged row
+// is logged.
 static cn_err read_row(const struct cn_ledger_setting *row, struct cn_settings **settings)
 {
     struct cn_diag diag;
@@ -92,7 +92,8 @@ static cn_err read_row(const struct cn_ledger_setting *row, struct cn_settings *
     return err;
 }
 
-// The first round whose version is still to be made.
+// Finds the first round that is still to be trained: the open one, or else the one after the
+// newest.
 static cn_err next_round(struct cn_ledger *ledger, uint32_t *round)
 {
     struct cn_ledger_round newest;
@@ -103,7 +104,8 @@ static cn_err next_round(struct cn_ledger *ledger, uint32_t *round)
     return CN_OK;
 }
 
-// Whether the run's newest settings allow those of a profile. *changed: they are others.
+// Checks whether the run's newest settings allow those of a profile. Sets *changed when the
+// profile's differ, or when the run's were not recorded.
 static cn_err compare(const struct cn_ledger_setting *held, const struct cn_ledger_setting *wanted,
                       const struct cn_settings *settings, struct cn_job_conflict *conflict,
                       bool *changed)
@@ -115,7 +117,7 @@ static cn_err compare(const struct cn_ledger_setting *held, const struct cn_ledg
             return err;
         conflict->values = cn_job_text_compare(run, settings, &conflict->lines) > 0;
         free(run);
-    } else { // the digest says all there is to know
+    } else { // the digest is all that is known
         conflict->unrecorded = memcmp(held->digest, wanted->digest, CN_DIGEST_SIZE) != 0;
         conflict->values = conflict->unrecorded;
     }
@@ -123,7 +125,8 @@ static cn_err compare(const struct cn_ledger_setting *held, const struct cn_ledg
     return conflict->values || conflict->model ? CN_ECONFLICT : CN_OK;
 }
 
-// Compares with a ledger that is tied to this graph already, and writes what changed.
+// Compares with a ledger that is tied to a graph already, and writes the profile's values if they
+// changed.
 static cn_err go_on(struct cn_ledger *ledger, struct cn_ledger_setting *wanted,
                     const struct cn_settings *settings, bool write,
                     struct cn_job_conflict *conflict)
@@ -135,7 +138,7 @@ static cn_err go_on(struct cn_ledger *ledger, struct cn_ledger_setting *wanted,
         return err == CN_ENOTFOUND ? CN_EFORMAT : err;
     err = compare(&held, wanted, settings, conflict, &changed);
     if (!err && changed && write) {
-        wanted->from_round = held.from_round; // recorded now, for what was not
+        wanted->from_round = held.from_round; // an older program's values are only now recorded
         if (held.job)
             err = next_round(ledger, &wanted->from_round);
         if (!err)

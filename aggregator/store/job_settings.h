@@ -1,37 +1,41 @@
-// job_settings.h - the job of a run as its ledger has it: what holds in a round, and whether a
-// profile may go on with it.
+// job_settings.h - the job of a run as the ledger records it.
 //
-// Threading: that of the ledger.
+// Says which values hold in a round, and whether a profile may continue the run. Threading: that of
+// the ledger.
 #pragma once
 
 #include "aggregator/store/ledger.h"
 #include "runtime/base/diag.h"
 #include "runtime/profile/profile.h"
 
-// Over the values of a job that are not of the class CN_CHANGE_START (job_changes.h).
+// Computes the digest of the job's values that may not change at a start: all except the class
+// CN_CHANGE_START (job_changes.h).
 void cn_job_settings_digest(const struct cn_job *job, uint8_t digest[CN_DIGEST_SIZE]);
 
-// Why a profile cannot go on with a run.
+// Says why a profile cannot continue a run.
 struct cn_job_conflict {
-    bool model;           // the graph is another one
-    bool values;          // values differ that must not
-    bool unrecorded;      // which values is not known: an older program stored only their digest
-    struct cn_diag lines; // one for each value that differs
+    bool model;      // the graph differs
+    bool values;     // values differ that must not change
+    bool unrecorded; // an older program stored only a digest, so the values that differ are unknown
+    struct cn_diag lines; // one line for each value that differs
 };
 
-// Ties the ledger to the model's graph and to the job of settings. Later, compares: values that may
-// change at a start hold from the round that is open, or else from the next one on; a run of an
-// older program gets its values recorded. Returns CN_ECONFLICT, with the reason in conflict and
-// nothing written, when the profile cannot go on with the run.
+// Ties a new ledger to the model's graph and to the job of settings. For a ledger that is already
+// tied it compares both. Values that may change at a start then hold from the open round, or else
+// from the next one. A run of an older program, which stored only a digest, gets its values
+// recorded. Returns CN_ECONFLICT when the profile cannot continue the run: conflict has the reason,
+// and nothing is written.
 cn_err cn_job_settings_bind(struct cn_ledger *ledger, const uint8_t graph[CN_DIGEST_SIZE],
                             const struct cn_settings *settings, struct cn_job_conflict *conflict);
 
-// The same without writing anything. CN_OK also for a ledger that is tied to nothing yet.
+// As cn_job_settings_bind, but writes nothing. Returns CN_OK also for a ledger that is not tied
+// yet.
 cn_err cn_job_settings_check(struct cn_ledger *ledger, const uint8_t graph[CN_DIGEST_SIZE],
                              const struct cn_settings *settings, struct cn_job_conflict *conflict);
 
-// Sets job to what holds in a round. Where an older program stored only the digest, it is the job
-// of the profile if that has the digest, else CN_ECONFLICT. CN_ENOTFOUND when the ledger has no
-// setting for the round. CN_EFORMAT, with a line in the log, when a setting is damaged.
+// Sets job to the values that hold in a round. If an older program stored only the digest, job
+// becomes the profile's job, and CN_ECONFLICT is returned when its digest differs. Returns
+// CN_ENOTFOUND when the ledger has no setting for the round. Returns CN_EFORMAT, after a line in
+// the log, when a setting is damaged.
 cn_err cn_job_settings_load(struct cn_ledger *ledger, uint32_t round, const struct cn_job *profile,
                             struct cn_job *job);

@@ -34,22 +34,22 @@ static const char schema[] =
     " bytes_in INTEGER NOT NULL, bytes_out INTEGER NOT NULL, loss REAL NOT NULL,"
     " correct INTEGER NOT NULL, count INTEGER NOT NULL) STRICT;";
 
-// Schema 2. How often a group's pair keys were changed; no row: never. A program that does not know
-// the table would hand out keys that a revoked board has, so it must not open the file.
+// Schema 2 counts how often a group's pair keys were changed; no row: never. A program that does
+// not know the table would hand out keys that a revoked board has, so it must not open the file.
 static const char schema_2[] =
     "CREATE TABLE key_epoch(grp TEXT PRIMARY KEY, raised INTEGER NOT NULL) STRICT, WITHOUT ROWID;";
 
-// Schema 3. Which job values hold from which round on. Before, only their digest was kept: in meta,
-// one for the whole run. A program that does not know the table would take values as unchanged that
-// are not, so it must not open the file.
+// Schema 3 records which job values hold from which round on. Earlier schemas kept only their
+// digest, in meta, one for the whole run. A program that does not know the table would take changed
+// values as unchanged, so it must not open the file.
 static const char schema_3[] =
     "CREATE TABLE setting(from_round INTEGER PRIMARY KEY, digest BLOB NOT NULL, job TEXT) STRICT;"
     "INSERT INTO setting SELECT 1,job,NULL FROM meta WHERE job IS NOT NULL;"
     "ALTER TABLE meta DROP COLUMN job;"
     "PRAGMA user_version=3";
 
-// Tables that came later: older programs pass them by, so it is no other schema. The source of a
-// measure is a group, or '' for the central set.
+// Tables that were added within a schema: older programs ignore them, so the schema's number stays.
+// The source of a measure is a group, or '' for the central set.
 static const char later[] =
     "CREATE TABLE IF NOT EXISTS measure(version INTEGER NOT NULL, source TEXT NOT NULL,"
     " rows INTEGER NOT NULL, top5 REAL NOT NULL, f1 REAL NOT NULL, mae REAL NOT NULL,"
@@ -61,9 +61,10 @@ static const char later[] =
     "CREATE TABLE IF NOT EXISTS origin(id INTEGER PRIMARY KEY CHECK(id=1), run INTEGER NOT NULL,"
     " version INTEGER NOT NULL, digest BLOB NOT NULL) STRICT;";
 
-// Columns that came later, in the same way. A row of an older program has the default.
+// Columns that were added within a schema, like the tables above. Rows of an older program have the
+// default.
 static const struct {
-    const char *present; // a statement with a row where the column exists
+    const char *present; // a query that returns a row if the column exists
     const char *add;
 } later_columns[] = {
     {"SELECT 1 FROM pragma_table_info('contribution') WHERE name='boards'",
@@ -72,7 +73,7 @@ static const struct {
      "ALTER TABLE version ADD COLUMN state_digest BLOB"},
 };
 
-// Maps a result of SQLite and logs what it said.
+// Maps a result of SQLite to an error, and logs SQLite's message for errors that nobody expects.
 static cn_err map_error(struct cn_ledger *ledger, int result)
 {
     switch (result & 0xff) {
@@ -158,7 +159,7 @@ cn_err cn_ledger_sql_end(struct cn_ledger *ledger, cn_err err)
         if (err == CN_OK)
             return CN_OK;
     }
-    // SQLite has rolled back by itself after some errors; a second time is an error of no interest.
+    // After some errors SQLite has already rolled back by itself, and a second rollback would fail.
     if (!sqlite3_get_autocommit(ledger->db))
         (void)!sqlite3_exec(ledger->db, "ROLLBACK", NULL, NULL, NULL);
     return err;
@@ -245,7 +246,8 @@ static cn_err add_columns(struct cn_ledger *ledger)
     return err;
 }
 
-// Two programs may make the same ledger at the same time: the transaction decides who does.
+// Two programs may make the same ledger at the same time. The transaction decides which of them
+// does.
 static cn_err make_schema(struct cn_ledger *ledger)
 {
     int version = 0;
@@ -367,7 +369,7 @@ cn_err cn_ledger_raise_lineage(struct cn_ledger *ledger, uint64_t now_s)
     if (now_s > (uint64_t)next && now_s < UINT32_MAX)
         next = (int64_t)now_s;
     else
-        next += drawn >> 8; // of 24 bits: room for some hundred restores
+        next += drawn >> 8; // 24 bits leave room for some hundred restores
     if (next > UINT32_MAX)
         return CN_ERANGE;
     err = cn_ledger_sql_prepare(ledger, &statement, "UPDATE meta SET lineage=?", "i", next);
@@ -386,7 +388,8 @@ static cn_err raise_key_epoch(struct cn_ledger *ledger, const char *group)
     return err ? err : cn_ledger_sql_finish(ledger, statement);
 }
 
-// The former owner of the name may have keys of pairs of this name in either group.
+// The former board of this name may know pair keys of either group, so the key epochs of both are
+// raised.
 static cn_err replace_board(struct cn_ledger *ledger, const struct cn_ledger_board *board,
                             const struct cn_ledger_board *before)
 {
@@ -532,7 +535,7 @@ cn_err cn_ledger_begin_read(struct cn_ledger *ledger)
 
 void cn_ledger_end_read(struct cn_ledger *ledger)
 {
-    (void)!cn_ledger_sql_end(ledger, CN_OK); // nothing was written: there is nothing to lose
+    (void)!cn_ledger_sql_end(ledger, CN_OK); // nothing was written, so nothing can be lost
 }
 
 cn_err cn_ledger_generation(struct cn_ledger *ledger, int64_t *generation)

@@ -1,12 +1,13 @@
-// ledger.h - the durable record of a run: who is enrolled, what was accepted, which versions exist.
+// ledger.h - the durable record of a run: enrolled boards, accepted updates, existing versions.
 //
-// One SQLite file (write-ahead log, synchronous=FULL, mode 0600: it holds the boards' keys). What
-// is in it happened; what is not did not. The programs that enroll and revoke write to it beside a
-// running aggregator; rounds, contributions and versions are written by that one alone.
+// The ledger is one SQLite file with a write-ahead log, synchronous=FULL and mode 0600, because it
+// holds the boards' keys. An event has happened exactly if the ledger records it. The commands that
+// enroll and revoke boards write to it beside a running aggregator. Only the aggregator writes
+// rounds, contributions and versions.
 //
-// Errors of all functions: CN_ENOSPC, CN_EAGAIN (another process held the file for longer than 5
-// s), CN_EFORMAT (the file is damaged or of another schema), CN_EIO. Threading: one thread per
-// ledger.
+// Errors of all functions: CN_ENOSPC, CN_EAGAIN (another process held the file for over five
+// seconds), CN_EFORMAT (the file is damaged or has another schema), CN_EIO, CN_ENOMEM. Threading:
+// one thread per ledger.
 #pragma once
 
 #include <stdbool.h>
@@ -19,85 +20,89 @@
 #include "runtime/port/crypto.h"
 #include "runtime/port/link.h"
 
-#define CN_LEDGER_SCHEMA 3 // one of 1 or 2 is brought up to it when it is opened
+#define CN_LEDGER_SCHEMA 3 // opening a ledger of schema 1 or 2 converts it to this one
 #define CN_LEDGER_FILE "ledger.sqlite"
 
 struct cn_ledger;
 
-// What tells this run from any other; random, made with the ledger.
+// Distinguishes this run from every other one. Made with the ledger; run and master are random.
 struct cn_ledger_identity {
     uint64_t run;
-    uint32_t lineage;
-    uint8_t master[CN_KEY_SIZE]; // of the pair keys
+    uint32_t lineage;            // 1, and raised each time the ledger is restored from a copy
+    uint8_t master[CN_KEY_SIZE]; // secret from which the groups' pair keys are derived
 };
 
-// Opens directory/ledger.sqlite; makes both when they are missing.
+// Opens directory/ledger.sqlite. Makes the directory and the file when they are missing.
 cn_err cn_ledger_open(const char *directory, struct cn_ledger **ledger);
-// CN_ENOTFOUND when there is none: for programs that only look.
+// As cn_ledger_open, but makes nothing: returns CN_ENOTFOUND when there is no ledger.
 cn_err cn_ledger_open_existing(const char *directory, struct cn_ledger **ledger);
 void cn_ledger_close(struct cn_ledger *ledger);
 
+// Returns the identity of the run. It is valid until the ledger is closed.
 const struct cn_ledger_identity *cn_ledger_identity(const struct cn_ledger *ledger);
 
-// Begins another lineage of the run, after the ledger was restored from an older copy: what boards
-// hold of the lineage before does not count any more. The number is the time in seconds since 1970,
-// so that of two restores from one copy the later has the larger; where the clock shows less than
-// the number before, 1 to 2^24 more than that, drawn at random, so that the two differ.
+// Begins another lineage of the run, after the ledger was restored from an older copy. Versions
+// that boards hold of the earlier lineage no longer count. The new number is now_s, the time in
+// seconds since 1970. Of two restores from one copy, the later one thus has the larger number. If
+// the clock shows less than the earlier number, the new one is 1 to 2^24 above it. It is drawn at
+// random, so that two restores differ. Returns CN_ERANGE when no number is left.
 cn_err cn_ledger_raise_lineage(struct cn_ledger *ledger, uint64_t now_s);
 
 // --- settings: the values of the job that hold from a round on ---
 
 struct cn_ledger_setting {
-    uint32_t from_round;            // from 1: the first round, and version, that they hold for
+    uint32_t from_round; // the values hold from this round, and the version it makes; at least 1
     uint8_t digest[CN_DIGEST_SIZE]; // of the values that versions depend on (job_settings.h)
-    char *job; // all values (runtime/profile/job_text.h); NULL: an older program stored none
+    // All values as text (runtime/profile/job_text.h); NULL: an older program stored none.
+    char *job;
 };
 
-// Frees what a setting that was found owns.
+// Frees what a setting returned by cn_ledger_find_setting owns.
 void cn_ledger_setting_deinit(struct cn_ledger_setting *setting);
 
-// Ties the run to its model and writes its first setting, in one transaction. CN_EEXIST when it is
-// tied to a model already.
+// Ties the run to its model and writes its first setting, in one transaction. Returns CN_EEXIST
+// when the run is already tied to a model.
 cn_err cn_ledger_bind(struct cn_ledger *ledger, const uint8_t graph[CN_DIGEST_SIZE],
                       const struct cn_ledger_setting *setting);
-// Reads the digest of the model's graph. CN_ENOTFOUND before the run is tied to one.
+// Reads the digest of the model's graph. Returns CN_ENOTFOUND before the run is tied to a model.
 cn_err cn_ledger_graph(struct cn_ledger *ledger, uint8_t graph[CN_DIGEST_SIZE]);
 
-// Writes a setting; it replaces one of the same round.
+// Writes a setting and replaces an earlier setting with the same from_round.
 cn_err cn_ledger_put_setting(struct cn_ledger *ledger, const struct cn_ledger_setting *setting);
-// Finds the setting that holds in a round: that with the largest from_round up to it. The caller
-// deinits it. CN_ENOTFOUND when there is none.
+// Finds the setting that holds in a round: the one with the largest from_round that is not above
+// it. The caller deinits it. Returns CN_ENOTFOUND when there is none.
 cn_err cn_ledger_find_setting(struct cn_ledger *ledger, uint32_t round,
                               struct cn_ledger_setting *setting);
 
 // --- a run that follows another one ---
 
-struct cn_ledger_origin { // version 0 has the weights of a version of an earlier run
+// The version of an earlier run whose weights became version 0 of this run.
+struct cn_ledger_origin {
     uint64_t run;
     uint32_t version;
     uint8_t digest[CN_DIGEST_SIZE];
 };
 
-// CN_ENOTFOUND for a run that began with its model's own weights.
+// Reads the origin. Returns CN_ENOTFOUND when the run began with its model's own weights.
 cn_err cn_ledger_find_origin(struct cn_ledger *ledger, struct cn_ledger_origin *origin);
 
 struct cn_ledger_version;
 
-// What a run begins with instead of its model's own weights.
+// A run's first version, when it does not begin with its model's own weights.
 struct cn_ledger_start {
     struct cn_ledger_origin origin;
-    const struct cn_ledger_version *version; // 0, whose files are durable
-    const uint8_t *graph;
-    const struct cn_ledger_setting *setting; // the first one
+    const struct cn_ledger_version *version; // number 0; its files are already durable
+    const uint8_t *graph;                    // digest of the model's graph
+    const struct cn_ledger_setting *setting; // the run's first setting
 };
 
-// CN_EEXIST when the ledger has boards, a model or versions.
+// Returns CN_EEXIST when the ledger has boards, a model or versions.
 cn_err cn_ledger_check_empty(struct cn_ledger *ledger);
 
-// Enrols the boards of another ledger with their keys and groups; revoked ones stay revoked. The
-// lineage and the key epochs go on from there; this object still has the lineage before. With
-// start, which may be NULL, the run begins with what it says. One transaction. CN_EEXIST when the
-// ledger is not empty.
+// Enrols the boards of an earlier ledger with their keys and groups; revoked boards stay revoked.
+// Lineage and key epochs continue from the earlier ledger, but this object keeps the lineage that
+// it read when it was opened. start says with which version the run begins; NULL: with its model's
+// own weights. All is one transaction. Returns CN_EEXIST when the ledger is not empty.
 cn_err cn_ledger_follow(struct cn_ledger *ledger, struct cn_ledger *earlier,
                         const struct cn_ledger_start *start);
 
@@ -107,56 +112,62 @@ struct cn_ledger_board {
     char name[CN_NAME_SIZE];
     char group[CN_NAME_SIZE];
     uint8_t secret[CN_KEY_SIZE];
-    uint64_t max_weight; // samples a round; 0: only the job's limit
+    uint64_t max_weight; // samples in a round; 0: only the job's limit
     bool revoked;
 };
 
-// CN_EEXIST when the board is enrolled. One that was revoked comes back with the new key and group,
-// and the key epoch of the group is raised in the same transaction.
+// Enrols a board. Returns CN_EEXIST when it is already enrolled. A revoked board comes back with
+// the new key and group. The key epochs of its new and its old group are raised in the same
+// transaction.
 cn_err cn_ledger_enroll(struct cn_ledger *ledger, const struct cn_ledger_board *board);
-// Raises the key epoch of the board's group in the same transaction, also when the board was
-// revoked before. CN_ENOTFOUND when it was never enrolled.
+// Revokes a board and raises the key epoch of its group in the same transaction, also when the
+// board was already revoked. Returns CN_ENOTFOUND when the board was never enrolled.
 cn_err cn_ledger_revoke(struct cn_ledger *ledger, const char *board);
-// Of the pair keys of a group: (lineage - 1) * 2^32 and how often it was raised. So it grows when a
-// ledger is restored, too, whatever the copy has forgotten. 0: never raised.
+// Reads the epoch of a group's pair keys: (lineage - 1) * 2^32 plus the number of times it was
+// raised. So the epoch also grows when a ledger is restored, whatever raises the copy lacks. It is
+// 0 when nothing has raised it.
 cn_err cn_ledger_key_epoch(struct cn_ledger *ledger, const char *group, uint64_t *key_epoch);
+// Reads an enrolled or revoked board. Returns CN_ENOTFOUND when the name was never enrolled.
 cn_err cn_ledger_find_board(struct cn_ledger *ledger, const char *name,
                             struct cn_ledger_board *board);
 
 typedef cn_err cn_ledger_board_visit(void *context, const struct cn_ledger_board *board);
-// In the order of enrolment.
+// Visits all boards, revoked ones too, in the order of enrolment. An error of visit ends the walk
+// and is returned.
 cn_err cn_ledger_boards(struct cn_ledger *ledger, cn_ledger_board_visit *visit, void *context);
 
-// How many groups have a board that is not revoked.
+// Counts the groups that have a board that is not revoked.
 cn_err cn_ledger_group_count(struct cn_ledger *ledger, uint32_t *count);
 
-// Between the two, what is read is the ledger of one moment, whatever another process writes
-// meanwhile. Nothing may be written by this one.
+// All reads between begin and end see the ledger at one moment, whatever another process writes
+// meanwhile. This process must not write between the two.
 cn_err cn_ledger_begin_read(struct cn_ledger *ledger);
 void cn_ledger_end_read(struct cn_ledger *ledger);
 
-// A number that changes when another process wrote to the ledger.
+// Reads a number that changes when another process writes to the ledger.
 cn_err cn_ledger_generation(struct cn_ledger *ledger, int64_t *generation);
 
 // --- rounds ---
 
 enum cn_ledger_state {
     CN_LEDGER_OPEN,    // takes contributions
-    CN_LEDGER_CLOSING, // its contributions are final, the version is being made
+    CN_LEDGER_CLOSING, // its contributions are final; the version is being made
     CN_LEDGER_MERGED,  // its version is in the ledger
 };
 
 struct cn_ledger_round {
-    uint32_t number; // from 1; makes the version of the same number
+    uint32_t number; // at least 1; the round makes the version of the same number
     enum cn_ledger_state state;
 };
 
-// CN_ENOTFOUND when no round was opened yet.
+// Reads the newest round. Returns CN_ENOTFOUND when no round was opened yet.
 cn_err cn_ledger_newest_round(struct cn_ledger *ledger, struct cn_ledger_round *round);
+// Adds a round in state OPEN. Returns CN_EEXIST when the number is taken.
 cn_err cn_ledger_open_round(struct cn_ledger *ledger, uint32_t number);
+// Moves an open round to CLOSING. Does nothing to a round in another state.
 cn_err cn_ledger_close_round(struct cn_ledger *ledger, uint32_t number);
 
-// Invites a group. No error when it is invited already.
+// Records that a group is invited to a round. Inviting it twice is no error.
 cn_err cn_ledger_select(struct cn_ledger *ledger, uint32_t round, const char *group);
 cn_err cn_ledger_is_selected(struct cn_ledger *ledger, uint32_t round, const char *group,
                              bool *selected);
@@ -166,56 +177,59 @@ cn_err cn_ledger_is_selected(struct cn_ledger *ledger, uint32_t round, const cha
 struct cn_ledger_contribution {
     uint32_t round;
     char group[CN_NAME_SIZE];
-    char board[CN_NAME_SIZE];       // that sent it
+    char board[CN_NAME_SIZE];       // the board that sent the update
     uint8_t digest[CN_DIGEST_SIZE]; // of the frame
     uint64_t size;                  // of the frame, bytes
-    uint64_t weight;                // samples, capped
-    uint32_t boards; // enrolled in the group when it was accepted; 0: by a program without caps
-    double held_out_loss; // sums over the group's held-out samples, for the base version
-    uint64_t held_out_correct, held_out_count;
+    uint64_t weight;                // samples it counts for, after the limits of admission.h
+    // Boards enrolled in the group when it was accepted; 0: stored by a program without caps.
+    uint32_t boards;
+    double held_out_loss; // sum over the group's held-out samples, for the base version
+    uint64_t held_out_correct, held_out_count; // samples, for the base version
     double train_loss;
-    struct cn_measures measures; // of the base version, too
+    struct cn_measures measures; // of the base version on the held-out samples
 };
 
-// One transaction: checks that the round is open and that the group has no contribution to it, and
-// writes this one. CN_ESTALE when the round is not open, CN_EEXIST when there is one, same digest
-// or another. The frame's file must be durable before.
+// Writes a contribution, in one transaction that checks that the round is open. Returns CN_ESTALE
+// when the round is not open. Returns CN_EEXIST when the group already has a contribution to it,
+// with the same digest or another one. The frame's file must be durable before.
 cn_err cn_ledger_accept(struct cn_ledger *ledger,
                         const struct cn_ledger_contribution *contribution);
-// CN_ENOTFOUND.
+// Reads the group's contribution to a round. Returns CN_ENOTFOUND when there is none.
 cn_err cn_ledger_find_contribution(struct cn_ledger *ledger, uint32_t round, const char *group,
                                    struct cn_ledger_contribution *contribution);
 
-// Sets samples to those that each board of the group had in its first measurement of the run, at
-// least 1; 0: it sent none yet.
+// Sets samples to the number per board in the group's first measurement of the run, at least 1.
+// Sets it to 0 when the group has sent no measurement yet.
 cn_err cn_ledger_first_measured(struct cn_ledger *ledger, const char *group, uint64_t *samples);
 
 typedef cn_err cn_ledger_contribution_visit(void *context,
                                             const struct cn_ledger_contribution *contribution);
-// In the order of group names.
+// Visits a round's contributions in the order of group names. An error of visit ends the walk and
+// is returned.
 cn_err cn_ledger_contributions(struct cn_ledger *ledger, uint32_t round,
                                cn_ledger_contribution_visit *visit, void *context);
 
-// How many groups were invited to and how many contributed to a round.
+// Counts the groups that were invited to a round, and the groups that contributed to it.
 cn_err cn_ledger_count(struct cn_ledger *ledger, uint32_t round, uint32_t *selected,
                        uint32_t *accepted);
 
 struct cn_ledger_outcome {
-    uint32_t round; // 0: none yet
+    uint32_t round; // 0: no outcome yet
     bool accepted;
-    uint8_t digest[CN_DIGEST_SIZE]; // of the accepted frame, else zeros
+    uint8_t digest[CN_DIGEST_SIZE]; // of the accepted frame; zeros when none was accepted
 };
 
-// The newest round whose outcome for this group is final.
+// Reads the newest round whose outcome for this group is final.
 cn_err cn_ledger_outcome(struct cn_ledger *ledger, const char *group,
                          struct cn_ledger_outcome *outcome);
 
 // --- versions ---
 
-struct cn_ledger_metrics { // sums over samples; count 0 for none
-    double loss;
-    uint64_t correct, count;
-    struct cn_measures measures; // means, as far as they are known
+// A measurement of a version.
+struct cn_ledger_metrics {
+    double loss;                 // sum over the samples
+    uint64_t correct, count;     // samples; count 0: not measured
+    struct cn_measures measures; // means over the samples; 0 where not measured
 };
 
 struct cn_ledger_version {
@@ -223,23 +237,29 @@ struct cn_ledger_version {
     uint8_t digest[CN_DIGEST_SIZE];
     uint8_t parent[CN_DIGEST_SIZE];
     uint8_t delta_digest[CN_DIGEST_SIZE]; // zeros for version 0
-    uint8_t state_digest[CN_DIGEST_SIZE]; // cn_model_state_digest; zeros: version 0, or an older
-                                          // program's
+    // Cn_model_state_digest; zeros for version 0 and versions that an older program made.
+    uint8_t state_digest[CN_DIGEST_SIZE];
     uint64_t delta_size;
-    uint64_t bytes_in, bytes_out;     // of CoAP messages until then, since the run began
-    struct cn_ledger_metrics central; // on the aggregator's own set
-    struct cn_ledger_metrics boards;  // medians over the groups of the next round, see below
+    uint64_t bytes_in, bytes_out;     // CoAP messages from the run's start until this version
+    struct cn_ledger_metrics central; // measured on the aggregator's own set
+    // Medians over the groups of the next round; see CN_LEDGER_MEDIAN.
+    struct cn_ledger_metrics boards;
 };
 
-// What boards measured is only their word: each group counts as one, and the worse of two middle
-// ones is taken. correct and loss are shares of CN_LEDGER_MEDIAN samples; count is that, or 0.
+// A measurement that a board reports cannot be verified. So each group counts as one, and the
+// median is taken; of two middle values, the worse one. In metrics of boards, loss and correct are
+// scaled to CN_LEDGER_MEDIAN samples; count is CN_LEDGER_MEDIAN, or 0 when no group measured.
 #define CN_LEDGER_MEDIAN 1000000
 
-// Writes the version and marks its round merged, in one transaction. Its files are durable before.
+// Writes the version and marks its round merged, in one transaction. The version's files must be
+// durable before. Returns CN_EEXIST when the number or the digest exists.
 cn_err cn_ledger_add_version(struct cn_ledger *ledger, const struct cn_ledger_version *version);
+// Reads a version. Returns CN_ENOTFOUND when there is none with this number.
 cn_err cn_ledger_find_version(struct cn_ledger *ledger, uint32_t number,
                               struct cn_ledger_version *version);
-// CN_ENOTFOUND when there is none.
+// Reads the newest version. Returns CN_ENOTFOUND when there is none.
 cn_err cn_ledger_newest_version(struct cn_ledger *ledger, struct cn_ledger_version *version);
+// Records what was measured for a version on the aggregator's own set. Replaces an earlier
+// measurement.
 cn_err cn_ledger_set_central(struct cn_ledger *ledger, uint32_t number,
                              const struct cn_ledger_metrics *metrics);

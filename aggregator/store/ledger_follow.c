@@ -1,4 +1,5 @@
-// A run that follows another one: the same boards and keys, and weights that were trained before.
+// A run that follows an earlier one: it has the same boards and keys, and may begin with trained
+// weights.
 #include <string.h>
 
 #include "aggregator/store/ledger_sql.h"
@@ -49,8 +50,8 @@ static cn_err copy_board(void *context, const struct cn_ledger_board *board)
     return err ? err : cn_ledger_sql_finish(ledger, statement);
 }
 
-// Boards take no pair key for a newer one that has a smaller epoch, so the epochs go on, and with
-// them the lineage that they are counted from.
+// A board accepts a new pair key only with a larger epoch. So the key epochs continue from the
+// earlier run, and so does the lineage on which they depend.
 static cn_err copy_epochs(struct cn_ledger *ledger, struct cn_ledger *earlier)
 {
     sqlite3_stmt *from = NULL, *to;

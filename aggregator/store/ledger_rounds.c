@@ -1,10 +1,10 @@
-// The part of the ledger that one running aggregator writes: rounds, contributions, versions.
+// The part of the ledger that only the running aggregator writes: rounds, contributions, versions.
 #include <string.h>
 
 #include "aggregator/store/ledger.h"
 #include "aggregator/store/ledger_sql.h"
 
-// Runs a statement that gives exactly one row of one number.
+// Runs a statement that returns one row with one number, and finalises it.
 static cn_err read_number(struct cn_ledger *ledger, sqlite3_stmt *statement, int64_t *number)
 {
     cn_err err = cn_ledger_sql_step(ledger, statement);
@@ -281,8 +281,8 @@ cn_err cn_ledger_add_version(struct cn_ledger *ledger, const struct cn_ledger_ve
     "SELECT number,digest,parent,delta_digest,delta_size,bytes_in,bytes_out,loss,correct,count,"   \
     "state_digest FROM version "
 
-// Reads the middle one of what the groups of a round measured, each as a mean over its samples: of
-// an even number the worse one.
+// Reads the median of what the groups of a round measured, where each group counts with the mean
+// over its samples. Of two middle values it takes the worse one.
 static cn_err read_middle(struct cn_ledger *ledger, uint32_t round, const char *sql, double *middle,
                           uint64_t *groups)
 {
@@ -302,8 +302,8 @@ static cn_err read_middle(struct cn_ledger *ledger, uint32_t round, const char *
     "SELECT " value ",(SELECT count(*)" MEASURED ")" MEASURED " ORDER BY " value worse_first       \
     " LIMIT 1 OFFSET (SELECT (count(*)-1)/2" MEASURED ")"
 
-// What the groups of round number + 1 measured on version number. A group counts as one, however
-// many samples it says it has.
+// Reads what the groups of round number + 1 measured for version number. Each group counts as one,
+// however many samples it claims.
 static cn_err read_boards(struct cn_ledger *ledger, uint32_t number,
                           struct cn_ledger_metrics *boards)
 {
@@ -322,8 +322,8 @@ static cn_err read_boards(struct cn_ledger *ledger, uint32_t number,
     return CN_OK;
 }
 
-// Means over the samples of the central set, or of the groups. From three groups on, none counts
-// for more samples a board than the median of the groups has.
+// Reads means over the samples of the central set, or of the groups. From three groups on, a group
+// counts for at most as many samples per board as the median of the groups has.
 #define MEASURES                                                                                   \
     "WITH m AS (SELECT measure.*,max(1,ifnull(boards,1)) AS b FROM measure LEFT JOIN "             \
     "contribution ON round=version+1 AND grp=source WHERE version=? AND (source='')=?),"           \

@@ -1,4 +1,4 @@
-// The ledger's settings rows: which values of the job hold from which round on.
+// The ledger's rows of settings: which values of the job hold from which round on.
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-// ledger_sql.h - how the ledger's files speak SQL. Nobody else includes it.
+// ledger_sql.h - SQL helpers shared by the ledger's files. No other file includes it.
 #pragma once
 
 #include <sqlite3.h>
@@ -10,29 +10,31 @@ struct cn_ledger {
     struct cn_ledger_identity identity;
 };
 
-// Prepares sql and binds a value for each letter of types: i int64_t, d double, t const char *,
-// b const uint8_t[32]. Text and bytes are borrowed until the statement is finalised.
+// Prepares sql and binds one value for each letter of types: 'i' int64_t, 'd' double, 't' const
+// char *, 'b' const uint8_t[32]. Text and bytes are borrowed until the statement is finalised. On
+// an error *statement is NULL.
 cn_err cn_ledger_sql_prepare(struct cn_ledger *ledger, sqlite3_stmt **statement, const char *sql,
                              const char *types, ...);
 
-// CN_OK for a row, CN_ENOTFOUND after the last one.
+// Steps a statement. Returns CN_OK for a row and CN_ENOTFOUND after the last one.
 cn_err cn_ledger_sql_step(struct cn_ledger *ledger, sqlite3_stmt *statement);
 
-// The same for a walk, in which a visitor may return CN_ENOTFOUND for reasons of its own: more says
-// whether there is a row.
+// As cn_ledger_sql_step, but says in more whether there is a row, and returns CN_OK after the last
+// one. For walks whose visitor may return CN_ENOTFOUND for its own reasons.
 cn_err cn_ledger_sql_next(struct cn_ledger *ledger, sqlite3_stmt *statement, bool *more);
 
-// Steps a statement that gives no rows and finalises it.
+// Steps a statement that returns no rows, and finalises it.
 cn_err cn_ledger_sql_finish(struct cn_ledger *ledger, sqlite3_stmt *statement);
 
+// Runs SQL that needs no values; several statements may be separated by semicolons.
 cn_err cn_ledger_sql_run(struct cn_ledger *ledger, const char *sql);
 
-// Ends a transaction: commits when err is CN_OK, else rolls back. Returns the first error.
+// Ends a transaction: commits when err is CN_OK, otherwise rolls back. Returns the first error.
 cn_err cn_ledger_sql_end(struct cn_ledger *ledger, cn_err err);
 
 // Adds a version within the caller's transaction.
 cn_err cn_ledger_sql_add_version(struct cn_ledger *ledger, const struct cn_ledger_version *version);
 
-// Column readers. A column of the wrong type or size is CN_EFORMAT.
+// Read a column. A column of the wrong type or size gives CN_EFORMAT.
 cn_err cn_ledger_sql_bytes(sqlite3_stmt *statement, int column, uint8_t bytes[32]);
 cn_err cn_ledger_sql_name(sqlite3_stmt *statement, int column, char name[CN_NAME_SIZE]);

@@ -1,4 +1,4 @@
-// model_file.h - the user's ONNX file, opened: what the run trains.
+// model_file.h - the opened ONNX file that the user wants to train.
 #pragma once
 
 #include "runtime/engine/onnx/export.h"
@@ -11,9 +11,10 @@ struct cn_model_file {
     struct cn_onnx *onnx;
     struct cn_layout layout;
     struct cn_buffer graph;         // the blob that boards fetch
-    uint8_t digest[CN_DIGEST_SIZE]; // of the blob
+    uint8_t digest[CN_DIGEST_SIZE]; // of graph
 };
 
-// On an error the lines in diag say what is wrong with the file. Deinit in any case.
+// Opens the file at path and reads its layout and graph. On an error, the lines in diag say what is
+// wrong with the file. Call deinit in any case.
 cn_err cn_model_file_init(struct cn_model_file *file, const char *path, struct cn_diag *diag);
 void cn_model_file_deinit(struct cn_model_file *file);

@@ -12,9 +12,9 @@
 
 #define NAME_SIZE 48
 
-// A delta that is kept for boards that missed it.
+// A blob that is kept beside the newest and the previous version: an older delta, or the snapshot.
 struct older {
-    uint32_t number; // of the version it makes; 0: none
+    uint32_t number; // version that it belongs to; 0: none
     uint8_t digest[CN_DIGEST_SIZE];
     uint8_t *data; // owned
     size_t size;
@@ -24,13 +24,13 @@ struct cn_model_store {
     struct cn_model_store_config config;
     uint8_t graph_digest[CN_DIGEST_SIZE];
     struct cn_model newest, previous;
-    struct older older[CN_CHAIN_MAX]; // that of version n in n % CN_CHAIN_MAX
+    struct older older[CN_CHAIN_MAX]; // the delta of version n is in n % CN_CHAIN_MAX
     struct older snapshot;
 };
 
 float *cn_model_weights(const struct cn_model *model)
 {
-    // malloc aligns bytes, and the header's 88 bytes keep that for float.
+    // malloc aligns bytes, and the header's 88 bytes keep the alignment that float needs.
     return (float *)(void *)(model->bytes + CN_VERSION_HEADER_SIZE);
 }
 
@@ -130,7 +130,7 @@ static cn_err load_floats(struct cn_store *store, uint32_t number, const char *k
     return size == count * sizeof(float) ? CN_OK : CN_EDIGEST;
 }
 
-// recorded is zero in a ledger of an older program, which kept no state but the residual.
+// recorded is zero if an older program wrote the ledger; it kept no state except the residual.
 static cn_err load_state(struct cn_store *store, const struct cn_layout *layout, size_t state_rows,
                          const uint8_t recorded[CN_DIGEST_SIZE], struct cn_model *model)
 {
@@ -221,7 +221,7 @@ static cn_err save_files(struct cn_model_store *models, const struct cn_model *m
     return err;
 }
 
-// Takes the delta out of model.
+// Moves the delta of model to the older ones.
 static void keep_delta(struct cn_model_store *models, struct cn_model *model)
 {
     struct older *older = &models->older[model->number % CN_CHAIN_MAX];
@@ -234,8 +234,8 @@ static void keep_delta(struct cn_model_store *models, struct cn_model *model)
     model->delta = NULL;
 }
 
-// Keeps the snapshot of a version that was rounded to one: it follows from the weights, so no file
-// has it. A board that lacks it fetches more bytes, so memory that is short is no error.
+// Keeps the snapshot of a version that was rounded to one. It is computed from the weights, so no
+// file has it. Without it a board only fetches more bytes, so a lack of memory is no error.
 static void keep_snapshot(struct cn_model_store *models, const struct cn_model *model)
 {
     const struct cn_layout *layout = models->config.layout;
@@ -264,7 +264,8 @@ static void keep_snapshot(struct cn_model_store *models, const struct cn_model *
     free(weights);
 }
 
-// After a restart: that of the newest version which may have one and is still connected.
+// After a restart: makes the snapshot of the newest version that may have one, if the version's
+// files are kept.
 static void load_snapshot(struct cn_model_store *models)
 {
     uint32_t every = models->config.snapshot_every, newest = models->newest.number;
@@ -283,7 +284,8 @@ static void load_snapshot(struct cn_model_store *models)
     cn_model_deinit(&model);
 }
 
-// After a restart. What cannot be read is not there: boards fetch the full version then.
+// After a restart: loads the older deltas. A delta that cannot be read is skipped; boards then
+// fetch the full version.
 static void load_deltas(struct cn_model_store *models)
 {
     uint32_t newest = models->newest.number;
@@ -347,7 +349,7 @@ static cn_err make_first(struct cn_model_store *models)
     return err;
 }
 
-// --- what may be removed ---
+// --- removing files ---
 
 struct walk {
     struct cn_model_store *models;
@@ -430,7 +432,7 @@ cn_err cn_model_store_prune(struct cn_model_store *models, uint32_t best)
     return run_walk(&walk, collect_old);
 }
 
-// --- life ---
+// --- opening and closing ---
 
 static cn_err start(struct cn_model_store *models)
 {
@@ -541,7 +543,7 @@ cn_err cn_model_store_blob(const struct cn_model_store *models,
     return CN_ENOTFOUND;
 }
 
-// The delta that makes a version before the newest. False when it is not kept.
+// Finds the delta that makes a version older than the newest. Returns false when it is not kept.
 static bool find_delta(const struct cn_model_store *models, uint32_t number, const uint8_t **digest,
                        size_t *size)
 {

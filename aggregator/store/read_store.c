@@ -79,7 +79,7 @@ static cn_err load(struct cn_store *base, const char *name, size_t limit, uint8_
     cn_err err = cn_platform_map(path, limit, &mapping);
     if (err)
         return err;
-    *data = malloc(mapping.size + 1); // malloc(0) may be NULL
+    *data = malloc(mapping.size + 1); // + 1, because malloc(0) may return NULL
     if (*data) {
         *size = mapping.size;
         if (mapping.size)

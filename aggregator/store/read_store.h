@@ -1,10 +1,10 @@
-// read_store.h - the files of a store, for looking only: no lock, beside a program that writes.
+// read_store.h - read-only access to a store's files, without a lock, beside a program that writes.
 //
-// Visible files of a store are whole at any time, so reading needs no agreement. Whatever would
-// change something is CN_ENOTSUP.
+// The visible files of a store are complete at any time, so a reader needs no lock. Only load and
+// close work; all other operations, list included, return CN_ENOTSUP.
 #pragma once
 
 #include "runtime/port/store.h"
 
-// The directory need not exist: its files are then not found.
+// Opens the directory. It need not exist; its files are then not found.
 cn_err cn_read_store_open(const char *directory, struct cn_store **store);

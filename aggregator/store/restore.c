@@ -16,7 +16,8 @@ static void tell_unwritten(const char *path, cn_err err)
            path, cn_err_text(err));
 }
 
-// A run without the list could let a revoked board in: it ends.
+// Returns an error, which ends the run, when the list cannot be read: without it the run could let
+// a revoked board in.
 static cn_err apply_revocations(struct cn_ledger *ledger, const char *state)
 {
     struct cn_revocations_report report;
@@ -60,7 +61,7 @@ void cn_restore_note_revoked(struct cn_ledger *ledger, const char *state, const 
     struct cn_ledger_board found;
     char path[PATH_MAX];
     if (cn_ledger_find_board(ledger, board, &found))
-        return; // the command says so
+        return; // the calling command reports it
     cn_err err = cn_revocations_path(state, path, sizeof(path));
     if (!err)
         err = cn_revocations_add(path, &found);

@@ -1,12 +1,14 @@
-// restore.h - what a run does before it opens a ledger that may be an older copy of itself.
+// restore.h - what a run does with a ledger that may be an older copy of itself.
 #pragma once
 
 #include "aggregator/store/ledger.h"
 
-// Revokes the boards that were revoked after the copy was made (revocations.h). restored: begins
-// another lineage. Reports to standard error what a person can mend.
+// Revokes the boards that were revoked after the copy was made (revocations.h). If restored, also
+// begins another lineage. Prints to standard error what a person can repair. An unreadable list of
+// revocations is an error.
 cn_err cn_restore_ledger(struct cn_ledger *ledger, const char *state, bool restored);
 
-// Adds a board's key to the list beside the state, before the ledger revokes it: a kill between the
-// two leaves a board that the next run revokes. A list that cannot be written is a warning.
+// Adds a board's key to the list beside the state directory. Call it before the ledger revokes the
+// board: if the program is killed between the two, the next run revokes the board. A list that
+// cannot be written gives a warning.
 void cn_restore_note_revoked(struct cn_ledger *ledger, const char *state, const char *board);

@@ -105,7 +105,7 @@ static cn_err find(const char *path, const struct cn_revocation *wanted, bool *f
     return err == CN_ENOTFOUND ? CN_OK : err;
 }
 
-// A new line begins after the rest of one that a power cut left.
+// Begins a new line if a power cut left the last one incomplete.
 static cn_err write_line(int fd, const struct cn_revocation *entry)
 {
     char line[LINE_MAX_SIZE + 1], digits[DIGITS + 1], last = '\n';
@@ -132,8 +132,8 @@ static cn_err sync_directory(const char *path)
     return err;
 }
 
-// A new list can be read by everybody, whatever root's umask is: root writes it, the service reads
-// it as another user, and there is no secret in it.
+// Makes a new list readable by everybody, whatever root's umask is. Root writes the list and the
+// service reads it as another user; it holds no secret.
 static int open_list(const char *path)
 {
     const int flags = O_RDWR | O_APPEND | O_NOFOLLOW | O_CLOEXEC;

@@ -20,7 +20,7 @@ struct cn_roster {
     struct board_list boards;
     struct cn_roster_group *groups; // sorted by name
     size_t group_count;
-    uint64_t read_ms; // when the ledger was last looked at; 0: not since it was opened
+    uint64_t read_ms; // clock when the ledger was last read; 0: not since the roster was opened
 };
 
 static void free_boards(struct board_list *boards)
@@ -72,7 +72,7 @@ static struct cn_roster_group *find_group(struct cn_roster_group *groups, size_t
     return NULL;
 }
 
-// Caps add up; a board without a cap lifts that of its group.
+// The limits of the boards add up. A group with a board without a limit has no limit.
 static void add_to_group(struct cn_roster_group *group, const struct cn_roster_board *board)
 {
     uint64_t cap = board->enrolled.max_weight;
@@ -120,7 +120,7 @@ static bool must_drop(const struct cn_roster_board *before, const struct cn_rost
            cn_crypto_compare(before->enrolled.secret, after->enrolled.secret, CN_KEY_SIZE) != 0;
 }
 
-// Carries over what only memory knows, and drops the sessions that must end.
+// Carries over what only memory knows, and ends the sessions of boards for which must_drop holds.
 static void hand_over(const struct cn_roster *roster, struct board_list *boards,
                       cn_roster_drop *drop, void *context)
 {
@@ -143,7 +143,8 @@ static void hand_over(const struct cn_roster *roster, struct board_list *boards,
     }
 }
 
-// It would go on with keys that a revoked board has: it must register again, and hears why not.
+// A board with an old protocol would keep using pair keys that a revoked board knows. It must
+// register again, and then learns why it is refused.
 static void forget_old_boards(struct board_list *boards, struct cn_roster_group *groups,
                               size_t group_count)
 {
@@ -156,8 +157,8 @@ static void forget_old_boards(struct board_list *boards, struct cn_roster_group 
     }
 }
 
-// Boards and key epochs of one moment: a board that is revoked between the two would be served the
-// keys that were made because of that.
+// Reads boards and key epochs at one moment. Otherwise a board that is revoked between the two
+// reads would be served the keys that were made because of its revocation.
 static cn_err read_ledger(struct cn_roster *roster, struct board_list *boards,
                           struct cn_roster_group **groups, size_t *group_count,
                           cn_roster_drop *drop, void *context)
@@ -347,7 +348,7 @@ static void take_sign(struct cn_roster_board *board, const struct cn_member_sign
     board->missing_ms = !sign->missing_s ? 0 : silent_ms < now_ms ? now_ms - silent_ms : 1;
 }
 
-// NULL: the board is of another group, or was revoked, or nothing was said of it.
+// Returns NULL when the board is of another group, is revoked, or is not among the members.
 static const struct cn_member_sign *sign_of(const struct cn_roster_board *board, const char *group,
                                             const struct cn_member_sign *members, uint32_t count)
 {

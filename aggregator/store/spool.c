@@ -10,9 +10,10 @@
 #include "runtime/port/crypto.h"
 #include "runtime/port/platform.h"
 
-#define SAVE_MS 2000     // that a chunk may wait to be durable
-#define LEND_MS 10000    // between two times that an upload is lent: each copies it
-#define STOPPED_MS 10000 // an upload without a chunk for so long makes room for one of its group
+#define SAVE_MS 2000  // how long a chunk may wait to become durable
+#define LEND_MS 10000 // least time until an upload is lent again: each time copies it
+// An upload without a new chunk for this time makes room for one of its group.
+#define STOPPED_MS 10000
 
 struct cn_spool {
     struct cn_spool_config config;
@@ -20,7 +21,7 @@ struct cn_spool {
     uint64_t used; // bytes of all uploads
     bool full_told;
     struct cn_log_quota full;     // lines about the disk
-    struct cn_log_quotas dropped; // about uploads, by board
+    struct cn_log_quotas dropped; // lines about dropped uploads, by board
 };
 
 static void free_upload(struct cn_spool *spool, struct cn_spooled *upload)
@@ -49,8 +50,8 @@ static uint32_t count_parts(const struct cn_spooled *upload)
     return (upload->chunk_count + CN_SPOOL_PART - 1) / CN_SPOOL_PART;
 }
 
-// Saves the parts that have waited for as long. A disk that refuses costs no more than sending
-// again.
+// Saves the parts whose chunks have waited for wait_ms. An error is only logged: if the program
+// then dies, the board sends the chunks again.
 static void save(struct cn_spool *spool, struct cn_spooled *upload, uint64_t wait_ms,
                  uint64_t now_ms)
 {
@@ -62,7 +63,7 @@ static void save(struct cn_spool *spool, struct cn_spooled *upload, uint64_t wai
         if (err)
             cn_log(CN_LOG_DEBUG, "spool", "a part of %s is not saved: %s", upload->group,
                    cn_err_text(err));
-        part->since_ms = now_ms; // also then: not at every look
+        part->since_ms = now_ms; // also after an error, so that it is not tried at every call
     }
 }
 
@@ -92,7 +93,7 @@ cn_err cn_spool_parse_name(const char *name, uint32_t *round, char group[CN_NAME
     if (strncmp(name, prefix, sizeof(prefix) - 1) != 0 || length >= sizeof(again))
         return CN_EFORMAT;
     unsigned long number = strtoul(name + sizeof(prefix) - 1, &end, 10);
-    size_t taken = (size_t)(end - name) + 1 + sizeof(suffix) - 1; // all but the group
+    size_t taken = (size_t)(end - name) + 1 + sizeof(suffix) - 1; // all except the group
     if (*end != '-' || number > UINT32_MAX || length < taken || length - taken >= CN_NAME_SIZE)
         return CN_EFORMAT;
     memcpy(group, end + 1, length - taken);
@@ -100,7 +101,7 @@ cn_err cn_spool_parse_name(const char *name, uint32_t *round, char group[CN_NAME
     *round = (uint32_t)number;
     if (!cn_name_valid(group))
         return CN_EFORMAT;
-    // Only the one spelling that cn_spool_name gives.
+    // Accepts only the spelling that cn_spool_name gives.
     cn_spool_name(*round, group, again);
     return strcmp(name, again) == 0 ? CN_OK : CN_EFORMAT;
 }
@@ -121,8 +122,8 @@ static bool same_frame(const struct cn_declare_request *a, const struct cn_decla
            memcmp(a->base, b->base, CN_DIGEST_SIZE) == 0;
 }
 
-// Whether the uploads under way and one more of size bytes leave the reserve free. What is written
-// of them already counts twice: that errs to the safe side.
+// Says whether the uploads under way and one more of size bytes leave the reserve free. Bytes of
+// uploads that are already written count twice, which errs on the safe side.
 static bool fits_disk(struct cn_spool *spool, uint64_t size)
 {
     const struct cn_spool_config *config = &spool->config;
@@ -139,7 +140,7 @@ static bool fits_disk(struct cn_spool *spool, uint64_t size)
     return fits;
 }
 
-// declared->size was checked: it is at most frame_max.
+// The caller has checked that declared->size is at most frame_max.
 static cn_err begin(struct cn_spool *spool, const char *board, const char *group,
                     const struct cn_declare_request *declared, struct cn_spooled **upload)
 {
@@ -176,7 +177,8 @@ static cn_err begin(struct cn_spool *spool, const char *board, const char *group
     return CN_OK;
 }
 
-// What others of the group have of the same frame. That it cannot be read costs only sending.
+// Copies to an upload what other boards of the group have sent of the same frame. Chunks that
+// cannot be copied are sent instead.
 static void borrow(struct cn_spool *spool, struct cn_spooled *to, uint64_t now_ms)
 {
     for (struct cn_spooled *from = spool->uploads; from; from = from->next) {
@@ -192,8 +194,8 @@ static void borrow(struct cn_spool *spool, struct cn_spooled *to, uint64_t now_m
     }
 }
 
-// Whether a limit holds for one more upload. One of the group that stopped, as its leader does that
-// died, does not keep the next leader out.
+// Checks the limits for one more upload. An upload of the same group that has stopped, as when its
+// leader died, is dropped if its bytes are needed.
 static cn_err make_room(struct cn_spool *spool, const char *group,
                         const struct cn_declare_request *declared, uint64_t now_ms)
 {
@@ -257,7 +259,8 @@ static bool has_chunk(const struct cn_spooled *upload, uint32_t index)
     return upload->bitmap[index / 8] >> (index % 8) & 1;
 }
 
-// Joins what follows or repeats the newest entry, so that a smooth arrival is a single one.
+// Extends the newest range when the chunks follow it, so that an arrival in order is a single
+// range.
 static void note_arrival(struct cn_spooled *upload, uint32_t first, uint32_t count)
 {
     uint32_t newest = (upload->recent_next + CN_RECENT_MAX - 1) % CN_RECENT_MAX;
@@ -286,7 +289,8 @@ static void mark(struct cn_spooled *upload, uint32_t first, uint32_t count)
     note_arrival(upload, first, count);
 }
 
-// Whether bytes that are there already are the same. What is there was acknowledged.
+// Returns CN_ECONFLICT when data differs from the bytes that are already there, which were
+// acknowledged.
 static cn_err compare(struct cn_spool *spool, struct cn_spooled *upload, uint64_t offset,
                       const uint8_t *data, size_t size)
 {
@@ -305,13 +309,14 @@ static cn_err compare(struct cn_spool *spool, struct cn_spooled *upload, uint64_
     return CN_OK;
 }
 
-// Whether the chunk is there, and not lent.
+// Says whether the board itself has sent the chunk.
 static bool is_own(const struct cn_spooled *upload, uint32_t index)
 {
     return has_chunk(upload, index) && !(upload->lent[index / 8] >> (index % 8) & 1);
 }
 
-// Writes the chunks from index to end that the board has not sent, each run of them at once.
+// Writes the chunks from index to end that the board has not sent yet, and compares the others.
+// Each run of either kind is one access.
 static cn_err write_missing(struct cn_spool *spool, struct cn_spooled *upload, uint32_t index,
                             uint32_t end, const uint8_t *data, size_t size)
 {
@@ -353,7 +358,7 @@ cn_err cn_spool_put(struct cn_spool *spool, struct cn_spooled *upload, uint32_t 
     upload->put_ms = now_ms;
     cn_spool_own(upload, index, count);
     mark(upload, index, count);
-    // One that is complete as a whole is about to be decided.
+    // A complete upload is about to be decided, so its last part need not be saved.
     if (upload->parts[last].received == CN_SPOOL_PART && upload->received < upload->chunk_count)
         save(spool, upload, SAVE_MS, now_ms);
     return CN_OK;
@@ -431,8 +436,8 @@ cn_err cn_spool_keep(struct cn_spool *spool, struct cn_spooled *upload)
     return err;
 }
 
-// Whether it did not get on by a 64th in the time that it has for that. One that is complete
-// cannot.
+// Says whether the upload advanced less than 1/64 in the last expiry_ms. A complete upload cannot
+// advance.
 static bool is_slow(const struct cn_spool *spool, struct cn_spooled *upload, uint64_t now_ms)
 {
     if (upload->since_ms && now_ms - upload->since_ms <= spool->config.expiry_ms)
@@ -462,7 +467,7 @@ void cn_spool_expire(struct cn_spool *spool, uint32_t round, uint64_t now_ms)
 
 // --- opening ---
 
-// A part that an earlier program saved becomes part of the upload again.
+// Puts a part that an earlier program saved into its upload.
 static cn_err take_part(void *context, const char *board, const char *group,
                         const struct cn_declare_request *declared, uint32_t part,
                         const uint8_t *bitmap, const uint8_t *data)
@@ -491,7 +496,8 @@ static cn_err take_part(void *context, const char *board, const char *group,
         upload->parts[part].saved = upload->parts[part].received;
         upload->parts[part].exists = true;
     } else if (err == CN_ENOSPC && upload) {
-        cn_spool_drop(spool, upload); // with the files of its other parts, which fill the disk, too
+        // Also removes the files of its other parts, which fill the disk.
+        cn_spool_drop(spool, upload);
     }
     return err;
 }
@@ -508,7 +514,7 @@ cn_err cn_spool_open(const struct cn_spool_config *config, struct cn_spool **spo
         return err;
     }
     for (struct cn_spooled *upload = opened->uploads; upload; upload = upload->next)
-        upload->recent_count = upload->recent_next = 0; // nothing came in this program's time
+        upload->recent_count = upload->recent_next = 0; // this program has received nothing yet
     *spool = opened;
     return CN_OK;
 }

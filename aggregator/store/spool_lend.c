@@ -1,6 +1,6 @@
-// Chunks that one board of a group lends to another for the same frame. Nobody has checked them:
-// the lender may have sent anything. So what the borrower sends itself replaces them, and when the
-// whole is not what was declared they all go back, and only they.
+// Chunks that one board of a group lends to another for the same frame. Lent chunks are not
+// verified: the lender may have sent anything. So chunks that the borrower sends itself replace
+// them. If the complete frame has the wrong digest, all lent chunks are discarded, and only those.
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,7 +18,7 @@ static void flip_bit(uint8_t *bits, uint32_t index)
     bits[index / 8] = (uint8_t)(bits[index / 8] ^ 1u << (index % 8));
 }
 
-// Whether the chunk is one that from has and to lacks.
+// Says whether `from` has the chunk and `to` lacks it.
 static bool is_wanted(const struct cn_spooled *from, const struct cn_spooled *to, uint32_t index)
 {
     return has_bit(from->bitmap, index) && !has_bit(to->bitmap, index);
@@ -43,7 +43,8 @@ static cn_err copy(const struct cn_spool_config *config, const struct cn_spooled
     return err;
 }
 
-// They count as saved: the lender's parts hold them.
+// Marks chunks as received and lent. They also count as saved, because the files of the lender's
+// parts hold them.
 static void take(struct cn_spooled *to, uint32_t first, uint32_t end)
 {
     for (uint32_t i = first; i < end; i++) {

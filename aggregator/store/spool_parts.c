@@ -1,7 +1,7 @@
-// The parts of uploads as files: round-N-BOARD.part-K holds a header, a bit for each of its chunks
-// and the bytes of all, those that the board did not send as zeros. In version 1 of the header,
-// which is only read, the file had the group's name and no board was said. The store keeps a file
-// whole, and the frame's digest is checked in the end, so there is no checksum.
+// The parts of uploads as files. round-N-BOARD.part-K holds a header, one bit for each chunk of the
+// part, and the bytes of all chunks. Chunks that the board has not sent are zeros. Version 1 of the
+// header is only read: its file had the group's name, and it did not name the board. There is no
+// checksum, because the store keeps a file complete and the frame's digest is checked in the end.
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,9 +12,9 @@
 
 #define MAGIC_SIZE 8
 #define BITMAP_SIZE (CN_SPOOL_PART / 8)
-// magic, run, round, size, digest, base, chunk size
+// Version 1: magic, run, round, size, digest, base, chunk size.
 #define HEADER_1_SIZE (MAGIC_SIZE + 8 + 4 + 8 + 2 * CN_DIGEST_SIZE + 4)
-// and in version 2 board and group, each with zeros behind it
+// Version 2 adds board and group, each padded with zeros.
 #define HEADER_SIZE (HEADER_1_SIZE + 2 * CN_NAME_SIZE)
 #define SUFFIX ".part-"
 
@@ -44,7 +44,7 @@ static uint8_t *put_header(const struct cn_spool_config *config, const struct cn
     memcpy(to + 28, declared->digest, CN_DIGEST_SIZE);
     memcpy(to + 28 + CN_DIGEST_SIZE, declared->base, CN_DIGEST_SIZE);
     cn_put_u32(to + 28 + 2 * CN_DIGEST_SIZE, config->chunk_size);
-    memcpy(to + HEADER_1_SIZE, upload->board, strlen(upload->board)); // to was zeros
+    memcpy(to + HEADER_1_SIZE, upload->board, strlen(upload->board)); // to was zeroed
     memcpy(to + HEADER_1_SIZE + CN_NAME_SIZE, upload->group, strlen(upload->group));
     return to + HEADER_SIZE;
 }
@@ -55,7 +55,8 @@ static bool get_name(const uint8_t *from, char name[CN_NAME_SIZE])
     return !name[CN_NAME_SIZE - 1] && cn_name_valid(name);
 }
 
-// Reads the header of a file in the name of owner. Its size, or 0 when it cannot be used.
+// Reads the header of a file whose name contains owner. Returns the header's size, or 0 when the
+// file cannot be used.
 static size_t get_header(const struct cn_spool_config *config, const uint8_t *from, size_t size,
                          const char *owner, struct cn_declare_request *declared,
                          char board[CN_NAME_SIZE], char group[CN_NAME_SIZE])
@@ -78,7 +79,7 @@ static size_t get_header(const struct cn_spool_config *config, const uint8_t *fr
     return first ? HEADER_1_SIZE : HEADER_SIZE;
 }
 
-// Bytes of the part's chunks; 0 when the frame has no such part.
+// Returns the number of bytes of the part's chunks, or 0 when the frame has no such part.
 static size_t part_bytes(const struct cn_spool_config *config, uint64_t size, uint32_t part)
 {
     uint64_t full = (uint64_t)CN_SPOOL_PART * config->chunk_size;
@@ -88,7 +89,8 @@ static size_t part_bytes(const struct cn_spool_config *config, uint64_t size, ui
     return (size_t)(size - offset < full ? size - offset : full);
 }
 
-// Reads runs of chunks that are there; a gap at the end cannot be read, as it was never written.
+// Reads only the chunks that are there. The file ends after the last chunk that was written, so a
+// gap at the end cannot be read.
 static cn_err read_chunks(const struct cn_spool_config *config, const struct cn_spooled *upload,
                           uint32_t part, const uint8_t *bitmap, uint8_t *data, size_t size)
 {
@@ -159,13 +161,13 @@ static bool parse_name(const char *name, uint32_t *round, char owner[CN_NAME_SIZ
     memcpy(copy, name, length + 1);
     char *suffix = strstr(copy, SUFFIX);
     for (char *next = suffix; (next = strstr(next + 1, SUFFIX));)
-        suffix = next; // the last one: a board's name may hold it as well
+        suffix = next; // the last one, because a board's name may contain SUFFIX too
     *part = (uint32_t)strtoul(suffix + sizeof(SUFFIX) - 1, NULL, 10);
     snprintf(suffix, sizeof(copy) - (size_t)(suffix - copy), ".update");
     if (cn_spool_parse_name(copy, round, owner) != CN_OK)
         return false;
     part_name(*round, owner, *part, again);
-    return strcmp(name, again) == 0; // only the one spelling
+    return strcmp(name, again) == 0; // only the spelling that part_name gives
 }
 
 static cn_err load_part(const struct loading *loading, const char *name, const char *owner,
@@ -189,7 +191,8 @@ static cn_err load_part(const struct loading *loading, const char *name, const c
     return err;
 }
 
-// What cannot be used is removed: the board sends it again. On a full disk that makes room.
+// Removes a file that cannot be used, and the board sends its chunks again. On a full disk this
+// makes room.
 static cn_err visit(void *context, const char *name)
 {
     const struct loading *loading = context;

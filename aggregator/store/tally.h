@@ -1,6 +1,7 @@
-// tally.h - what became of a group's updates, counted in the ledger for people.
+// tally.h - counts in the ledger what became of a group's updates, for people to read.
 //
-// Nothing here decides: rounds, versions and replay do not read it. Errors are those of ledger.h.
+// No decision depends on these counts: rounds, versions and replay do not read them. Errors are
+// those of ledger.h.
 #pragma once
 
 #include "aggregator/store/ledger.h"
@@ -9,22 +10,25 @@
 
 struct cn_tally {
     uint64_t accepted;
-    uint64_t late;                // rounds it was invited to that closed without an update of it
-    uint64_t rejected;            // rounds with a rejected update of it
-    uint32_t rejected_round;      // the newest of these; 0: none
-    char reason[CN_TALLY_REASON]; // of that rejection
+    uint64_t late;                // rounds that closed without an update of the invited group
+    uint64_t rejected;            // rounds in which an update of the group was rejected
+    uint32_t rejected_round;      // newest such round; 0: none
+    char reason[CN_TALLY_REASON]; // reason of the rejection in rejected_round
 };
 
-// Counts a rejected update. Several of one group and round count as one, whose first reason stays:
-// a board that sends rubbish must not write to the disk at will.
+// Counts a rejected update. Several rejections of one group in one round count as one, and the
+// first reason stays. So a board that sends invalid updates cannot cause unlimited writes to the
+// disk.
 cn_err cn_tally_reject(struct cn_ledger *ledger, const char *group, uint32_t round,
                        const char *reason);
 
+// Reads the group's counts. A group without any has zeros.
 cn_err cn_tally_read(struct cn_ledger *ledger, const char *group, struct cn_tally *tally);
 
-// Notes how many boards made the group's update of a round.
+// Records the number of boards that made the group's update of a round.
 cn_err cn_tally_attend(struct cn_ledger *ledger, const char *group, uint32_t round,
                        uint32_t boards);
 
-// How many boards made the accepted updates of a round. A group that did not say counts as one.
+// Sums the number of boards that made the accepted updates of a round. A group that did not report
+// a number counts as one.
 cn_err cn_tally_boards(struct cn_ledger *ledger, uint32_t round, uint32_t *boards);

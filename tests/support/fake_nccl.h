@@ -1,7 +1,8 @@
-// fake_nccl.h - NCCL and a CUDA driver for tests: ranks are threads of one process, the device is
-// the heap. Streams run when somebody looks at their event, as slowly as the test likes. As the
-// real one does for communicators that do not block, NCCL puts work on a stream only after it was
-// asked for its state a few times.
+// fake_nccl.h - NCCL and a CUDA driver for tests: ranks are threads of one process.
+//
+// The device's memory is the heap. A stream runs when something looks at its event, as slowly as
+// the test likes. For non-blocking communicators the real NCCL puts work on a stream only after it
+// was asked for its state a few times. This one does the same.
 #pragma once
 
 #include <stdbool.h>
@@ -10,36 +11,41 @@
 #include "ports/nccl/library.h"
 
 struct fake_nccl_plan {
-    bool init_hangs;        // communicators never get ready
-    bool split_hangs;       // those of sets never get ready
-    uint32_t form_ms;       // or each so long after it was made
-    int remote_error_at;    // collective number that ends in a remote error on all; 0 for none
-    int stands_still_at;    // collective number that never ends; 0 for none
-    bool copies_fail;       // to the device
-    bool finalize_hangs;    // communicators never get done with being finalized
-    int newer_version_rank; // has another version; -1 for none
+    bool init_hangs;  // communicators never become ready
+    bool split_hangs; // communicators of sets never become ready
+    uint32_t form_ms; // time from making a communicator until it is ready
+    // Number of the collective that ends with a remote error on all ranks; 0: none.
+    int remote_error_at;
+    int stands_still_at;    // number of the collective that never ends; 0: none
+    bool copies_fail;       // copies to the device fail
+    bool finalize_hangs;    // finalizing a communicator never ends
+    int newer_version_rank; // rank with another version of NCCL; -1: none
 };
 
-// A call of one element is a warm-up: collectives are numbered, and elements counted, without it.
+// A call with one element is a warm-up: it is neither numbered as a collective nor counted in
+// elements.
 extern const struct nccl_library fake_nccl;
 
+// Sets all counts to zero, and the behaviour from now on to plan.
 void fake_nccl_reset(const struct fake_nccl_plan *plan);
 
-// Until false no abort goes on.
+// With true, calls that abort a communicator block until this is called with false.
 void fake_nccl_hold_aborts(bool hold);
 
-// The thread that calls is this rank.
+// Makes the calling thread this rank.
 void fake_nccl_be(int rank);
 
 struct fake_nccl_counts {
-    int ids, comms;                // made
-    int aborts, destroys;          // communicators that ended in either way
-    int warm_ups;                  // calls of one element
-    int streams, events, memories; // alive
-    bool child_aborted_last;       // a parent was aborted before one of its children
-    bool out_of_turn;              // a stream was used, or NCCL called, before NCCL had put its
-                                   // work there; or a copy to the host had to wait for members
-    uint64_t wide, narrow;         // elements of float32 and int64, of 16 bits, that NCCL was given
-    uint32_t devices[8];           // 1 + the number of the device, by rank
+    int ids, comms;                // made so far
+    int aborts, destroys;          // communicators that ended in each way
+    int warm_ups;                  // calls with one element
+    int streams, events, memories; // that exist now
+    bool child_aborted_last;       // a parent ended before one of its children
+    // A stream was used, or NCCL called, before NCCL had put its work on the stream; or a copy to
+    // the host had to wait for members.
+    bool out_of_turn;
+    // Elements that NCCL was given: wide of float32 and int64, narrow of 16 bits.
+    uint64_t wide, narrow;
+    uint32_t devices[8]; // for each rank, 1 + the number of its device
 };
 struct fake_nccl_counts fake_nccl_counts(void);

@@ -1,18 +1,20 @@
-// fiber.h - several stacks in one thread, for tests that stand in for many threads.
+// fiber.h - several stacks in one thread, for tests in which they stand for many threads.
 //
-// swapcontext does the same with two system calls, for the mask of signals. Fibers know nothing of
-// that mask, and nothing of sanitizers: to those a fiber's stack is memory like other.
+// swapcontext does the same, but makes two system calls to change the signal mask. Fibers do not
+// change that mask. Sanitizers do not know of fibers: to them a fiber's stack is ordinary memory.
 #pragma once
 
 #include <stddef.h>
 
-// A stack that does not run: what fiber_change left on it.
+// A stack that is not running, as fiber_change left it.
 struct fiber {
     void *top;
 };
 
-// The next change to it calls run, which never returns. stack is aligned to 16 bytes.
+// Prepares a fiber. The first change to it calls run, which must never return. stack is aligned to
+// 16 bytes.
 void fiber_begin(struct fiber *fiber, void *stack, size_t size, void (*run)(void));
 
-// Leaves this stack, which becomes from, and goes on with to. Returns when somebody changes back.
+// Saves the present stack in from and continues with to. Returns when another call changes back to
+// from.
 void fiber_change(struct fiber *from, const struct fiber *to);

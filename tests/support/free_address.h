@@ -1,5 +1,4 @@
-// free_address.h - an address on the loopback interface whose port is the test's own, for UDP and
-// TCP.
+// free_address.h - finds a loopback address whose port, for UDP and TCP, is the test's own.
 #pragma once
 
 #include <arpa/inet.h>
@@ -10,7 +9,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-// Below the ports that the kernel gives to sockets that ask for none, of programs beside this test.
+// The range lies below the ports that the kernel gives to sockets of other programs that ask for
+// none.
 enum { FREE_PORT_FIRST = 10000, FREE_PORT_END = 32768 };
 
 static inline bool port_is_free(unsigned port, int type)
@@ -25,8 +25,8 @@ static inline bool port_is_free(unsigned port, int type)
     return is_free;
 }
 
-// Keeps other tests on this machine away from a port until this process ends: the socket of that
-// name stays open, here as in tests/end_to_end/cluster.py.
+// Keeps other tests on this machine away from a port until this process ends. The socket with the
+// port in its name stays open, as in tests/end_to_end/cluster.py.
 static inline bool reserve_port(unsigned port)
 {
     struct sockaddr_un name = {.sun_family = AF_UNIX};
@@ -41,6 +41,7 @@ static inline bool reserve_port(unsigned port)
     return false;
 }
 
+// Writes "127.0.0.1:PORT" with a reserved port. Include cmocka.h before this header.
 static inline void free_address(char address[32])
 {
     const unsigned pairs = (FREE_PORT_END - FREE_PORT_FIRST) / 2;

@@ -3,7 +3,7 @@
 
 #include "ports/cpu/compute_cpu.h"
 
-// False when the processor lacks the kernels that CAIRN_CPU_KERNELS asks for.
+// Returns false when the processor lacks the kernels that CAIRN_CPU_KERNELS asks for.
 static inline bool kernels_present(void)
 {
     const struct cn_compute_config config = {.threads = 1};

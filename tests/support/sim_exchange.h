@@ -1,14 +1,14 @@
 // sim_exchange.h - the exchange over a simulated path: two link models, a route table, a clock.
 //
-// Nothing waits: the clock jumps to the next thing that happens, so minutes of a thin link pass in
-// milliseconds, always in the same way. Threading: one thread, the routes' as well.
+// Nothing waits: the clock jumps to the next event. So minutes of a thin link pass in milliseconds,
+// and always in the same way. Threading: one thread, in which the routes run, too.
 #pragma once
 
 #include "tests/support/link_model.h"
 #include "transport/coap/exchange.h"
 
 struct cn_sim_config {
-    const char *board; // as if authenticated; borrowed, as routes and context are
+    const char *board; // treated as authenticated; borrowed, as are routes and context
     const struct cn_coap_route *routes;
     size_t route_count;
     void *context;
@@ -20,19 +20,20 @@ cn_err cn_sim_open(const struct cn_sim_config *config, struct cn_exchange **exch
 
 uint64_t cn_sim_now_us(const struct cn_exchange *exchange);
 
-// Goes on to wake_us or to the next arrival, whichever is earlier, and delivers what is due.
+// Moves the clock to wake_us or to the next arrival, whichever is earlier, and delivers what is
+// due.
 void cn_sim_advance(struct cn_exchange *exchange, uint64_t wake_us);
 
-// The path from now on. What is on its way arrives as it would have.
+// Changes the path from now on. Datagrams on their way arrive as they would have.
 void cn_sim_reshape(struct cn_exchange *exchange, const struct cn_link_shape *up,
                     const struct cn_link_shape *down);
 
-// A datagram of another flow enters the path up at the present time, in front of what is sent
-// later. Returns when it arrives at the other end, 0 when it is lost.
+// Sends a datagram of another flow into the path up now, before any that is sent later. Returns
+// when it arrives at the other end, or 0 when it is lost.
 uint64_t cn_sim_offer(struct cn_exchange *exchange, size_t size);
 
 const struct cn_link_counts *cn_sim_counts(const struct cn_exchange *exchange, bool up);
 
-// Bytes on the link around the body of a message with this path: CoAP, DTLS 1.2 with an 8-byte
-// connection ID, UDP and IPv4.
+// Returns the bytes that a message with this path adds to its body on the link: CoAP, DTLS 1.2 with
+// an 8-byte connection ID, UDP and IPv4.
 size_t cn_sim_overhead(const char *path);

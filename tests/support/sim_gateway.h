@@ -1,5 +1,6 @@
-// sim_gateway.h - the aggregator's side of transfers in a simulation: the product's spool behind a
-// few handlers. The chunks have CN_SIM_CHUNK bytes.
+// sim_gateway.h - the aggregator's side of transfers in a simulation.
+//
+// It is the product's spool behind a few handlers. Its chunks have CN_SIM_CHUNK bytes.
 #pragma once
 
 #include <stddef.h>
@@ -11,27 +12,29 @@
 
 struct cn_sim_gateway;
 
-// size: of the blob that is served and of the largest frame. data is borrowed.
+// Opens a gateway. size is that of the blob that is served, and of the largest frame. data is
+// borrowed.
 struct cn_sim_gateway *cn_sim_gateway_open(const uint8_t *data, size_t size);
 void cn_sim_gateway_close(struct cn_sim_gateway *gateway);
 
 const struct cn_coap_route *cn_sim_gateway_routes(size_t *count);
 
-// Chunks that came when they were there already.
+// Returns the number of chunks that arrived although they were already there.
 uint64_t cn_sim_gateway_repeats(const struct cn_sim_gateway *gateway);
 
-// For uploads of round 1 that are interrupted. The time, from which follows what becomes durable:
+// Tells the time, for uploads of round 1 that are interrupted. The spool saves what has waited long
+// enough.
 void cn_sim_gateway_tick(struct cn_sim_gateway *gateway, uint64_t now_ms);
 
-// kill -9: only what was durable is left. Until it is started nobody is answered.
+// Acts as kill -9: only what was durable remains. Requests get no answer until start.
 void cn_sim_gateway_kill(struct cn_sim_gateway *gateway);
 void cn_sim_gateway_start(struct cn_sim_gateway *gateway);
 
-// An end or the session is new: the chunks that are there, or that the next declaration to a killed
-// gateway finds, do not have to come again.
+// Call when either end was restarted or the session is new. The chunks that are there now, or at
+// the next declaration if the gateway was killed, need not be sent again.
 void cn_sim_gateway_expect_renewal(struct cn_sim_gateway *gateway);
-// How many these are; *repeats: of them came again.
+// Returns the number of those chunks. Sets *repeats to the number of them that were sent again.
 uint64_t cn_sim_gateway_known(const struct cn_sim_gateway *gateway, uint64_t *repeats);
 
-// Messages with chunks that came.
+// Returns the number of messages with chunks that arrived.
 uint64_t cn_sim_gateway_messages(const struct cn_sim_gateway *gateway);
