@@ -74,11 +74,10 @@ static int check_state(const struct cn_settings *settings)
     struct stat info;
     uint64_t available;
     const char *reason = NULL;
-    if (!existing(settings->state, found, &info))
-        reason = strerror(errno);
-    else if (!S_ISDIR(info.st_mode))
+    bool is_there = existing(settings->state, found, &info);
+    if (is_there && !S_ISDIR(info.st_mode))
         reason = "is not a directory";
-    else if (access(found, R_OK | W_OK | X_OK) != 0)
+    else if (!is_there || access(found, R_OK | W_OK | X_OK) != 0)
         reason = strerror(errno);
     if (reason) {
         fprintf(stderr, "error: state: %s: %s\n", found, reason);

@@ -141,7 +141,7 @@ static int explain_binding(const struct cn_setup *setup, cn_err err,
                            const struct cn_job_conflict *conflict)
 {
     const char *state = setup->settings->state;
-    if (err == CN_ECONFLICT) {
+    if (err == CN_ECONFLICT && conflict) {
         if (conflict->model)
             fprintf(stderr, "error: %s: the run has another model than the profile: %s\n", state,
                     setup->settings->model);

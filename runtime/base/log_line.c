@@ -87,7 +87,7 @@ static size_t append_message(bool json, const char *message, size_t end, char *l
 
         if (used + length + end > CN_LOG_LINE_SIZE)
             break;
-        memcpy(line + used, unit, length);
+        memcpy(line + used, unit, length); // NOLINT(bugprone-not-null-terminated-result): bytes
         used += length;
         message += size;
     }
@@ -111,7 +111,7 @@ static size_t write_json(const struct cn_log_event *event, char line[CN_LOG_LINE
     used += (size_t)snprintf(line + used, CN_LOG_LINE_SIZE - used,
                              ",\"area\":\"%.63s\",\"message\":\"", event->area);
     used = append_message(true, event->message, 3, line, used);
-    memcpy(line + used, "\"}\n", 3);
+    memcpy(line + used, "\"}\n", 3); // NOLINT(bugprone-not-null-terminated-result): bytes
     return used + 3;
 }
 

@@ -35,7 +35,7 @@ static const char *value_of(const char *option, int argc, char **argv, int *i)
 {
     size_t length = strlen(option);
 
-    if (strncmp(argv[*i], option, length) != 0)
+    if (!argv[*i] || strncmp(argv[*i], option, length) != 0)
         return NULL;
     if (argv[*i][length] == '=')
         return argv[*i] + length + 1;

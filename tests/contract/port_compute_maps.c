@@ -194,7 +194,7 @@ static void what_int32_cannot_hold_becomes_its_least_number(void **state)
                  {INFINITY, INT32_MIN},
                  {-INFINITY, INT32_MIN},
                  {2147483648.0f, INT32_MIN},
-                 {2147483520, 2147483520},
+                 {2147483520.0f, 2147483520},
                  {-2147483904.0f, INT32_MIN},
                  {1.75f, 1},
                  {-1.75f, -1}};
