@@ -152,6 +152,11 @@ static void check_all_types(struct rank *rank, const struct cn_set *set)
                                                  (enum cn_reduce)how, counts[i]);
 }
 
+#ifndef SIZE_MAX_TRIED // largest group; where all is emulated, the handshakes of eight take too
+                       // long
+#define SIZE_MAX_TRIED RANKS_MAX
+#endif
+
 static void reduce_whole_group(struct rank *rank)
 {
     struct cn_set all = {.size = rank->config.view.size};
@@ -166,7 +171,7 @@ static void reduce_whole_group(struct rank *rank)
 static void reductions_agree_with_the_serial_result(void **state)
 {
     (void)state;
-    for (uint32_t size = 1; size <= RANKS_MAX; size++) {
+    for (uint32_t size = 1; size <= SIZE_MAX_TRIED; size++) {
         struct fixture fixture;
 
         group_set_up(&fixture, size);
