@@ -197,7 +197,13 @@ static cn_err make_directory(const char *path)
         if (mkdir(part, 0700) != 0 && errno != EEXIST)
             return cn_err_from_errno(errno);
     }
-    return CN_OK;
+    struct stat info;
+    if (stat(path, &info) != 0)
+        return cn_err_from_errno(errno);
+    if (S_ISDIR(info.st_mode))
+        return CN_OK;
+    errno = ENOTDIR; // what SQLite would leave there is chance
+    return cn_err_from_errno(errno);
 }
 
 static cn_err read_version(struct cn_ledger *ledger, int *version)
