@@ -9,6 +9,7 @@
 #include "aggregator/merge/fold.h"
 #include "aggregator/merge/server_optimizer.h"
 #include "aggregator/merge/strategy.h"
+#include "aggregator/store/job_settings.h"
 #include "aggregator/store/spool.h"
 #include "runtime/base/log.h"
 
@@ -231,12 +232,16 @@ static cn_err publish(const struct cn_merge_config *config, const struct cn_layo
     return CN_OK;
 }
 
-// Gives next the parent's rows of the server's optimizer, or initial ones; cn_server_step then
-// updates them.
+// Gives next the parent's rows of the server's optimizer; cn_server_step then updates them. In the
+// first round of an optimizer they have their initial values.
 static cn_err take_state(const struct cn_merge_config *config, const struct cn_model *parent,
                          struct cn_model *next)
 {
     const struct cn_server *server = &config->job->server;
+    bool keep = true;
+    cn_err err = cn_job_settings_keep_optimizer(config->ledger, next->number, &keep);
+    if (err)
+        return err;
     next->state_rows = cn_server_rows(server->optimizer);
     if (!next->state_rows)
         return CN_OK;
@@ -244,7 +249,7 @@ static cn_err take_state(const struct cn_merge_config *config, const struct cn_m
     next->state = calloc(count + 1, sizeof(*next->state));
     if (!next->state)
         return CN_ENOMEM;
-    if (parent->state && parent->state_rows == next->state_rows)
+    if (keep && parent->state && parent->state_rows == next->state_rows)
         memcpy(next->state, parent->state, count * sizeof(*next->state));
     else
         cn_server_begin(server, config->layout, next->state);

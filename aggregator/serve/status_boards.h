@@ -14,6 +14,8 @@ struct cn_status_report {
     uint32_t groups;              // groups with enrolled boards
     uint32_t selected, accepted;  // groups invited to the round, and updates accepted
     bool ended;                   // whether the run is over
+    uint32_t settings;            // first round of the settings that hold; 0: none are recorded yet
+    uint32_t next_settings;       // first round of settings that do not hold yet; 0: there are none
 };
 
 // Names a board's key without revealing it: by the start of its digest, in hexadecimal.
