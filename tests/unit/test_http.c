@@ -32,8 +32,8 @@ static cn_err produce_count(void *context, const struct cn_http_request *request
     char text[128];
     (void)context;
     produced++;
-    int length = snprintf(text, sizeof(text), "%s %llu", request->name,
-                          (unsigned long long)request->number);
+    int length =
+        snprintf(text, sizeof(text), "%s %llu", request->name, (unsigned long long)request->number);
     return cn_buffer_append(&answer->body, text, (size_t)length);
 }
 
@@ -282,7 +282,7 @@ static void names_and_numbers_are_read_strictly(void **state)
 static void other_methods_and_bodies_are_refused_and_the_connection_is_closed(void **state)
 {
     struct world world = open_world("", NULL);
-    static const char *const methods[] = {"POST", "PUT",     "DELETE", "OPTIONS",
+    static const char *const methods[] = {"POST",  "PUT",     "DELETE", "OPTIONS",
                                           "PATCH", "CONNECT", "TRACE",  "get"};
     char request[256];
     (void)state;

@@ -6,8 +6,8 @@
 
 #include "runtime/port/crypto.h"
 
-#define BODY_MAX (64u << 20)  // bytes of an answer
-#define MADE_PER_S 50         // answers that are made, on average
+#define BODY_MAX (64u << 20) // bytes of an answer
+#define MADE_PER_S 50        // answers that are made, on average
 #define PLAIN "text/plain; charset=utf-8"
 
 static bool add(struct MHD_Response *response, const char *name, const char *value)
@@ -121,8 +121,7 @@ static struct cn_http_kept *find_place(struct cn_http_answers *answers, const ch
 }
 
 // The bytes of a route without a producer are constant and are not copied.
-static struct MHD_Response *make_fixed(const struct cn_http_route *route,
-                                       struct cn_http_kept *made)
+static struct MHD_Response *make_fixed(const struct cn_http_route *route, struct cn_http_kept *made)
 {
     made->status = MHD_HTTP_OK;
     name_body(route->fixed, route->fixed_size, made->etag);
@@ -161,9 +160,8 @@ static struct cn_http_kept *make(struct cn_http_answers *answers, const struct c
                                  const char *target, uint64_t now_ms)
 {
     struct cn_http_kept made = {.made_ms = now_ms};
-    made.response = route->fixed
-                        ? make_fixed(route, &made)
-                        : make_produced(answers, route, context, request, now_ms, &made);
+    made.response = route->fixed ? make_fixed(route, &made)
+                                 : make_produced(answers, route, context, request, now_ms, &made);
     if (!made.response || (made.etag[0] && !add(made.response, "ETag", made.etag))) {
         forget(&made);
         return NULL;

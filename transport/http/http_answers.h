@@ -10,7 +10,7 @@
 #include "transport/coap/bucket.h"
 #include "transport/http/http_request.h"
 
-#define CN_HTTP_KEPT 16     // answers that are kept
+#define CN_HTTP_KEPT 16      // answers that are kept
 #define CN_HTTP_ETAG_SIZE 19 // a quoted number of 16 digits, with the terminating 0
 
 struct cn_http_kept {

@@ -76,8 +76,7 @@ static cn_err open_socket(const char *text, int *descriptor)
     cn_err err = path ? CN_OK : cn_address_resolve(text, &address);
     if (err)
         return err;
-    *descriptor =
-        socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    *descriptor = socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (*descriptor < 0)
         return cn_err_from_errno(errno);
     err = path ? bind_file(*descriptor, path) : bind_address(*descriptor, &address);

@@ -48,7 +48,8 @@ bool cn_http_is_local(const char *listen)
     if (strncmp(listen, UNIX_PREFIX, strlen(UNIX_PREFIX)) == 0)
         return true;
     return (length == 9 && strncasecmp(listen, "localhost", length) == 0) ||
-           (length == 5 && strncmp(listen, "[::1]", length) == 0) || strncmp(listen, "127.", 4) == 0;
+           (length == 5 && strncmp(listen, "[::1]", length) == 0) ||
+           strncmp(listen, "127.", 4) == 0;
 }
 
 // --- who asks ---

@@ -114,8 +114,7 @@ static enum MHD_Result take_header(void *context, enum MHD_ValueKind kind, const
         take_once(&head->authorization, value, &head->repeated);
     else if (strcasecmp(name, "If-None-Match") == 0)
         headers->known = value;
-    else if (strcasecmp(name, "Content-Length") == 0 ||
-             strcasecmp(name, "Transfer-Encoding") == 0)
+    else if (strcasecmp(name, "Content-Length") == 0 || strcasecmp(name, "Transfer-Encoding") == 0)
         head->has_body = true;
     return MHD_YES;
 }

@@ -16,8 +16,8 @@
 #define CN_HTTP_IDLE_MS 60000 // from an answer to the end of the next head
 
 struct cn_http_config {
-    const char *listen;                // "host:port" or "unix:PATH"; NULL: none, as tests want
-    struct cn_http_rules rules;        // copied
+    const char *listen;                 // "host:port" or "unix:PATH"; NULL: none, as tests want
+    struct cn_http_rules rules;         // copied
     const struct cn_http_route *routes; // borrowed until close, as context is
     size_t route_count;
     void *context;
