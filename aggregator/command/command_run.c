@@ -8,7 +8,7 @@
 
 #include "aggregator/command/aggregator_commands.h"
 #include "aggregator/command/setup.h"
-#include "aggregator/merge/server_optimizer.h"
+#include "aggregator/merge/merge.h"
 #include "aggregator/run/evaluate.h"
 #include "aggregator/serve/report.h"
 #include "aggregator/serve/resources.h"
@@ -99,7 +99,7 @@ static cn_err open_models(struct daemon *daemon)
         .ledger = daemon->setup.ledger,
         .layout = &file->layout,
         .snapshot_every = daemon->setup.settings->job.options.snapshot_every,
-        .state_rows = cn_server_rows(daemon->setup.settings->job.server.optimizer),
+        .state_rows = cn_merge_state_rows(&daemon->setup.settings->job),
         .graph = file->graph.data,
         .graph_size = file->graph.size,
         .initial = initial,
@@ -374,17 +374,17 @@ static void announce(struct daemon *daemon)
     printf("job %s, run %016" PRIx64 ": %zu parameters, %" PRIu32 " rounds, quorum %" PRIu32
            "; %zu groups enrolled; listening on %s\n",
            settings->job.name, cn_ledger_identity(daemon->setup.ledger)->run,
-           daemon->setup.model.layout.total, settings->job.rounds, settings->job.quorum, groups,
-           settings->gateway.listen[0]);
+           daemon->setup.model.layout.total, settings->job.rounds, cn_job_quorum(&settings->job),
+           groups, settings->gateway.listen[0]);
     struct cn_ledger_origin origin;
     if (!cn_ledger_find_origin(daemon->setup.ledger, &origin))
         printf("version 0 is version %" PRIu32 " of run %016" PRIx64 "\n", origin.version,
                origin.run);
-    if (groups < settings->job.quorum)
+    if (groups < cn_job_quorum(&settings->job))
         cn_log(CN_LOG_WARN, "run",
                "the quorum is %" PRIu32 " groups and %zu are enrolled: no round can close before "
                "more are",
-               settings->job.quorum, groups);
+               cn_job_quorum(&settings->job), groups);
     cn_report_init(&daemon->report, stdout, daemon->setup.ledger, &settings->job, version,
                    cn_platform_now_ms());
 }

@@ -291,7 +291,7 @@ static void print_run(const struct cn_status_report *report,
                 ",\"digest\":\"%s\"",
                 run, report->live->running ? "true" : "false", report->round.number,
                 report->job->rounds, describe_phase(report), report->selected, report->accepted,
-                report->job->quorum, version->number, digest);
+                cn_job_quorum(report->job), version->number, digest);
         cn_score_text(score, true, measures);
         if (score->known)
             fprintf(report->stream, ",\"accuracy\":%.6f,\"loss\":%.6f%s", score->accuracy,
@@ -309,7 +309,7 @@ static void print_run(const struct cn_status_report *report,
             "round %" PRIu32 " of %" PRIu32 " (%s): %" PRIu32 " of %" PRIu32 " updates, %" PRIu32
             " groups invited\n",
             report->round.number, report->job->rounds, describe_phase(report), report->accepted,
-            report->job->quorum, report->selected);
+            cn_job_quorum(report->job), report->selected);
     fprintf(report->stream, "version %" PRIu32 " (%.12s)", version->number, digest);
     cn_score_text(score, false, measures);
     if (score->known && report->job->loss == CN_LOSS_CROSS_ENTROPY)
@@ -317,9 +317,9 @@ static void print_run(const struct cn_status_report *report,
                 score->loss, measures);
     else if (score->known)
         fprintf(report->stream, "; newest measurement: loss %.4f%s", score->loss, measures);
-    if (report->groups < report->job->quorum)
+    if (report->groups < cn_job_quorum(report->job))
         fprintf(report->stream, "\nthe quorum is %" PRIu32 " groups and %" PRIu32 " are enrolled",
-                report->job->quorum, report->groups);
+                cn_job_quorum(report->job), report->groups);
     fprintf(report->stream, "\n\n  %-16s %-16s %-12s %-34s %s\n", "board", "group", "heard",
             "hardware", "status");
 }

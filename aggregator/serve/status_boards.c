@@ -100,7 +100,7 @@ static cn_err explain(const struct cn_status_report *report, const struct cn_led
     }
     if (report->round.number == 0 || report->round.state == CN_LEDGER_MERGED) {
         *reason = !report->live->running ? "the aggregator is not running"
-                  : report->groups < report->job->quorum
+                  : report->groups < cn_job_quorum(report->job)
                       ? "no round is open: fewer groups are enrolled than the quorum"
                       : "no round is open: it waits for more groups";
         return CN_OK;
