@@ -74,6 +74,14 @@ static const struct {
      "ALTER TABLE contribution ADD COLUMN boards INTEGER NOT NULL DEFAULT 0"},
     {"SELECT 1 FROM pragma_table_info('version') WHERE name='state_digest'",
      "ALTER TABLE version ADD COLUMN state_digest BLOB"},
+    {"SELECT 1 FROM pragma_table_info('round') WHERE name='opened_ms'",
+     "ALTER TABLE round ADD COLUMN opened_ms INTEGER NOT NULL DEFAULT 0"},
+    {"SELECT 1 FROM pragma_table_info('round') WHERE name='closed_ms'",
+     "ALTER TABLE round ADD COLUMN closed_ms INTEGER NOT NULL DEFAULT 0"},
+    {"SELECT 1 FROM pragma_table_info('contribution') WHERE name='accepted_ms'",
+     "ALTER TABLE contribution ADD COLUMN accepted_ms INTEGER NOT NULL DEFAULT 0"},
+    {"SELECT 1 FROM pragma_table_info('version') WHERE name='made_ms'",
+     "ALTER TABLE version ADD COLUMN made_ms INTEGER NOT NULL DEFAULT 0"},
 };
 
 // Maps a result of SQLite to an error, and logs SQLite's message for errors that nobody expects.

@@ -34,8 +34,7 @@ def completed(build, folder, *words):
     return result.stdout.split()
 
 
-def main():
-    build = sys.argv[1]
+def main(build):
     with tempfile.TemporaryDirectory(prefix="cairn-test-") as folder:
         with open(os.path.join(folder, "gateway.yaml"), "w") as file:
             file.write(GATEWAY)
@@ -54,4 +53,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])
