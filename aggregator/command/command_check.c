@@ -236,6 +236,7 @@ static int run(const struct cn_ports *ports, int argc, char **argv)
     if (!setup.profile)
         return CN_EXIT_PROFILE;
     setup.settings = cn_profile_settings(setup.profile);
+    setup.job = setup.settings->job;
     int result = profile_only ? CN_EXIT_DONE : check(&setup, ports);
     if (!result)
         printf("ok\n");

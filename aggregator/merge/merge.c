@@ -11,6 +11,7 @@
 #include "aggregator/merge/robust_round.h"
 #include "aggregator/merge/server_optimizer.h"
 #include "aggregator/merge/strategy.h"
+#include "aggregator/store/job_settings.h"
 #include "aggregator/store/spool.h"
 #include "aggregator/store/tally.h"
 #include "runtime/base/log.h"
@@ -302,13 +303,18 @@ size_t cn_merge_state_rows(const struct cn_job *job)
     return cn_server_rows(job->server.optimizer) + cn_robust_rows_kept(&job->robust);
 }
 
-// Gives next the parent's rows, or initial ones where the parent has none: those of the server's
-// optimizer, then those of the robust rule. The merge then updates them.
+// Gives next the parent's rows: those of the server's optimizer, then those of the robust rule. The
+// merge then updates them. In the first round of an optimizer all have their initial values, and in
+// the first round of a rule its own.
 static cn_err take_state(const struct cn_merge_config *config, const struct cn_model *parent,
                          struct cn_model *next)
 {
     const struct cn_server *server = &config->job->server;
     size_t total = config->layout->total, optimizer = cn_server_rows(server->optimizer);
+    bool keep = true;
+    cn_err err = cn_job_settings_keep_optimizer(config->ledger, next->number, &keep);
+    if (err)
+        return err;
     next->state_rows = cn_merge_state_rows(config->job);
     if (!next->state_rows)
         return CN_OK;
@@ -316,7 +322,7 @@ static cn_err take_state(const struct cn_merge_config *config, const struct cn_m
     if (!next->state)
         return CN_ENOMEM;
     cn_server_begin(server, config->layout, next->state);
-    if (!parent->state || parent->state_rows < optimizer)
+    if (!keep || !parent->state || parent->state_rows < optimizer)
         return CN_OK;
     size_t kept = parent->state_rows < next->state_rows ? parent->state_rows : next->state_rows;
     memcpy(next->state, parent->state, kept * total * sizeof(*next->state));

@@ -77,9 +77,7 @@ void cn_job_settings_digest(const struct cn_job *job, uint8_t digest[CN_DIGEST_S
     cn_crypto_digest(text, (size_t)length, digest);
 }
 
-// Reads the settings of a row, which the caller frees. On an error *settings is NULL; a damaged row
-// is logged.
-static cn_err read_row(const struct cn_ledger_setting *row, struct cn_settings **settings)
+cn_err cn_job_settings_read(const struct cn_ledger_setting *row, struct cn_settings **settings)
 {
     struct cn_diag diag;
     uint8_t digest[CN_DIGEST_SIZE];
@@ -122,10 +120,16 @@ static cn_err compare(const struct cn_ledger_setting *held, const struct cn_ledg
 {
     struct cn_settings *run;
     if (held->job) {
-        cn_err err = read_row(held, &run);
+        cn_err err = cn_job_settings_read(held, &run);
         if (err)
             return err;
-        conflict->values = cn_job_text_compare(run, settings, &conflict->lines) > 0;
+        conflict->values =
+            cn_job_text_compare(run, settings,
+                                CN_CHANGE_BIT(CN_CHANGE_NEVER) | CN_CHANGE_BIT(CN_CHANGE_ROUND),
+                                cn_job_text_conflict, &conflict->lines) > 0;
+        conflict->reloadable =
+            conflict->values && !cn_job_text_compare(run, settings, CN_CHANGE_BIT(CN_CHANGE_NEVER),
+                                                     cn_job_text_conflict, NULL);
         free(run);
     } else { // the digest is all that is known
         conflict->unrecorded = memcmp(held->digest, wanted->digest, CN_DIGEST_SIZE) != 0;
@@ -151,6 +155,9 @@ static cn_err go_on(struct cn_ledger *ledger, struct cn_ledger_setting *wanted,
         wanted->from_round = held.from_round; // an older program's values are only now recorded
         if (held.job)
             err = next_round(ledger, &wanted->from_round);
+        // A reload may have set what holds from the next round on, and it is not lost.
+        if (!err && wanted->from_round < held.from_round)
+            wanted->from_round = held.from_round;
         if (!err)
             err = cn_ledger_put_setting(ledger, wanted);
     }
@@ -202,7 +209,7 @@ cn_err cn_job_settings_load(struct cn_ledger *ledger, uint32_t round, const stru
     if (err)
         return err;
     if (held.job) {
-        err = read_row(&held, &run);
+        err = cn_job_settings_read(&held, &run);
         if (!err)
             *job = run->job;
         free(run);
@@ -213,4 +220,34 @@ cn_err cn_job_settings_load(struct cn_ledger *ledger, uint32_t round, const stru
     }
     cn_ledger_setting_deinit(&held);
     return err;
+}
+
+static cn_err read_optimizer(const struct cn_ledger_setting *row,
+                             enum cn_server_optimizer *optimizer)
+{
+    struct cn_settings *settings;
+    cn_err err = cn_job_settings_read(row, &settings);
+    if (!err)
+        *optimizer = settings->job.server.optimizer;
+    free(settings);
+    return err;
+}
+
+cn_err cn_job_settings_keep_optimizer(struct cn_ledger *ledger, uint32_t round, bool *keep)
+{
+    struct cn_ledger_setting before = {0}, now = {0};
+    enum cn_server_optimizer old = CN_SERVER_FEDAVG, new = CN_SERVER_FEDAVG;
+    *keep = true;
+    cn_err err = round > 1 ? cn_ledger_find_setting(ledger, round - 1, &before) : CN_ENOTFOUND;
+    if (!err)
+        err = cn_ledger_find_setting(ledger, round, &now);
+    if (!err && now.from_round != before.from_round && before.job && now.job) {
+        err = read_optimizer(&before, &old);
+        if (!err)
+            err = read_optimizer(&now, &new);
+        *keep = old == new;
+    }
+    cn_ledger_setting_deinit(&before);
+    cn_ledger_setting_deinit(&now);
+    return err == CN_ENOTFOUND ? CN_OK : err;
 }

@@ -555,6 +555,16 @@ void cn_ledger_end_read(struct cn_ledger *ledger)
     (void)!cn_ledger_sql_end(ledger, CN_OK); // nothing was written, so nothing can be lost
 }
 
+cn_err cn_ledger_begin_write(struct cn_ledger *ledger)
+{
+    return cn_ledger_sql_run(ledger, "BEGIN IMMEDIATE");
+}
+
+cn_err cn_ledger_end_write(struct cn_ledger *ledger, cn_err err)
+{
+    return cn_ledger_sql_end(ledger, err);
+}
+
 cn_err cn_ledger_generation(struct cn_ledger *ledger, int64_t *generation)
 {
     sqlite3_stmt *statement;
