@@ -7,9 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "runtime/command/check_ending.h"
-#include "runtime/command/check_export.h"
-#include "runtime/command/check_weights.h"
+#include "runtime/command/check_contents.h"
 #include "runtime/command/command.h"
 #include "runtime/command/train_files.h"
 #include "runtime/command/wrap.h"
@@ -145,10 +143,8 @@ static void warn_of_export(void *context, const struct cn_session *session)
 
     (void)context;
     cn_diag_init(&diag);
-    cn_check_export(session->onnx, session->config.job->rules.batch_norm, &diag);
-    cn_check_names(session->onnx, cn_trainer_layout(session->trainer), &diag);
-    cn_check_ending(session->onnx, &session->config.job->loss, &diag);
-    cn_command_print_about(session->config.settings->model, CN_OK, &diag);
+    cn_check_trained(session, &diag);
+    cn_command_print_about(cn_session_get_config(session)->settings->model, CN_OK, &diag);
 }
 
 static cn_err write_files(void *context, struct cn_session *session)

@@ -268,4 +268,4 @@ if __name__ == "__main__":
     if not shutil.which("cpack") or not shutil.which("dpkg"):
         print("skipped: needs cpack and dpkg")
         sys.exit(77)
-    main(sys.argv[1])
+    main(*sys.argv[1:])
