@@ -267,7 +267,7 @@ static cn_err add_frame(struct cn_fold *fold, const uint8_t *frame, size_t size,
     uint64_t norm_max = norm_limit(fold);
     const struct cn_update_sink sink = {norm_max ? add_and_square : add_whole,
                                         norm_max ? add_few_and_square : add_few_whole, addition};
-    const struct cn_update_sink scaled = {add_scaled, add_few_scaled, addition};
+    const struct cn_update_sink scaling = {add_scaled, add_few_scaled, addition};
     struct cn_update_header header;
     cn_err err = cn_update_check_few(frame, size, fold->layout, diag, &header, &sink);
 
@@ -280,7 +280,7 @@ static cn_err add_frame(struct cn_fold *fold, const uint8_t *frame, size_t size,
         take_back(fold, frame, size, addition);
     if (err || addition->factor == FACTOR_ONE)
         return err;
-    return cn_update_decode_few(frame, size, fold->layout, &scaled);
+    return cn_update_decode_few(frame, size, fold->layout, &scaling);
 }
 
 cn_err cn_fold_add(struct cn_fold *fold, const uint8_t *frame, size_t size, uint64_t weight,
@@ -324,8 +324,8 @@ static float divide(int64_t sum, uint64_t weight)
     uint64_t magnitude = sum < 0 ? -(uint64_t)sum : (uint64_t)sum;
     unsigned shift;
     uint64_t quotient;
-    uint32_t scale_bits;
-    float scale;
+    uint32_t unit_bits;
+    float unit;
     float mean;
 
     if (magnitude == 0)
@@ -334,9 +334,9 @@ static float divide(int64_t sum, uint64_t weight)
     magnitude <<= shift;
     quotient = magnitude / weight;
     quotient |= quotient * weight != magnitude;
-    scale_bits = (127u - FIX_BITS - shift) << 23; // 2^-(27 + shift), a normal number
-    memcpy(&scale, &scale_bits, sizeof(scale));
-    mean = (float)(int64_t)quotient * scale;
+    unit_bits = (127u - FIX_BITS - shift) << 23; // 2^-(27 + shift), a normal number
+    memcpy(&unit, &unit_bits, sizeof(unit));
+    mean = (float)(int64_t)quotient * unit;
     return sum < 0 ? -mean : mean;
 }
 
