@@ -92,6 +92,10 @@ function(cairn_package package summary)
             DESTINATION ${CMAKE_INSTALL_DATADIR}/lintian/overrides COMPONENT ${package})
     install(FILES ${package_source}/completion.bash RENAME ${package}
             DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions COMPONENT ${package})
+    install(FILES ${package_source}/completion.zsh RENAME _${package}
+            DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/vendor-completions COMPONENT ${package})
+    install(FILES ${package_source}/completion.fish RENAME ${package}.fish
+            DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d COMPONENT ${package})
 endfunction()
 
 # cairn_service(PACKAGE): its unit, options and maintainer scripts. What they say is set by the caller:

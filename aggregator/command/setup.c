@@ -62,6 +62,7 @@ int cn_setup_open(struct cn_setup *setup, const char *profile, enum cn_setup_acc
     if (!setup->profile)
         return CN_EXIT_PROFILE;
     setup->settings = cn_profile_settings(setup->profile);
+    setup->job = setup->settings->job;
     setup->access = access;
     if (access == CN_SETUP_RUN) // locks first: a second program must not touch the ledger
         result = open_store(setup, access);
@@ -106,7 +107,8 @@ static void print_changeable(void)
     size_t column = 0;
     for (size_t i = 0; i < cn_job_change_count; i++) {
         const char *key = cn_job_changes[i].key;
-        if (cn_job_changes[i].change != CN_CHANGE_START)
+        if (cn_job_changes[i].change != CN_CHANGE_START &&
+            cn_job_changes[i].change != CN_CHANGE_RESTART)
             continue;
         if (column && column + strlen(key) + 2 > LINE) {
             fprintf(stderr, ",\n");
@@ -155,6 +157,9 @@ static int explain_binding(const struct cn_setup *setup, cn_err err,
     } else if (err) {
         fprintf(stderr, "%s: %s\n", state, cn_err_text(err));
     }
+    if (err == CN_ECONFLICT && conflict && conflict->reloadable && !conflict->model)
+        fprintf(stderr, "`cairn-aggregator reload PROFILE` takes the profile's values from the "
+                        "next round on.\n");
     if (err == CN_ECONFLICT || err == CN_EDIGEST)
         fprintf(stderr,
                 "Restore them in the profile. Or give the profile another state directory and "
@@ -195,7 +200,6 @@ int cn_setup_open_model(struct cn_setup *setup)
     struct cn_diag diag;
     struct cn_job_conflict conflict = {0};
     cn_diag_init(&diag);
-    setup->job = setup->settings->job;
     int result = cn_setup_load_model(setup);
     if (result)
         return result;
@@ -251,7 +255,7 @@ cn_err cn_setup_open_evaluator(const struct cn_setup *setup, const struct cn_por
     }
     const struct cn_evaluator_config config = {
         .onnx = setup->model.onnx,
-        .job = &settings->job,
+        .job = &setup->job,
         .files = paths,
         .computes = ports->computes,
         .threads = settings->threads ? settings->threads : cn_platform_cpu_count(),

@@ -44,7 +44,7 @@ static cn_err produce_readiness(void *context, const struct cn_http_request *req
         .disk_free = disk_free(service),
         .disk_reserve = service->sources.settings->reserve,
         .groups = (uint32_t)groups,
-        .quorum = service->sources.settings->job.quorum,
+        .quorum = cn_job_quorum(service->sources.job),
     };
     cn_err err = cn_readiness_write(&readiness, &answer->body, &ready);
     answer->status = ready ? 200 : 503;
@@ -63,7 +63,7 @@ static cn_err produce_metrics(void *context, const struct cn_http_request *reque
     cn_run_get_state(from->run, now_ms, &state);
     cn_coap_server_stats(from->server, &stats);
     const struct cn_metrics_source source = {
-        .job = &from->settings->job,
+        .job = from->job,
         .state = &state,
         .counts = cn_run_count(from->run),
         .roster = from->roster,
@@ -105,7 +105,7 @@ static cn_err show(struct cn_http_service *service, enum view view,
     cn_err err = cn_status_gather(from->roster, &state, &live);
     const struct cn_show_source source = {
         .ledger = from->ledger,
-        .job = &from->settings->job,
+        .job = from->job,
         .live = &live,
         .progress = &state.progress,
         .now_ms = now_ms,

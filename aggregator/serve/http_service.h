@@ -19,6 +19,7 @@
 
 struct cn_http_sources { // borrowed until close
     const struct cn_settings *settings;
+    const struct cn_job *job; // the run's
     struct cn_ledger *ledger;
     struct cn_roster *roster;
     struct cn_spool *spool;

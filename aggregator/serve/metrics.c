@@ -44,7 +44,7 @@ static void write_round(const struct cn_metrics_source *source, struct cn_metric
                       state->progress.best);
     write_phase(state->phase, text);
     cn_metric_one(text, "cairn_round_quorum", GAUGE, "Updates that close a round.",
-                  source->job->quorum);
+                  cn_job_quorum(source->job));
     cn_metric_one(text, "cairn_round_invited", GAUGE, "Groups that are invited to the round.",
                   state->selected);
     cn_metric_one(text, "cairn_round_accepted", GAUGE, "Updates accepted in the round.",

@@ -328,6 +328,16 @@ static void print_bytes(FILE *stream, const char *way, const struct cn_link_byte
             told->wire);
 }
 
+static void print_settings(const struct cn_status_report *report)
+{
+    if (report->settings > 1)
+        fprintf(report->stream, "the settings that hold were changed for round %" PRIu32 "\n",
+                report->settings);
+    if (report->next_settings)
+        fprintf(report->stream, "other settings hold from round %" PRIu32 " on\n",
+                report->next_settings);
+}
+
 static void print_run(const struct cn_status_report *report)
 {
     const struct cn_ledger_version *version = &report->view.version;
@@ -343,7 +353,7 @@ static void print_run(const struct cn_status_report *report)
                 ",\"digest\":\"%s\"",
                 run, report->live->running ? "true" : "false", report->view.round.number,
                 report->job->rounds, describe_phase(report), report->view.invited,
-                report->view.accepted, report->job->quorum, version->number, digest);
+                report->view.accepted, cn_job_quorum(report->job), version->number, digest);
         cn_score_text(score, true, measures);
         if (score->known)
             fprintf(report->stream, ",\"accuracy\":%.6f,\"loss\":%.6f%s", score->accuracy,
@@ -352,7 +362,8 @@ static void print_run(const struct cn_status_report *report)
         print_bytes(report->stream, "in", &report->live->traffic.in, version->bytes_in);
         fputc(',', report->stream);
         print_bytes(report->stream, "out", &report->live->traffic.out, version->bytes_out);
-        fputs("}\n", report->stream);
+        fprintf(report->stream, ",\"settings\":%" PRIu32 ",\"next_settings\":%" PRIu32 "}\n",
+                report->settings, report->next_settings);
         return;
     }
     fprintf(report->stream, "run %016" PRIx64 ", %s\n", run,
@@ -361,7 +372,8 @@ static void print_run(const struct cn_status_report *report)
             "round %" PRIu32 " of %" PRIu32 " (%s): %" PRIu32 " of %" PRIu32 " updates, %" PRIu32
             " groups invited\n",
             report->view.round.number, report->job->rounds, describe_phase(report),
-            report->view.accepted, report->job->quorum, report->view.invited);
+            report->view.accepted, cn_job_quorum(report->job), report->view.invited);
+    print_settings(report);
     fprintf(report->stream, "version %" PRIu32 " (%.12s)", version->number, digest);
     cn_score_text(score, false, measures);
     if (score->known && report->job->loss == CN_LOSS_CROSS_ENTROPY)
@@ -369,9 +381,9 @@ static void print_run(const struct cn_status_report *report)
                 score->loss, measures);
     else if (score->known)
         fprintf(report->stream, "; newest measurement: loss %.4f%s", score->loss, measures);
-    if (report->view.groups < report->job->quorum)
+    if (report->view.groups < cn_job_quorum(report->job))
         fprintf(report->stream, "\nthe quorum is %" PRIu32 " groups and %" PRIu32 " are enrolled",
-                report->job->quorum, report->view.groups);
+                cn_job_quorum(report->job), report->view.groups);
     fprintf(report->stream, "\n\n  %-16s %-16s %-12s %-34s %s\n", "board", "group", "heard",
             "hardware", "status");
 }
@@ -401,6 +413,24 @@ static cn_err print_outliers(struct cn_status_report *report, uint32_t merged)
     return cn_measured_outliers(report->ledger, merged, print_outlier, report);
 }
 
+// Finds from which round on the settings of the round under way hold, and newer ones.
+static cn_err find_settings(struct cn_status_report *report)
+{
+    struct cn_ledger_setting row;
+    uint32_t round = report->view.round.number ? report->view.round.number : 1;
+    cn_err err = cn_ledger_find_setting(report->ledger, round, &row);
+    if (!err)
+        report->settings = row.from_round;
+    cn_ledger_setting_deinit(&row);
+    if (!err)
+        err = cn_ledger_find_setting(report->ledger, UINT32_MAX, &row);
+    if (!err && row.from_round > report->settings)
+        report->next_settings = row.from_round;
+    if (!err)
+        cn_ledger_setting_deinit(&row);
+    return err == CN_ENOTFOUND ? CN_OK : err;
+}
+
 static cn_err print_all(struct cn_status_report *report)
 {
     uint32_t merged = report->view.version.number;
@@ -423,6 +453,8 @@ cn_err cn_status_print(struct cn_ledger *ledger, const struct cn_job *job,
                                       .json = json,
                                       .stream = stream};
     cn_err err = cn_round_view_load(ledger, job, NULL, &report.view);
+    if (!err)
+        err = find_settings(&report);
     if (!err)
         err = print_all(&report);
     cn_round_view_deinit(&report.view);

@@ -58,6 +58,9 @@ static const char later[] =
     " round INTEGER NOT NULL, reason TEXT NOT NULL) STRICT, WITHOUT ROWID;"
     "CREATE TABLE IF NOT EXISTS attendance(round INTEGER NOT NULL, grp TEXT NOT NULL,"
     " boards INTEGER NOT NULL, PRIMARY KEY(round,grp)) STRICT, WITHOUT ROWID;"
+    "CREATE TABLE IF NOT EXISTS judgement(grp TEXT NOT NULL, round INTEGER NOT NULL,"
+    " factor REAL NOT NULL, refused INTEGER NOT NULL, PRIMARY KEY(grp,round)) STRICT,"
+    " WITHOUT ROWID;"
     "CREATE TABLE IF NOT EXISTS origin(id INTEGER PRIMARY KEY CHECK(id=1), run INTEGER NOT NULL,"
     " version INTEGER NOT NULL, digest BLOB NOT NULL) STRICT;";
 
@@ -550,6 +553,16 @@ cn_err cn_ledger_begin_read(struct cn_ledger *ledger)
 void cn_ledger_end_read(struct cn_ledger *ledger)
 {
     (void)!cn_ledger_sql_end(ledger, CN_OK); // nothing was written, so nothing can be lost
+}
+
+cn_err cn_ledger_begin_write(struct cn_ledger *ledger)
+{
+    return cn_ledger_sql_run(ledger, "BEGIN IMMEDIATE");
+}
+
+cn_err cn_ledger_end_write(struct cn_ledger *ledger, cn_err err)
+{
+    return cn_ledger_sql_end(ledger, err);
 }
 
 cn_err cn_ledger_generation(struct cn_ledger *ledger, int64_t *generation)

@@ -144,6 +144,12 @@ cn_err cn_ledger_group_count(struct cn_ledger *ledger, uint32_t *count);
 cn_err cn_ledger_begin_read(struct cn_ledger *ledger);
 void cn_ledger_end_read(struct cn_ledger *ledger);
 
+// Everything between begin and end is written in one transaction, or nothing of it: end commits
+// when err is CN_OK, otherwise undoes it, and returns the first error. Functions that write in a
+// transaction of their own must not be called between the two.
+cn_err cn_ledger_begin_write(struct cn_ledger *ledger);
+cn_err cn_ledger_end_write(struct cn_ledger *ledger, cn_err err);
+
 // Reads a number that changes when another process writes to the ledger.
 cn_err cn_ledger_generation(struct cn_ledger *ledger, int64_t *generation);
 
