@@ -481,5 +481,6 @@ const struct cn_command cn_aggregator_run = {
     .name = "run",
     .summary = "run the job: rounds, merging, serving",
     .help = help,
+    .exits = "7 state of another version",
     .run = run,
 };

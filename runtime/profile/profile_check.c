@@ -191,7 +191,7 @@ static void check_http(const struct cn_profile *profile, struct cn_diagnostics *
     char text[CN_HTTP_MISTAKE];
 
     if (cn_http_settings_mistake(&profile->settings.http, &key, text))
-        cn_diagnostics_error(report, place(profile, key, report), "%s", text);
+        cn_diagnostics_error(report, cn_profile_place(profile, key, report), "%s", text);
 }
 
 static void check_hardware(const struct cn_profile *profile, struct cn_diagnostics *report)
