@@ -17,6 +17,7 @@
 #include "aggregator/serve/status.h"
 #include "aggregator/store/job_settings.h"
 #include "aggregator/store/restore.h"
+#include "runtime/base/build_version.h"
 #include "runtime/base/log.h"
 
 #define STEP_MS 50
@@ -241,7 +242,7 @@ static cn_err open_http(struct daemon *daemon)
         .run = daemon->run,
         .server = daemon->server,
         .parameters = daemon->setup.model.layout.total,
-        .release = cn_command_release(),
+        .release = cn_build_version,
     };
     return cn_http_service_open(&daemon->http, &sources);
 }

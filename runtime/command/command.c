@@ -305,8 +305,3 @@ int cn_command_dispatch(const char *program, const struct cn_command *const *com
     print_usage(stderr, program, commands);
     return CN_EXIT_USAGE;
 }
-
-const char *cn_command_release(void)
-{
-    return CAIRN_VERSION;
-}

@@ -72,9 +72,6 @@ bool cn_command_is_sysroot(const char *directory);
 cn_err cn_command_open_timeline(const char *path, struct cn_timeline **timeline);
 void cn_command_close_timeline(const char *path, struct cn_timeline *timeline);
 
-// Returns the release of this program, such as "0.1.0".
-const char *cn_command_release(void);
-
 // Set by SIGINT and SIGTERM once this was called.
 const atomic_bool *cn_command_catch_signals(void);
 
