@@ -20,6 +20,7 @@ void cn_trainer_close(struct cn_trainer *trainer)
     if (trainer->device) {
         cn_trainer_release_buckets(trainer);
         cn_trainer_release_segments(trainer);
+        cn_trainer_release_part(trainer);
         trainer->ops->release(trainer->device, trainer->train);
         trainer->ops->release(trainer->device, trainer->evaluate);
         trainer->ops->release(trainer->device, trainer->sum);
@@ -48,9 +49,7 @@ static cn_err build_graph(struct cn_trainer *trainer, const struct cn_onnx *onnx
         err = cn_passes_run(graph);
     if (!err)
         err = cn_loss_add(graph, trainer->loss, &trainer->rules, diag);
-    if (!err)
-        err = cn_autodiff_run(graph);
-    return err ? err : cn_gradient_order(graph, &trainer->layout, &trainer->order);
+    return err ? err : cn_autodiff_run(graph);
 }
 
 // Dims of one sample, wherever the batch is.
@@ -102,6 +101,13 @@ static void describe_sample(struct cn_trainer *trainer, const struct cn_onnx *on
         trainer->label_limit = call->outputs;
         trainer->label_ignored = call->ignore;
     }
+}
+
+// Notes what a batch must be staged for, in the graph of the model or of a part.
+static void describe_reads(struct cn_trainer *trainer, const struct cn_graph *graph)
+{
+    for (uint32_t i = 0; i < graph->input_count; i++)
+        trainer->input_read[i] = graph->inputs[i] != CN_GRAPH_NONE;
     if (graph->labels != CN_GRAPH_NONE)
         trainer->label_words = graph->values[graph->labels].words;
 }
@@ -143,7 +149,7 @@ static cn_err prepare_flat(struct cn_trainer *trainer, const struct cn_graph *gr
     return err ? err : set_first_share(trainer);
 }
 
-// The forward pass, the loss, and a copy of the output for the host.
+// The forward pass; where it ends with the loss, also a copy of the output for the host.
 static cn_err prepare_evaluation(struct cn_trainer *trainer, const struct cn_program *program)
 {
     const struct cn_call *loss = &program->calls[program->loss];
@@ -159,25 +165,33 @@ static cn_err prepare_evaluation(struct cn_trainer *trainer, const struct cn_pro
         count = 0; // they are segments
     }
     memcpy(calls, program->calls, count * sizeof(*calls));
-    calls[count++] = (struct cn_call){
-        .op = CN_OP_MAP,
-        .in = {loss->in[0]},
-        .out = {{.arena = CN_ARENA_OUTPUTS, .stride = words}},
-        .map = {.kind = CN_MAP_SCALE, .alpha = 1, .count = words},
-    };
+    if (program->has_loss)
+        calls[count++] = (struct cn_call){
+            .op = CN_OP_MAP,
+            .in = {loss->in[0]},
+            .out = {{.arena = CN_ARENA_OUTPUTS, .stride = words}},
+            .map = {.kind = CN_MAP_SCALE, .alpha = 1, .count = words},
+        };
     if (!err)
         err = trainer->ops->prepare(trainer->device, calls, count, &trainer->evaluate);
     free(calls);
     return err;
 }
 
-static cn_err prepare(struct cn_trainer *trainer, struct cn_program *program)
+static cn_err prepare_training(struct cn_trainer *trainer, const struct cn_graph *graph,
+                               const struct cn_program *program)
 {
-    const struct cn_compute_ops *ops = trainer->ops;
-    cn_err err =
-        trainer->stage >= CN_STAGE_GRADIENTS
-            ? cn_trainer_prepare_segments(trainer, program->calls)
-            : ops->prepare(trainer->device, program->calls, program->count, &trainer->train);
+    if (trainer->part.slot_count)
+        return cn_trainer_prepare_part(trainer, graph, program);
+    if (trainer->stage >= CN_STAGE_GRADIENTS)
+        return cn_trainer_prepare_segments(trainer, program->calls);
+    return trainer->ops->prepare(trainer->device, program->calls, program->count, &trainer->train);
+}
+
+static cn_err prepare(struct cn_trainer *trainer, const struct cn_graph *graph,
+                      struct cn_program *program)
+{
+    cn_err err = prepare_training(trainer, graph, program);
 
     if (err)
         return err;
@@ -299,6 +313,7 @@ static cn_err set_up(struct cn_trainer *trainer, const struct cn_onnx *onnx,
         return err;
     trainer->gradient_room = program.sizes.words[CN_ARENA_GRADIENTS];
     trainer->labels = program.labels;
+    trainer->has_loss = program.has_loss;
     memcpy(trainer->inputs, program.inputs, sizeof(trainer->inputs));
     err = cn_batch_facts_init(graph, program.inputs + CN_GRAPH_INPUT_MAX, &trainer->facts);
     if (!err)
@@ -308,7 +323,7 @@ static cn_err set_up(struct cn_trainer *trainer, const struct cn_onnx *onnx,
     if (!err)
         err = cn_trainer_take_copies(trainer, &program.sizes);
     if (!err)
-        err = prepare(trainer, &program);
+        err = prepare(trainer, graph, &program);
     cn_program_deinit(&program);
     if (!err)
         err = cn_trainer_set_buckets(trainer, SIZE_MAX);
@@ -378,8 +393,14 @@ static cn_err open_trainer(struct cn_trainer *trainer, const struct cn_onnx *onn
     err = build_graph(trainer, onnx, diag, &graph);
     if (!err) {
         describe_sample(trainer, onnx, &graph);
-        err = set_up(trainer, onnx, config, &graph, diag);
+        err = config->cut ? cn_trainer_take_part(trainer, config, diag, &graph) : CN_OK;
     }
+    if (!err) {
+        describe_reads(trainer, &graph);
+        err = cn_gradient_order(&graph, &trainer->layout, &trainer->order);
+    }
+    if (!err)
+        err = set_up(trainer, onnx, config, &graph, diag);
     if (!err) // after the memory limit was checked: there may be any number of classes
         err = count_classes(trainer);
     cn_graph_deinit(&graph);
