@@ -232,7 +232,8 @@ static cn_err check_place(const struct cn_graph *graph, const struct cn_cut_span
         return CN_EINVAL;
     }
     if (nodes <= before) {
-        cn_diag_add(diag, "part %u has no nodes: it would end after %zu nodes, and begins after %zu",
+        cn_diag_add(diag,
+                    "part %u has no nodes: it would end after %zu nodes, and begins after %zu",
                     part, nodes, before);
         return CN_EINVAL;
     }
@@ -295,15 +296,14 @@ static cn_err read_names(const struct cn_graph *graph, const struct cn_cut_span 
             return CN_EINVAL;
         }
         if (cut->parts > 1 && nodes <= cut->places[cut->parts - 2]) {
-            cn_diag_add(diag, "the cut '%s' %s '%s'; wanted the order of the model, each once",
-                        name, nodes == cut->places[cut->parts - 2] ? "is at the same place as"
-                                                                   : "comes before",
-                        before);
+            cn_diag_add(
+                diag, "the cut '%s' %s '%s'; wanted the order of the model, each once", name,
+                nodes == cut->places[cut->parts - 2] ? "is at the same place as" : "comes before",
+                before);
             return CN_EINVAL;
         }
         if (cut->parts == CN_CUT_PARTS_MAX) {
-            cn_diag_add(diag, "the cut '%s' would make more than %d parts", name,
-                        CN_CUT_PARTS_MAX);
+            cn_diag_add(diag, "the cut '%s' would make more than %d parts", name, CN_CUT_PARTS_MAX);
             return CN_EINVAL;
         }
         cut->places[cut->parts++ - 1] = nodes;

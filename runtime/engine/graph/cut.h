@@ -1,4 +1,5 @@
-// cut.h - cuts a training graph into parts, so that several members can each hold a part of a model.
+// cut.h - cuts a training graph into parts, so that several members can each hold a part of a
+// model.
 //
 // A cut is a place in the list of forward nodes. A backward node belongs to the part of its origin
 // (struct cn_node). So sums of gradients that pass a cut are made in the order of the whole graph,
@@ -22,8 +23,8 @@ struct cn_cut_place {
     size_t values;         // values that the forward pass sends on
     size_t words;          // words of these values
     size_t gradient_words; // words that the backward pass sends back
-    const char *name;      // value that is complete at the place, borrowed from the file; NULL: none
-    size_t name_size;      // bytes of name
+    const char *name; // value that is complete at the place, borrowed from the file; NULL: none
+    size_t name_size; // bytes of name
 };
 
 // Lists all places where a graph with its backward pass may be cut, in order. The caller frees
@@ -62,8 +63,8 @@ struct cn_cut_message {
 };
 
 struct cn_cut_part {
-    // Nodes of the part. The inputs keep their numbers; what the part does not read is
-    // CN_GRAPH_NONE, as are the output and the labels. Only the last part has a loss node.
+    // Nodes of the part, with all inputs and facts of the model. The output and the labels are
+    // CN_GRAPH_NONE where the part does not use them. Only the last part has a loss node.
     struct cn_graph graph;
     struct cn_layout layout; // tensors of the part, packed, in the order of the whole layout
     size_t *tensors;         // owned; by tensor of layout: its index in the whole layout

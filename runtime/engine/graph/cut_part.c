@@ -15,12 +15,12 @@ struct maker {
     const struct cn_cut *cut;
     uint32_t index;
     struct cn_cut_part *part;
-    struct cn_cut_span *spans;  // owned; by root
-    uint32_t *holders;          // owned; by tensor of the whole layout
-    uint32_t *tensor_of;        // owned; by root of a parameter or its gradient: its tensor
-    bool *written;              // owned; by root of a gradient: a node of the part has written it
-    uint32_t *map;              // owned; by value: its index in the part, or CN_GRAPH_NONE
-    struct cn_node *nodes;      // owned
+    struct cn_cut_span *spans; // owned; by root
+    uint32_t *holders;         // owned; by tensor of the whole layout
+    uint32_t *tensor_of;       // owned; by root of a parameter or its gradient: its tensor
+    bool *written;             // owned; by root of a gradient: a node of the part has written it
+    uint32_t *map;             // owned; by value: its index in the part, or CN_GRAPH_NONE
+    struct cn_node *nodes;     // owned
     size_t node_count;
 };
 
@@ -204,7 +204,8 @@ static cn_err list_messages(struct maker *maker)
     for (size_t i = 0; !err && i < graph->value_count; i++)
         if (graph->values[i].kind == CN_VALUE_BOUNDARY) {
             graph->values[i].offset = graph->boundary_words;
-            graph->boundary_words += (graph->values[i].words + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+            graph->boundary_words +=
+                (graph->values[i].words + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
         }
     return err;
 }
@@ -240,6 +241,11 @@ static void mark_values(struct maker *maker)
             keep(maker, maker->part->messages[which].values[i]);
     for (uint32_t i = 0; i < graph->fact_count; i++)
         keep(maker, graph->facts[i].value);
+    for (uint32_t i = 0; i < graph->input_count; i++) {
+        if (maker->map[graph->inputs[i]] == CN_GRAPH_NONE)
+            maker->part->graph.unread_inputs |= 1u << i;
+        keep(maker, graph->inputs[i]);
+    }
 }
 
 // Moves the values that are kept to the front, and numbers them.

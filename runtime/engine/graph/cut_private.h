@@ -7,11 +7,11 @@
 // nodes only, except that the loss node writes the first one.
 struct cn_cut_span {
     bool used, gradient;
-    uint32_t first, last;   // least and greatest origin of a node that uses it
-    uint32_t written;       // no gradient: the last forward node that writes it
-    uint32_t read_back;     // no gradient: least origin of a backward node that reads it, or
-                            // CN_GRAPH_NONE
-    uint32_t gates;         // the last recurrent node that reads it as its gates; 0: none
+    uint32_t first, last; // least and greatest origin of a node that uses it
+    uint32_t written;     // no gradient: the last forward node that writes it
+    uint32_t read_back;   // no gradient: least origin of a backward node that reads it, or
+                          // CN_GRAPH_NONE
+    uint32_t gates;       // the last recurrent node that reads it as its gates; 0: none
 };
 
 // Fills in spans by root; those of values that are no activations have used = false.

@@ -131,6 +131,7 @@ struct cn_graph {
     uint64_t batch;                      // the batch in dims; 0 before the input is known
     uint32_t inputs[CN_GRAPH_INPUT_MAX]; // values; the offset of each is its index here
     uint32_t input_count;
+    uint32_t unread_inputs; // in a part of a graph: inputs that it does not read, bit i for input i
     struct cn_fact facts[CN_GRAPH_FACT_MAX];
     uint32_t fact_count;
     const char *loss_output; // set before import: name of the output that is the loss; NULL: none
@@ -142,7 +143,7 @@ struct cn_graph {
     enum cn_batch_norm_use batch_norm; // set before import
     size_t loss;                       // index of the loss node, once cn_loss_add was called; in a
                                        // part of a graph: index of the last forward node
-    uint32_t origin;       // while autodiff runs: origin of the nodes that are added
+    uint32_t origin;                   // while autodiff runs: origin of the nodes that are added
     size_t boundary_words; // in a part of a graph: words of a sample of all boundary values
 };
 
@@ -153,8 +154,8 @@ void cn_graph_deinit(struct cn_graph *graph);
 cn_err cn_graph_copy(const struct cn_graph *graph, struct cn_graph *copy);
 
 // Adds a copy of value without its name, and returns its index. Checks dims and computes words; a
-// root of CN_GRAPH_NONE becomes the value itself. CN_ERANGE when the size overflows or there are too many
-// values; CN_ENOMEM.
+// root of CN_GRAPH_NONE becomes the value itself. CN_ERANGE when the size overflows or there are
+// too many values; CN_ENOMEM.
 cn_err cn_graph_add_value(struct cn_graph *graph, const struct cn_value *value, uint32_t *index);
 
 // Adds a copy of node, with the graph's origin, at the end of the list. Pointers to nodes are

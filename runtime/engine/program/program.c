@@ -198,7 +198,7 @@ static cn_err plan_batch(struct builder *builder)
             program->inputs[i] = end;
         else
             program->labels = end;
-        if (value == CN_GRAPH_NONE)
+        if (value == CN_GRAPH_NONE || (i < graph->input_count && (graph->unread_inputs >> i & 1)))
             continue;
         if (cn_size_multiply(graph->values[value].words, builder->batch, &words) ||
             words > SIZE_MAX / 64)

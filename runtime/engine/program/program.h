@@ -12,7 +12,7 @@ struct cn_program_slot {
 struct cn_program {
     struct cn_call *calls; // owned
     size_t count;
-    size_t loss;    // index of the last forward call
+    size_t loss;   // index of the last forward call
     bool has_loss; // that call is the loss
     size_t
         inputs[CN_GRAPH_INPUT_MAX + CN_GRAPH_FACT_MAX]; // places of the inputs, then the facts:

@@ -3,11 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/base/words.h"
-#include "runtime/engine/graph/autodiff.h"
-#include "runtime/engine/graph/loss.h"
-#include "runtime/engine/graph/passes.h"
-#include "runtime/engine/import/import.h"
 #include "runtime/engine/program/apply.h"
 #include "runtime/engine/program/describe.h"
 #include "runtime/engine/program/program.h"
@@ -34,22 +29,6 @@ void cn_trainer_close(struct cn_trainer *trainer)
     free(trainer->calls);
     free(trainer->flat);
     free(trainer);
-}
-
-static cn_err build_graph(struct cn_trainer *trainer, const struct cn_onnx *onnx,
-                          struct cn_diag *diag, struct cn_graph *graph)
-{
-    cn_err err;
-
-    if (trainer->loss == CN_LOSS_OUTPUT)
-        graph->loss_output = trainer->rules.output;
-    graph->batch_norm = trainer->rules.batch_norm;
-    err = cn_import(onnx, &trainer->layout, diag, graph);
-    if (!err)
-        err = cn_passes_run(graph);
-    if (!err)
-        err = cn_loss_add(graph, trainer->loss, &trainer->rules, diag);
-    return err ? err : cn_autodiff_run(graph);
 }
 
 // Dims of one sample, wherever the batch is.
@@ -107,7 +86,7 @@ static void describe_sample(struct cn_trainer *trainer, const struct cn_onnx *on
 static void describe_reads(struct cn_trainer *trainer, const struct cn_graph *graph)
 {
     for (uint32_t i = 0; i < graph->input_count; i++)
-        trainer->input_read[i] = graph->inputs[i] != CN_GRAPH_NONE;
+        trainer->input_read[i] = !(graph->unread_inputs >> i & 1);
     if (graph->labels != CN_GRAPH_NONE)
         trainer->label_words = graph->values[graph->labels].words;
 }
@@ -335,29 +314,6 @@ static cn_err set_up(struct cn_trainer *trainer, const struct cn_onnx *onnx,
     return err ? err : load_weights(trainer, onnx);
 }
 
-// Marks the tensors that train.freeze names. A pattern that matches no tensor is an error.
-static cn_err freeze(struct cn_trainer *trainer, struct cn_diag *diag)
-{
-    const char *rest = trainer->rules.freeze;
-    char pattern[CN_WORDS_SIZE];
-    cn_err err = CN_OK;
-
-    while (cn_words_next(&rest, pattern, sizeof(pattern))) {
-        size_t found = 0;
-
-        for (size_t i = 0; i < trainer->layout.tensor_count; i++)
-            if (cn_words_match(pattern, trainer->layout.tensors[i].name)) {
-                trainer->layout.tensors[i].frozen = true;
-                found++;
-            }
-        if (!found) {
-            cn_diag_add(diag, "train.freeze: the model has no tensor '%s'", pattern);
-            err = CN_ENOTSUP;
-        }
-    }
-    return err;
-}
-
 static cn_err count_classes(struct cn_trainer *trainer)
 {
     if (trainer->loss != CN_LOSS_CROSS_ENTROPY)
@@ -378,23 +334,18 @@ static cn_err open_trainer(struct cn_trainer *trainer, const struct cn_onnx *onn
         cn_diag_add(diag, "the batch is 0, wanted at least 1");
         return CN_EINVAL;
     }
-    err = cn_onnx_layout(onnx, diag, &trainer->layout);
-    if (!err)
-        err = freeze(trainer, diag);
-    if (err)
-        return err;
     err = trainer->ops->open(&device, &trainer->device);
     if (err == CN_ENOTSUP && config->precision != CN_PRECISION_FLOAT32)
         cn_diag_add(diag, "device %s computes in float32; wanted compute.precision: float32",
                     trainer->ops->name);
     if (err)
         return err;
-    cn_graph_init(&graph);
-    err = build_graph(trainer, onnx, diag, &graph);
-    if (!err) {
-        describe_sample(trainer, onnx, &graph);
-        err = config->cut ? cn_trainer_take_part(trainer, config, diag, &graph) : CN_OK;
-    }
+    err = cn_trainer_import(onnx, trainer->loss, &trainer->rules, diag, &trainer->layout, &graph);
+    if (err)
+        return err;
+    describe_sample(trainer, onnx, &graph);
+    if (config->cut)
+        err = cn_trainer_take_part(trainer, config, diag, &graph);
     if (!err) {
         describe_reads(trainer, &graph);
         err = cn_gradient_order(&graph, &trainer->layout, &trainer->order);

@@ -34,8 +34,8 @@
 //
 // All other calls are allowed everywhere. A trainer without shards is in stage 1 with one share.
 //
-// Parts: members may hold one part of the model each (cn_trainer_config.cut). Such a trainer has the
-// layout of its part, and forward and backward in place of accumulate. It has no shards.
+// Parts: members may hold one part of the model each (cn_trainer_config.cut). Such a trainer has
+// the layout of its part, and forward and backward in place of accumulate. It has no shards.
 #pragma once
 
 #include "runtime/base/diag.h"
@@ -370,7 +370,13 @@ cn_err cn_trainer_time_ops(struct cn_trainer *trainer, const struct cn_batch *ba
                            void *context);
 
 // --- parts of a model ---
-//
+
+// Imports a model with its loss and its backward pass, as open does, so that a cut can be chosen.
+// graph and layout are initialised; the caller deinits both. Errors as open.
+cn_err cn_trainer_import(const struct cn_onnx *onnx, enum cn_loss loss,
+                         const struct cn_rules *rules, struct cn_diag *diag,
+                         struct cn_layout *layout, struct cn_graph *graph);
+
 // A micro-batch passes through the parts in order, and its gradient back. Each part of a chain is
 // given the same batches by the same numbers, and reads the inputs and labels that its nodes need.
 // In a part: set_boundary INPUTS, forward, get_boundary OUTPUTS; later set_boundary

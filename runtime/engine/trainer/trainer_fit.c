@@ -202,8 +202,8 @@ cn_err cn_trainer_fit(struct cn_trainer *trainer, const struct cn_trainer_config
     refuse(config, &least,
            part       ? ": a part of a model takes whole micro-batches; set a smaller train.batch"
            : together ? ": with parallel.stage 2 or 3 set a smaller train.batch"
-           : whole  ? ": fewer would change its batch normalization"
-                    : "",
+           : whole    ? ": fewer would change its batch normalization"
+                      : "",
            diag);
     return CN_ENOMEM;
 }

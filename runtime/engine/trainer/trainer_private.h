@@ -49,16 +49,16 @@ struct boundary_message {
 
 // State of a trainer that holds a part of a model.
 struct model_part {
-    uint32_t slot_count;        // 0: the trainer holds the whole model
-    uint32_t index;             // number of the part
-    size_t *tensors;            // owned; by tensor of the layout: its index in the whole layout
-    uint32_t *holders;          // owned; by tensor of the layout: parts that hold it
+    uint32_t slot_count; // 0: the trainer holds the whole model
+    uint32_t index;      // number of the part
+    size_t *tensors;     // owned; by tensor of the layout: its index in the whole layout
+    uint32_t *holders;   // owned; by tensor of the layout: parts that hold it
     struct cn_cut_message cut_messages[CN_BOUNDARY_COUNT]; // owned; until they are prepared
     struct boundary_message messages[CN_BOUNDARY_COUNT];
     struct cn_program_slot arenas[CN_ARENA_COUNT];
-    struct filled_slot *slots;                      // owned
+    struct filled_slot *slots;                       // owned
     struct cn_compute_program **forward, **backward; // owned; by slot; NULL entries have no calls
-    bool begun;                                     // a micro-batch of this step ran forward
+    bool begun;                                      // a micro-batch of this step ran forward
 };
 
 struct cn_trainer {
