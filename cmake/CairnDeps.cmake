@@ -1,8 +1,8 @@
 # Third-party libraries, all linked statically. CAIRN_DEPS holds those that the set-up builds from
-# source (mbedTLS, libcoap, tinycbor, cJSON); the others come from the distribution.
+# source (mbedTLS, libcoap, tinycbor, cJSON, libmicrohttpd); the others come from the distribution.
 
 set(CAIRN_DEPS ${CMAKE_SOURCE_DIR}/build/deps/prefix CACHE PATH "Where the set-up installed the libraries")
-if(NOT EXISTS ${CAIRN_DEPS}/lib/libcoap-3.a)
+if(NOT EXISTS ${CAIRN_DEPS}/lib/libcoap-3.a OR NOT EXISTS ${CAIRN_DEPS}/lib/libmicrohttpd.a)
     message(FATAL_ERROR "Libraries are missing in ${CAIRN_DEPS}. Run ./check or ./demo once: both set them up. "
                         "For another processor: cmake/setup/setup --for boards.")
 endif()
@@ -28,6 +28,7 @@ cairn_import(deps::coap ${CAIRN_DEPS}/lib/libcoap-3.a INCLUDE ${CAIRN_DEPS}/incl
              LIBS deps::mbedtls Threads::Threads)
 cairn_import(deps::tinycbor ${CAIRN_DEPS}/lib/libtinycbor.a INCLUDE ${CAIRN_DEPS}/include)
 cairn_import(deps::cjson ${CAIRN_DEPS}/lib/libcjson.a INCLUDE ${CAIRN_DEPS}/include LIBS m)
+cairn_import(deps::microhttpd ${CAIRN_DEPS}/lib/libmicrohttpd.a INCLUDE ${CAIRN_DEPS}/include)
 
 # That of Debian's libopenblas-pthread-dev: the one without threads may not be called by several at a time.
 option(CAIRN_OPENBLAS "Take the CPU port's products of matrices from the distribution's OpenBLAS" OFF)

@@ -8,7 +8,6 @@
 #include "aggregator/command/aggregator_commands.h"
 #include "aggregator/command/setup.h"
 #include "aggregator/merge/merge.h"
-#include "aggregator/merge/server_optimizer.h"
 #include "aggregator/store/job_settings.h"
 #include "runtime/update/tensor_rules.h"
 
@@ -43,7 +42,7 @@ static cn_err take_settings(struct replay *replay, uint32_t round)
     struct cn_diag diag;
     cn_diag_init(&diag);
     cn_err err = cn_job_settings_load(setup->ledger, round, &setup->settings->job, &replay->job);
-    if (!err)
+    if (!err || err == CN_ECONFLICT) // unrecorded values: the digests of versions decide
         err = cn_tensor_rules_set(&setup->model.layout, &replay->job, &diag);
     if (diag.count)
         cn_command_print_diag(&diag);
@@ -92,7 +91,7 @@ static cn_err step_over(struct replay *replay, const struct cn_ledger_version *r
     if (err)
         return err;
     err = cn_model_load(setup->store, setup->ledger, &setup->model.layout,
-                        cn_server_rows(replay->job.server.optimizer), recorded->number, &stored);
+                        cn_merge_state_rows(&replay->job), recorded->number, &stored);
     cn_model_deinit(&replay->current);
     if (err == CN_OK)
         replay->current = stored;

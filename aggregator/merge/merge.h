@@ -25,6 +25,10 @@ struct cn_merge_config {
     struct cn_merge_cuts *cuts; // filled in, and each cut is logged; NULL: neither
 };
 
+// Returns the rows of layout->total floats that a version's state has with this job: those of the
+// server's optimizer, then those of the robust rule.
+size_t cn_merge_state_rows(const struct cn_job *job);
+
 // Makes version parent->number + 1 in next. Returns CN_ENOTFOUND when an update's file no longer
 // exists, and CN_EDIGEST when it does not hold the accepted update. Returns CN_EDIVERGED when the
 // result is not finite. An error leaves next empty.

@@ -13,9 +13,10 @@
 #include "runtime/base/log.h"
 #include "runtime/port/platform.h"
 
-#define RETRY_MS 3000 // pause after a merge that failed
-#define INVITE_MS 500 // least time between two looks for more groups
-#define LOSS_JUMP 4   // a version with more than this times its parent's loss is reported
+#define RETRY_MS 3000   // pause after a merge that failed
+#define SETTINGS_MS 500 // time between two looks for other settings
+#define INVITE_MS 500   // least time between two looks for more groups
+#define LOSS_JUMP 4     // a version with more than this times its parent's loss is reported
 
 static uint32_t newest_version(const struct cn_run *run)
 {
@@ -47,8 +48,43 @@ static void read_traffic(const struct cn_run *run, struct cn_run_traffic *traffi
 // Returns the number of groups to invite: over_select for each one of the quorum.
 static uint32_t wanted_groups(const struct cn_job *job)
 {
-    double wanted = ceil(job->over_select * job->quorum);
-    return wanted < job->quorum ? job->quorum : (uint32_t)wanted;
+    double wanted = ceil(job->over_select * cn_job_quorum(job));
+    return wanted < cn_job_quorum(job) ? cn_job_quorum(job) : (uint32_t)wanted;
+}
+
+// --- settings ---
+
+// Takes the settings of the round under way, and tells boards if these are others.
+static cn_err take_settings(struct cn_run *run, bool open)
+{
+    struct cn_live_job *live = run->config.live;
+
+    if (!live)
+        return CN_OK;
+    uint32_t before = live->number;
+    cn_err err = cn_live_job_take(live, run->round, open);
+    if (!err && live->number != before)
+        notify(run);
+    return err;
+}
+
+// As take_settings, but not more often than each SETTINGS_MS. What only ends rounds may change in
+// an open round.
+static cn_err watch_settings(struct cn_run *run, uint64_t now_ms)
+{
+    uint64_t deadline_ms = run->config.job->deadline_ms;
+
+    if (now_ms < run->settings_ms)
+        return CN_OK;
+    run->settings_ms = now_ms + SETTINGS_MS;
+    cn_err err = take_settings(run, run->phase == CN_RUN_OPEN);
+    if (err || run->phase != CN_RUN_OPEN)
+        return err;
+    if (run->wanted < wanted_groups(run->config.job))
+        run->wanted = wanted_groups(run->config.job);
+    if (run->config.job->deadline_ms != deadline_ms)
+        run->deadline_ms = now_ms + run->config.job->deadline_ms;
+    return CN_OK;
 }
 
 // --- opening ---
@@ -89,6 +125,9 @@ static cn_err open_round(struct cn_run *run, uint64_t now_ms)
 {
     cn_err err = cn_ledger_open_round(run->config.ledger, run->round);
 
+    // A reload writes settings for rounds that are not open. So these are the round's from here on.
+    if (!err)
+        err = take_settings(run, false);
     if (!err)
         err = begin_open(run, now_ms);
     if (!err)
@@ -107,7 +146,7 @@ static void tell_waiting(struct cn_run *run, uint32_t live)
     cn_roster_groups(run->config.roster, &groups);
     cn_log(CN_LOG_INFO, "run",
            "round %" PRIu32 " waits for %" PRIu32 " groups; %zu are enrolled, %" PRIu32 " are here",
-           run->round, run->config.job->quorum, groups, live);
+           run->round, cn_job_quorum(run->config.job), groups, live);
     run->waiting_told = true;
 }
 
@@ -117,7 +156,7 @@ static cn_err tick_gather(struct cn_run *run, uint64_t now_ms)
 
     cn_roster_groups(run->config.roster, &enrolled);
     uint32_t live = cn_selection_live(run->config.roster, now_ms, run->config.live_ms);
-    if (live < run->config.job->quorum) {
+    if (live < cn_job_quorum(run->config.job)) {
         run->quorum_seen_ms = 0;
         tell_waiting(run, live);
         return CN_OK;
@@ -152,15 +191,15 @@ static void extend(struct cn_run *run, uint64_t now_ms)
     cn_log(CN_LOG_WARN, "run",
            "round %" PRIu32 " has %" PRIu32 " of %" PRIu32
            " updates at its deadline: extended by %" PRIu64 " s",
-           run->round, run->accepted, job->quorum, job->deadline_ms / 1000);
+           run->round, run->accepted, cn_job_quorum(job), job->deadline_ms / 1000);
     run->deadline_ms = now_ms + job->deadline_ms;
-    run->wanted = run->selected + (job->quorum - run->accepted);
+    run->wanted = run->selected + (cn_job_quorum(job) - run->accepted);
     notify(run);
 }
 
 static cn_err tick_open(struct cn_run *run, uint64_t now_ms)
 {
-    if (run->accepted >= run->config.job->quorum)
+    if (run->accepted >= cn_job_quorum(run->config.job))
         return begin_closing(run);
     if (now_ms >= run->deadline_ms)
         extend(run, now_ms);
@@ -220,6 +259,9 @@ static cn_err advance(struct cn_run *run)
     run->round = newest_version(run) + 1;
     run->selected = run->accepted = 0;
     run->quorum_seen_ms = 0;
+    err = take_settings(run, false);
+    if (err)
+        return err;
     err = cn_model_store_prune(run->config.models, run->progress.best);
     if (err)
         cn_log(CN_LOG_WARN, "run", "old files are still there: %s", cn_err_text(err));
@@ -367,6 +409,9 @@ static cn_err recover(struct cn_run *run, uint64_t now_ms)
         return err;
     bool under_way = !err && round.state != CN_LEDGER_MERGED;
     run->round = under_way ? round.number : newest_version(run) + 1;
+    err = take_settings(run, false);
+    if (err)
+        return err;
     if (under_way && round.state == CN_LEDGER_CLOSING) {
         run->phase = CN_RUN_CLOSING;
         return cn_ledger_count(run->config.ledger, run->round, &run->selected, &run->accepted);
@@ -423,10 +468,14 @@ cn_err cn_run_tick(struct cn_run *run, uint64_t now_ms)
 
     switch (run->phase) {
     case CN_RUN_GATHER:
-        err = take_result(run, now_ms, &idle);
+        err = watch_settings(run, now_ms);
+        if (!err)
+            err = take_result(run, now_ms, &idle);
         return err ? err : tick_gather(run, now_ms);
     case CN_RUN_OPEN:
-        err = take_result(run, now_ms, &idle);
+        err = watch_settings(run, now_ms);
+        if (!err)
+            err = take_result(run, now_ms, &idle);
         return err ? err : tick_open(run, now_ms);
     case CN_RUN_CLOSING:
         return tick_closing(run, now_ms);

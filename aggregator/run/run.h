@@ -12,6 +12,7 @@
 #pragma once
 
 #include "aggregator/merge/merge.h"
+#include "aggregator/run/live_job.h"
 #include "aggregator/run/score.h"
 #include "aggregator/store/model_store.h"
 #include "aggregator/store/roster.h"
@@ -45,6 +46,8 @@ struct cn_run_traffic {
 
 struct cn_run_config {
     const struct cn_job *job;
+    // Takes the ledger's settings into job when they change; NULL: job does not change.
+    struct cn_live_job *live;
     struct cn_ledger *ledger; // borrowed, as all pointers here
     struct cn_store *store;
     struct cn_roster *roster;

@@ -17,6 +17,7 @@ struct cn_run {
     uint64_t quorum_seen_ms; // clock; when GATHER saw enough groups; 0: not yet
     uint64_t retry_ms;       // clock; CLOSING: the merge is not tried before
     uint64_t invite_ms;      // clock; OPEN: when to look for more groups
+    uint64_t settings_ms;    // clock; when to look for other settings
     uint32_t measured;       // newest version whose evaluation was started, if measured_any
     bool measured_any;
     struct cn_run_traffic base; // bytes of earlier programs

@@ -12,7 +12,6 @@
 #include "aggregator/run/measured.h"
 #include "aggregator/serve/status_boards.h"
 #include "aggregator/serve/status_groups.h"
-#include "runtime/port/crypto.h"
 #include "runtime/port/platform.h"
 
 #define FILE_MAX (16u << 20)
@@ -20,22 +19,36 @@
 
 // --- writing ---
 
+static bool was_heard(const struct cn_roster_board *board)
+{
+    return board->heard_ms || board->seen_ms || board->missing_ms;
+}
+
+// Returns the newest version that a board of the group fetched; 0 when none did.
+static uint32_t find_version(const struct cn_roster *roster, const char *group)
+{
+    const struct cn_roster_group *found = cn_roster_find_group(roster, group);
+    return found ? found->served : 0;
+}
+
 static cJSON *describe_boards(const struct cn_roster *roster)
 {
     size_t count;
     const struct cn_roster_board *boards = cn_roster_boards(roster, &count);
     cJSON *list = cJSON_CreateObject();
     for (size_t i = 0; i < count; i++) {
-        if (!boards[i].heard_ms && !boards[i].seen_ms && !boards[i].missing_ms)
+        if (!was_heard(&boards[i]))
             continue;
         const struct cn_roster_facts *facts = &boards[i].facts;
         cJSON *board = cJSON_AddObjectToObject(list, boards[i].enrolled.name);
         char key[CN_STATUS_KEY_SIZE];
-        cn_status_name_key(&boards[i].enrolled, key);
+        cn_live_name_key(&boards[i].enrolled, key);
         cJSON_AddStringToObject(board, "key", key);
         cJSON_AddNumberToObject(board, "heard_ms", (double)boards[i].heard_ms);
         cJSON_AddNumberToObject(board, "seen_ms", (double)boards[i].seen_ms);
         cJSON_AddNumberToObject(board, "missing_ms", (double)boards[i].missing_ms);
+        cJSON_AddNumberToObject(board, "version",
+                                (double)find_version(roster, boards[i].enrolled.group));
         cJSON_AddStringToObject(board, "type", facts->type);
         cJSON_AddNumberToObject(board, "cpus", (double)facts->cpu_count);
         cJSON_AddNumberToObject(board, "memory", (double)facts->memory);
@@ -124,6 +137,43 @@ cn_err cn_status_write(const char *directory, const struct cn_roster *roster,
     return err;
 }
 
+// --- in the aggregator itself ---
+
+cn_err cn_status_gather(const struct cn_roster *roster, const struct cn_run_state *state,
+                        struct cn_status_live *live)
+{
+    size_t count;
+    const struct cn_roster_board *boards = cn_roster_boards(roster, &count);
+    *live = (struct cn_status_live){
+        .running = true,
+        .phase = state->phase,
+        .remaining_ms = state->remaining_ms,
+        .roster_ms = cn_roster_read_ms(roster),
+        .traffic = state->traffic,
+        .cuts = state->cuts,
+    };
+    memcpy(live->warning, state->warning, sizeof(live->warning));
+    live->boards = calloc(count + 1, sizeof(*live->boards));
+    if (!live->boards)
+        return CN_ENOMEM;
+    for (size_t i = 0; i < count; i++) {
+        if (!was_heard(&boards[i]))
+            continue;
+        struct cn_status_board *board = &live->boards[live->board_count++];
+        const struct cn_roster_board *from = &boards[i];
+        memcpy(board->name, from->enrolled.name, sizeof(board->name));
+        cn_live_name_key(&from->enrolled, board->key);
+        board->heard_ms = from->seen_ms > from->heard_ms ? from->seen_ms : from->heard_ms;
+        board->missing_ms = from->missing_ms;
+        board->version = find_version(roster, from->enrolled.group);
+        board->fault = from->fault;
+        board->twice_ms = from->instances.twice_ms;
+        memcpy(board->twice, from->instances.twice, sizeof(board->twice));
+        board->facts = from->facts;
+    }
+    return CN_OK;
+}
+
 // --- reading ---
 
 static uint64_t read_number(const cJSON *root, const char *key)
@@ -153,6 +203,7 @@ static cn_err read_boards(const cJSON *root, struct cn_status_live *live)
         snprintf(board->key, sizeof(board->key), "%s", key ? key : "");
         board->heard_ms = read_number(item, "heard_ms");
         board->missing_ms = read_number(item, "missing_ms");
+        board->version = (uint32_t)read_number(item, "version");
         uint64_t seen_ms = read_number(item, "seen_ms");
         if (seen_ms > board->heard_ms)
             board->heard_ms = seen_ms;
@@ -260,11 +311,11 @@ void cn_status_read_traffic(const char *directory, struct cn_run_traffic *traffi
 static const char *describe_phase(const struct cn_status_report *report)
 {
     static const char *const states[] = {"open", "closing", "merged"};
-    if (report->ended)
+    if (report->view.end_reason)
         return "ended";
-    if (report->round.number == 0)
+    if (report->view.round.number == 0)
         return report->live->running ? "waiting for groups" : "not begun";
-    return states[report->round.state];
+    return states[report->view.round.state];
 }
 
 // told is what the last program counted, up to at most a second before its end. in_ledger is the
@@ -277,9 +328,20 @@ static void print_bytes(FILE *stream, const char *way, const struct cn_link_byte
             told->wire);
 }
 
-static void print_run(const struct cn_status_report *report,
-                      const struct cn_ledger_version *version, const struct cn_score *score)
+static void print_settings(const struct cn_status_report *report)
 {
+    if (report->settings > 1)
+        fprintf(report->stream, "the settings that hold were changed for round %" PRIu32 "\n",
+                report->settings);
+    if (report->next_settings)
+        fprintf(report->stream, "other settings hold from round %" PRIu32 " on\n",
+                report->next_settings);
+}
+
+static void print_run(const struct cn_status_report *report)
+{
+    const struct cn_ledger_version *version = &report->view.version;
+    const struct cn_score *score = &report->view.progress.newest_score;
     uint64_t run = cn_ledger_identity(report->ledger)->run;
     char digest[2 * CN_DIGEST_SIZE + 1], measures[CN_SCORE_TEXT];
     cn_hex(digest, version->digest, CN_DIGEST_SIZE);
@@ -289,9 +351,9 @@ static void print_run(const struct cn_status_report *report,
                 ",\"rounds\":%" PRIu32 ",\"state\":\"%s\",\"selected\":%" PRIu32
                 ",\"accepted\":%" PRIu32 ",\"quorum\":%" PRIu32 ",\"version\":%" PRIu32
                 ",\"digest\":\"%s\"",
-                run, report->live->running ? "true" : "false", report->round.number,
-                report->job->rounds, describe_phase(report), report->selected, report->accepted,
-                report->job->quorum, version->number, digest);
+                run, report->live->running ? "true" : "false", report->view.round.number,
+                report->job->rounds, describe_phase(report), report->view.invited,
+                report->view.accepted, cn_job_quorum(report->job), version->number, digest);
         cn_score_text(score, true, measures);
         if (score->known)
             fprintf(report->stream, ",\"accuracy\":%.6f,\"loss\":%.6f%s", score->accuracy,
@@ -300,7 +362,8 @@ static void print_run(const struct cn_status_report *report,
         print_bytes(report->stream, "in", &report->live->traffic.in, version->bytes_in);
         fputc(',', report->stream);
         print_bytes(report->stream, "out", &report->live->traffic.out, version->bytes_out);
-        fputs("}\n", report->stream);
+        fprintf(report->stream, ",\"settings\":%" PRIu32 ",\"next_settings\":%" PRIu32 "}\n",
+                report->settings, report->next_settings);
         return;
     }
     fprintf(report->stream, "run %016" PRIx64 ", %s\n", run,
@@ -308,8 +371,9 @@ static void print_run(const struct cn_status_report *report,
     fprintf(report->stream,
             "round %" PRIu32 " of %" PRIu32 " (%s): %" PRIu32 " of %" PRIu32 " updates, %" PRIu32
             " groups invited\n",
-            report->round.number, report->job->rounds, describe_phase(report), report->accepted,
-            report->job->quorum, report->selected);
+            report->view.round.number, report->job->rounds, describe_phase(report),
+            report->view.accepted, cn_job_quorum(report->job), report->view.invited);
+    print_settings(report);
     fprintf(report->stream, "version %" PRIu32 " (%.12s)", version->number, digest);
     cn_score_text(score, false, measures);
     if (score->known && report->job->loss == CN_LOSS_CROSS_ENTROPY)
@@ -317,9 +381,9 @@ static void print_run(const struct cn_status_report *report,
                 score->loss, measures);
     else if (score->known)
         fprintf(report->stream, "; newest measurement: loss %.4f%s", score->loss, measures);
-    if (report->groups < report->job->quorum)
+    if (report->view.groups < cn_job_quorum(report->job))
         fprintf(report->stream, "\nthe quorum is %" PRIu32 " groups and %" PRIu32 " are enrolled",
-                report->job->quorum, report->groups);
+                cn_job_quorum(report->job), report->view.groups);
     fprintf(report->stream, "\n\n  %-16s %-16s %-12s %-34s %s\n", "board", "group", "heard",
             "hardware", "status");
 }
@@ -349,6 +413,36 @@ static cn_err print_outliers(struct cn_status_report *report, uint32_t merged)
     return cn_measured_outliers(report->ledger, merged, print_outlier, report);
 }
 
+// Finds from which round on the settings of the round under way hold, and newer ones.
+static cn_err find_settings(struct cn_status_report *report)
+{
+    struct cn_ledger_setting row;
+    uint32_t round = report->view.round.number ? report->view.round.number : 1;
+    cn_err err = cn_ledger_find_setting(report->ledger, round, &row);
+    if (!err)
+        report->settings = row.from_round;
+    cn_ledger_setting_deinit(&row);
+    if (!err)
+        err = cn_ledger_find_setting(report->ledger, UINT32_MAX, &row);
+    if (!err && row.from_round > report->settings)
+        report->next_settings = row.from_round;
+    if (!err)
+        cn_ledger_setting_deinit(&row);
+    return err == CN_ENOTFOUND ? CN_OK : err;
+}
+
+static cn_err print_all(struct cn_status_report *report)
+{
+    uint32_t merged = report->view.version.number;
+    print_cuts(report);
+    cn_err err = print_outliers(report, merged);
+    if (err)
+        return err;
+    print_run(report);
+    err = cn_ledger_boards(report->ledger, cn_status_print_board, report);
+    return err ? err : cn_status_print_groups(report->ledger, merged, report->json, report->stream);
+}
+
 cn_err cn_status_print(struct cn_ledger *ledger, const struct cn_job *job,
                        const struct cn_status_live *live, uint64_t now_ms, bool json, FILE *stream)
 {
@@ -358,30 +452,11 @@ cn_err cn_status_print(struct cn_ledger *ledger, const struct cn_job *job,
                                       .now_ms = now_ms,
                                       .json = json,
                                       .stream = stream};
-    struct cn_ledger_version version = {0};
-    struct cn_run_progress progress = {0};
-    cn_err err = cn_ledger_newest_version(ledger, &version);
-    if (err && err != CN_ENOTFOUND)
-        return err;
-    err = cn_score_progress(ledger, job, 0, &progress);
-    if (err)
-        return err;
-    err = cn_ledger_newest_round(ledger, &report.round);
-    if (err == CN_ENOTFOUND)
-        report.round = (struct cn_ledger_round){0};
-    else if (!err)
-        err = cn_ledger_count(ledger, report.round.number, &report.selected, &report.accepted);
-    if (err && err != CN_ENOTFOUND)
-        return err;
-    err = cn_ledger_group_count(ledger, &report.groups);
-    if (err)
-        return err;
-    report.ended = cn_score_end(job, &progress, version.number) != NULL;
-    print_cuts(&report);
-    err = print_outliers(&report, version.number);
-    if (err)
-        return err;
-    print_run(&report, &version, &progress.newest_score);
-    err = cn_ledger_boards(ledger, cn_status_print_board, &report);
-    return err ? err : cn_status_print_groups(ledger, version.number, json, stream);
+    cn_err err = cn_round_view_load(ledger, job, NULL, &report.view);
+    if (!err)
+        err = find_settings(&report);
+    if (!err)
+        err = print_all(&report);
+    cn_round_view_deinit(&report.view);
+    return err;
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "aggregator/serve/status.h"
+#include "aggregator/show/round_view.h"
 
 struct cn_status_report {
     struct cn_ledger *ledger; // borrowed, as all pointers here
@@ -10,14 +11,11 @@ struct cn_status_report {
     uint64_t now_ms;
     bool json;
     FILE *stream;
-    struct cn_ledger_round round; // newest round; number 0: none yet
-    uint32_t groups;              // groups with enrolled boards
-    uint32_t selected, accepted;  // groups invited to the round, and updates accepted
-    bool ended;                   // whether the run is over
+    struct cn_round_view view;
+    size_t hint;            // of cn_live_find
+    uint32_t settings;      // first round of the settings that hold; 0: none are recorded yet
+    uint32_t next_settings; // first round of settings that do not hold yet; 0: there are none
 };
-
-// Names a board's key without revealing it: by the start of its digest, in hexadecimal.
-void cn_status_name_key(const struct cn_ledger_board *board, char text[CN_STATUS_KEY_SIZE]);
 
 // Prints a row, or with json an object, about one board. context is a struct cn_status_report.
 cn_err cn_status_print_board(void *context, const struct cn_ledger_board *board);

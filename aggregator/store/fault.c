@@ -2,30 +2,7 @@
 
 #include <string.h>
 
-#define CONTINUATION_MASK 0xc0
-#define CONTINUATION 0x80
-
-// Reads the character at text. Returns its size in bytes and its code point; size 0: no valid UTF-8
-// (RFC 3629).
-static size_t read_character(const unsigned char *text, uint32_t *point)
-{
-    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
-    size_t size = text[0] < 0x80           ? 1
-                  : (text[0] >> 5) == 0x06 ? 2
-                  : (text[0] >> 4) == 0x0e ? 3
-                  : (text[0] >> 3) == 0x1e ? 4
-                                           : 0;
-
-    *point = size == 1 ? text[0] : text[0] & (0x7fu >> size);
-    for (size_t i = 1; i < size; i++) {
-        if ((text[i] & CONTINUATION_MASK) != CONTINUATION) // also ends at the terminating 0
-            return 0;
-        *point = *point << 6 | (text[i] & 0x3f);
-    }
-    if (!size || *point < least[size] || *point > 0x10ffff || (*point >> 11) == 0x1b)
-        return 0;
-    return size;
-}
+#include "runtime/base/utf8.h"
 
 // The hidden ones: control characters of both sets; blanks except the space, with which a text
 // could imitate the columns of a table; marks that are not seen or stand above others, separators
@@ -48,7 +25,7 @@ static bool is_printable(uint32_t point)
 
 void cn_fault_clean(char to[CN_FAULT_SIZE], const char *text)
 {
-    const unsigned char *from = (const unsigned char *)text;
+    const char *from = text;
     size_t used = 0, size;
     uint32_t point;
 
@@ -57,7 +34,7 @@ void cn_fault_clean(char to[CN_FAULT_SIZE], const char *text)
             from++;
             continue;
         }
-        size = read_character(from, &point);
+        size = cn_utf8_read(from, &point);
         if (used + size >= CN_FAULT_SIZE)
             break;
         if (size && is_printable(point)) {

@@ -58,6 +58,9 @@ static const char later[] =
     " round INTEGER NOT NULL, reason TEXT NOT NULL) STRICT, WITHOUT ROWID;"
     "CREATE TABLE IF NOT EXISTS attendance(round INTEGER NOT NULL, grp TEXT NOT NULL,"
     " boards INTEGER NOT NULL, PRIMARY KEY(round,grp)) STRICT, WITHOUT ROWID;"
+    "CREATE TABLE IF NOT EXISTS judgement(grp TEXT NOT NULL, round INTEGER NOT NULL,"
+    " factor REAL NOT NULL, refused INTEGER NOT NULL, PRIMARY KEY(grp,round)) STRICT,"
+    " WITHOUT ROWID;"
     "CREATE TABLE IF NOT EXISTS origin(id INTEGER PRIMARY KEY CHECK(id=1), run INTEGER NOT NULL,"
     " version INTEGER NOT NULL, digest BLOB NOT NULL) STRICT;";
 
@@ -71,6 +74,14 @@ static const struct {
      "ALTER TABLE contribution ADD COLUMN boards INTEGER NOT NULL DEFAULT 0"},
     {"SELECT 1 FROM pragma_table_info('version') WHERE name='state_digest'",
      "ALTER TABLE version ADD COLUMN state_digest BLOB"},
+    {"SELECT 1 FROM pragma_table_info('round') WHERE name='opened_ms'",
+     "ALTER TABLE round ADD COLUMN opened_ms INTEGER NOT NULL DEFAULT 0"},
+    {"SELECT 1 FROM pragma_table_info('round') WHERE name='closed_ms'",
+     "ALTER TABLE round ADD COLUMN closed_ms INTEGER NOT NULL DEFAULT 0"},
+    {"SELECT 1 FROM pragma_table_info('contribution') WHERE name='accepted_ms'",
+     "ALTER TABLE contribution ADD COLUMN accepted_ms INTEGER NOT NULL DEFAULT 0"},
+    {"SELECT 1 FROM pragma_table_info('version') WHERE name='made_ms'",
+     "ALTER TABLE version ADD COLUMN made_ms INTEGER NOT NULL DEFAULT 0"},
 };
 
 // Maps a result of SQLite to an error, and logs SQLite's message for errors that nobody expects.
@@ -268,7 +279,7 @@ static cn_err make_schema(struct cn_ledger *ledger)
     } else if (!err && (version < 0 || version > CN_LEDGER_SCHEMA)) {
         cn_log(CN_LOG_ERROR, "ledger", "schema %d was found, this program knows %d", version,
                CN_LEDGER_SCHEMA);
-        err = CN_EFORMAT;
+        err = CN_EVERSION;
     }
     if (!err && version < 2)
         err = cn_ledger_sql_run(ledger, schema_2);
@@ -542,6 +553,16 @@ cn_err cn_ledger_begin_read(struct cn_ledger *ledger)
 void cn_ledger_end_read(struct cn_ledger *ledger)
 {
     (void)!cn_ledger_sql_end(ledger, CN_OK); // nothing was written, so nothing can be lost
+}
+
+cn_err cn_ledger_begin_write(struct cn_ledger *ledger)
+{
+    return cn_ledger_sql_run(ledger, "BEGIN IMMEDIATE");
+}
+
+cn_err cn_ledger_end_write(struct cn_ledger *ledger, cn_err err)
+{
+    return cn_ledger_sql_end(ledger, err);
 }
 
 cn_err cn_ledger_generation(struct cn_ledger *ledger, int64_t *generation)

@@ -31,7 +31,9 @@ cn_err cn_ledger_open_round(struct cn_ledger *ledger, uint32_t number)
 {
     sqlite3_stmt *statement;
     cn_err err = cn_ledger_sql_prepare(
-        ledger, &statement, "INSERT INTO round(number,state) VALUES(?,0)", "i", (int64_t)number);
+        ledger, &statement,
+        "INSERT INTO round(number,state,opened_ms) VALUES(?,0," CN_LEDGER_SQL_DATE ")", "i",
+        (int64_t)number);
     return err ? err : cn_ledger_sql_finish(ledger, statement);
 }
 
@@ -39,8 +41,9 @@ cn_err cn_ledger_close_round(struct cn_ledger *ledger, uint32_t number)
 {
     sqlite3_stmt *statement;
     cn_err err = cn_ledger_sql_prepare(ledger, &statement,
-                                       "UPDATE round SET state=1 WHERE number=? AND state=0", "i",
-                                       (int64_t)number);
+                                       "UPDATE round SET state=1,closed_ms=" CN_LEDGER_SQL_DATE
+                                       " WHERE number=? AND state=0",
+                                       "i", (int64_t)number);
     return err ? err : cn_ledger_sql_finish(ledger, statement);
 }
 
@@ -87,7 +90,8 @@ static cn_err insert_contribution(struct cn_ledger *ledger, const struct cn_ledg
     cn_err err = cn_ledger_sql_prepare(
         ledger, &statement,
         "INSERT INTO contribution(round,grp,board,digest,size,weight,held_out_loss,"
-        "held_out_correct,held_out_count,train_loss,boards) VALUES(?,?,?,?,?,?,?,?,?,?,?)",
+        "held_out_correct,held_out_count,train_loss,boards,accepted_ms)"
+        " VALUES(?,?,?,?,?,?,?,?,?,?,?," CN_LEDGER_SQL_DATE ")",
         "ittbiidiidi", (int64_t)c->round, c->group, c->board, c->digest, (int64_t)c->size,
         (int64_t)c->weight, c->held_out_loss, (int64_t)c->held_out_correct,
         (int64_t)c->held_out_count, c->train_loss, (int64_t)c->boards);
@@ -250,7 +254,8 @@ cn_err cn_ledger_sql_add_version(struct cn_ledger *ledger, const struct cn_ledge
     cn_err err = cn_ledger_sql_prepare(
         ledger, &statement,
         "INSERT INTO version(number,digest,parent,delta_digest,delta_size,bytes_in,bytes_out,"
-        "loss,correct,count,state_digest) VALUES(?,?,?,?,?,?,?,?,?,?,?)",
+        "loss,correct,count,state_digest,made_ms)"
+        " VALUES(?,?,?,?,?,?,?,?,?,?,?," CN_LEDGER_SQL_DATE ")",
         "ibbbiiidiib", (int64_t)v->number, v->digest, v->parent, v->delta_digest,
         (int64_t)v->delta_size, (int64_t)v->bytes_in, (int64_t)v->bytes_out, v->central.loss,
         (int64_t)v->central.correct, (int64_t)v->central.count, v->state_digest);

@@ -5,6 +5,10 @@
 
 #include "aggregator/store/ledger.h"
 
+// The machine's date in milliseconds since 1970. It is stored for people only: no decision reads
+// it.
+#define CN_LEDGER_SQL_DATE "CAST((julianday('now')-2440587.5)*86400000+0.5 AS INTEGER)"
+
 struct cn_ledger {
     sqlite3 *db;
     struct cn_ledger_identity identity;

@@ -338,6 +338,11 @@ cn_err cn_model_store_add(struct cn_model_store *models, struct cn_model *model,
     return CN_OK;
 }
 
+void cn_model_store_adapt(struct cn_model_store *models, uint32_t snapshot_every)
+{
+    models->config.snapshot_every = snapshot_every;
+}
+
 static cn_err make_first(struct cn_model_store *models)
 {
     struct cn_model first = {0};

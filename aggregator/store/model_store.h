@@ -94,6 +94,9 @@ const struct cn_layout *cn_model_store_layout(const struct cn_model_store *model
 cn_err cn_model_store_add(struct cn_model_store *models, struct cn_model *model, uint64_t bytes_in,
                           uint64_t bytes_out);
 
+// Changes the interval between snapshots, from the next version on.
+void cn_model_store_adapt(struct cn_model_store *models, uint32_t snapshot_every);
+
 // Finds a blob by its digest: the graph, the full bytes of the newest version or the one before it,
 // one of the newest deltas, or the newest snapshot. Returns CN_ENOTFOUND for any other digest.
 // version is the number of the blob's version, 0 for the graph. data is borrowed until the next

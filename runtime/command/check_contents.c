@@ -69,14 +69,22 @@ static const struct cn_store_ops no_files = {.open = open_none,
 
 // --- model and data together ---
 
+void cn_check_trained(const struct cn_session *session, struct cn_diag *diag)
+{
+    const struct cn_onnx *onnx = cn_session_onnx(session);
+    const struct cn_job *job = cn_session_get_config(session)->job;
+
+    cn_check_export(onnx, job->rules.batch_norm, diag);
+    cn_check_names(onnx, cn_session_layout(session), diag);
+    cn_check_ending(onnx, &job->loss, diag);
+}
+
 static void warn_of_model(const struct cn_session *session, const char *path)
 {
     static struct cn_diag diag;
 
     cn_diag_init(&diag);
-    cn_check_export(session->onnx, session->config.job->rules.batch_norm, &diag);
-    cn_check_names(session->onnx, cn_trainer_layout(session->trainer), &diag);
-    cn_check_ending(session->onnx, &session->config.job->loss, &diag);
+    cn_check_trained(session, &diag);
     cn_command_print_about(path, CN_OK, &diag);
 }
 

@@ -7,9 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "runtime/command/check_ending.h"
-#include "runtime/command/check_export.h"
-#include "runtime/command/check_weights.h"
+#include "runtime/command/check_contents.h"
 #include "runtime/command/command.h"
 #include "runtime/command/train_files.h"
 #include "runtime/command/wrap.h"
@@ -145,10 +143,8 @@ static void warn_of_export(void *context, const struct cn_session *session)
 
     (void)context;
     cn_diag_init(&diag);
-    cn_check_export(session->onnx, session->config.job->rules.batch_norm, &diag);
-    cn_check_names(session->onnx, cn_trainer_layout(session->trainer), &diag);
-    cn_check_ending(session->onnx, &session->config.job->loss, &diag);
-    cn_command_print_about(session->config.settings->model, CN_OK, &diag);
+    cn_check_trained(session, &diag);
+    cn_command_print_about(cn_session_get_config(session)->settings->model, CN_OK, &diag);
 }
 
 static cn_err write_files(void *context, struct cn_session *session)
@@ -260,11 +256,13 @@ static int train(const struct cn_ports *ports, const struct cn_settings *setting
         return CN_EXIT_FAILED;
     }
     config.model = &model;
-    if ((options->from && open_from(options->from, &diag, &from, &config)) ||
-        cn_command_open_store(settings, &config.store)) {
+    code = CN_EXIT_FAILED;
+    if (!options->from || !open_from(options->from, &diag, &from, &config))
+        code = cn_command_open_store(settings, &config.store);
+    if (code) {
         cn_onnx_file_close(&model);
         cn_onnx_file_close(&from);
-        return CN_EXIT_FAILED;
+        return code;
     }
     config.stop = cn_command_catch_signals();
     config.best = &best;

@@ -4,7 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "runtime/engine/onnx/export.h"
 #include "runtime/engine/onnx/onnx_inference.h"
+#include "runtime/engine/trainer/trainer.h"
 
 static bool ends_with(const char *text, const char *end)
 {
@@ -38,15 +40,16 @@ static FILE *open_file(const char *path, struct cn_diag *diag)
 static cn_err write_weights(const struct cn_session *session, const float *weights,
                             const char *path, enum cn_export_form form, struct cn_diag *diag)
 {
+    const struct cn_layout *layout = cn_session_layout(session);
     FILE *file = open_file(path, diag);
     cn_err err;
 
     if (!file)
         return CN_EIO;
     err = ends_with(path, ".onnx")
-              ? cn_export_onnx_pieces(session->onnx, session->layout, weights, form, write_piece,
+              ? cn_export_onnx_pieces(cn_session_onnx(session), layout, weights, form, write_piece,
                                       file)
-              : cn_export_safetensors_pieces(session->layout, weights, write_piece, file);
+              : cn_export_safetensors_pieces(layout, weights, write_piece, file);
     if (fclose(file) && !err)
         err = CN_EIO;
     if (err)
@@ -70,15 +73,16 @@ static void warn_random(const struct cn_onnx *onnx, const char *path)
 cn_err cn_train_files_save(struct cn_session *session, const char *path, enum cn_export_form form,
                            struct cn_diag *diag)
 {
+    struct cn_trainer *trainer = cn_session_trainer(session);
     float *weights;
-    cn_err err = cn_trainer_share_weights(session->trainer, &weights), returned;
+    cn_err err = cn_trainer_share_weights(trainer, &weights), returned;
 
     if (err)
         return err;
     if (form == CN_EXPORT_INFERENCE && ends_with(path, ".onnx"))
-        warn_random(session->onnx, path);
+        warn_random(cn_session_onnx(session), path);
     err = write_weights(session, weights, path, form, diag);
-    returned = cn_trainer_return_weights(session->trainer);
+    returned = cn_trainer_return_weights(trainer);
     return err ? err : returned;
 }
 
@@ -102,15 +106,15 @@ static void write_op(void *context, const struct cn_trainer_op *op)
 
 cn_err cn_train_files_ops(struct cn_session *session, const char *path, struct cn_diag *diag)
 {
+    struct cn_trainer *trainer = cn_session_trainer(session);
     struct trace trace = {.file = open_file(path, diag)};
     cn_err err, discarded;
 
     if (!trace.file)
         return CN_EIO;
-    cn_dataset_train_batch(session->dataset, 0, session->config.job->batch, &session->batch);
     fputs("{\"displayTimeUnit\":\"ms\",\"traceEvents\":[", trace.file);
-    err = cn_trainer_time_ops(session->trainer, &session->batch, write_op, &trace);
-    discarded = cn_trainer_discard(session->trainer);
+    err = cn_trainer_time_ops(trainer, cn_session_first_batch(session), write_op, &trace);
+    discarded = cn_trainer_discard(trainer);
     fputs("\n]}\n", trace.file);
     if (fclose(trace.file) && !err)
         err = CN_EIO;

@@ -50,6 +50,7 @@ def finish(guest, cluster, kind):
 
 
 def main(host_bin, guest_build, kind):
+    assert kind in ("small", "full"), f"there is no image {kind}"
     slow = 1 if kind == "small" else 6
     options = "cairn.poweroff cairn.options=--until-end" if kind == "small" else "systemd.show_status=1"
     begun = time.monotonic()

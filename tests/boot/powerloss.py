@@ -297,6 +297,7 @@ def explore(explorer, base, entries, wanted):
 
 
 def main(host_bin, guest_build, wanted, omit):
+    assert omit in (None, "directory", "all"), f"there is nothing to omit named {omit}"
     with Cluster(host_bin, {}) as cluster:
         base, entries = record(cluster, host_bin, guest_build, omit)
         flushes = sum(1 for entry in entries if entry[1] & FLUSH)

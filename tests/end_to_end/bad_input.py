@@ -11,6 +11,7 @@ import sys
 import time
 
 from cluster import DIGITS, SOURCE, Cluster
+from scenarios import chosen
 
 TRAIN_TEXT = """\
 schema: cairn/site/v1
@@ -405,9 +406,7 @@ CASES = (models, data, places, checkpoint, changed_values, changed_samples, othe
 
 
 def main(build, *names):
-    for case in CASES:
-        if names and case.__name__ not in names:
-            continue
+    for case in chosen(CASES, names):
         with Cluster(build, rounds=2, quorum=1, local_steps=5) as cluster:
             case(cluster)
         print(f"{case.__name__}: {case.__doc__.splitlines()[0]}", flush=True)

@@ -11,6 +11,7 @@ import tempfile
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 
 from onnx_writer import BATCH, model, node, tensor, told, value  # noqa: E402
+from scenarios import chosen  # noqa: E402
 
 PROFILE = """schema: cairn/site/v1
 state: state
@@ -206,9 +207,7 @@ CASES = (the_model_itself_is_good, copies_of_weights_and_names_that_an_exporter_
 
 
 def main(build, *names):
-    for case in CASES:
-        if names and case.__name__ not in names:
-            continue
+    for case in chosen(CASES, names):
         with tempfile.TemporaryDirectory(prefix="cairn-test-") as folder:
             npy(os.path.join(folder, "x.npy"), 8, 4, [0.25 * (i % 7) for i in range(32)])
             npy(os.path.join(folder, "y.npy"), 8, 2, [0.5] * 16)

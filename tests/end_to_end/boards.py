@@ -169,4 +169,4 @@ def main(build):
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

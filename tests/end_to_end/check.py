@@ -7,6 +7,7 @@ import time
 
 from bad_input import expect, npy, write_train
 from cluster import DIGITS, Cluster
+from scenarios import chosen
 
 GROUPS = {"lab-a": ["board-1", "board-2"]}
 
@@ -130,9 +131,7 @@ CASES = (a_board_alone, a_board_of_a_group, a_gateway)
 
 
 def main(build, *names):
-    for case in CASES:
-        if names and case.__name__ not in names:
-            continue
+    for case in chosen(CASES, names):
         with Cluster(build, GROUPS, rounds=2, quorum=1) as cluster:
             case(cluster)
         print(f"{case.__name__}: {case.__doc__.splitlines()[0]}", flush=True)

@@ -73,6 +73,7 @@ def share(build):
 
 
 def main(build, length=""):
+    assert length in ("", "short", "shards"), f"there is no length {length}"
     if length == "shards":
         return 0 if share(build) else 77
     for precision, first in zip(PRECISIONS, OPTIMIZERS):

@@ -76,8 +76,8 @@ def run(directory, *command):
     assert result.returncode == 0, result.stdout + result.stderr
 
 
-def main():
-    node, python = os.path.join(os.path.abspath(sys.argv[1]), "cairn-node"), sys.argv[2]
+def main(build, python):
+    node = os.path.join(os.path.abspath(build), "cairn-node")
     with tempfile.TemporaryDirectory(prefix="cairn-test-") as directory:
         run(directory, python, "-c", REFERENCE)
         run(directory, node, "check", "model.onnx")
@@ -95,4 +95,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])

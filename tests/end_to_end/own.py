@@ -19,8 +19,8 @@ def run(directory, *command):
     return result.stdout
 
 
-def main():
-    node, python = os.path.join(sys.argv[1], "cairn-node"), sys.argv[2]
+def main(build, python):
+    node = os.path.join(build, "cairn-node")
     with tempfile.TemporaryDirectory(prefix="cairn-test-") as base:
         directory = os.path.join(base, "own")
         shutil.copytree(os.path.join(SOURCE, "tests", "examples", "own"), directory)
@@ -40,4 +40,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])

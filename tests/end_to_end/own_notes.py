@@ -23,8 +23,8 @@ def check(node, path):
     return [line.split()[1] for line in done.stdout.splitlines() if line.startswith("parameter ")], done.stdout
 
 
-def main():
-    node = pathlib.Path(sys.argv[1], "cairn-node")
+def main(build):
+    node = pathlib.Path(build, "cairn-node")
     with tempfile.TemporaryDirectory(prefix="cairn-notes-") as folder:
         path = pathlib.Path(folder, "model.onnx")
         shutil.copy(ROOT / "tests" / "data" / "models" / "mlp.onnx", path)
@@ -41,4 +41,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])

@@ -40,7 +40,7 @@ PHASES = (
     ("barrier of the opening", {"tcp_open", "cn_backend_open"}),
     ("gradients", {"cn_queue_open", "queue_main", "run_queue", "serve"}),
     ("heal", {"cn_session_take", "heal"}),
-    ("facts and sets", {"cn_session_enter"}),
+    ("facts and sets", {"cn_session_exchange_facts"}),
     ("vote", {"cn_session_step"}),
     ("digest of the update", {"cn_session_finish"}),
     ("new version", {"cn_session_install", "do_base"}),

@@ -12,6 +12,7 @@ import sys
 
 from cluster import Cluster, DIGITS, SOURCE
 from hostile import Board, TOTAL, declaration_of, frame_of
+from scenarios import chosen
 
 sys.path.append(os.path.join(SOURCE, "tests", "peers"))
 import replay  # noqa: E402
@@ -103,9 +104,8 @@ SCENARIOS = (a_random_direction_of_any_weight, an_update_that_is_left_out_leaves
 
 
 def main(build, program, *names):
-    for scenario in SCENARIOS:
-        if not names or scenario.__name__ in names:
-            scenario(build, program)
+    for scenario in chosen(SCENARIOS, names):
+        scenario(build, program)
 
 
 if __name__ == "__main__":

@@ -81,6 +81,8 @@ def files(node, directory, case):
 def main():
     node = os.path.join(os.path.abspath(sys.argv[1]), "cairn-node")
     names = sys.argv[2:] or [name for name in CASES if name != "float16"]
+    for name in names:
+        assert name in CASES, f"there is no case {name}"
     for case in (CASES[name] for name in names):
         with tempfile.TemporaryDirectory(prefix="cairn-test-") as directory:
             one(node, directory, case)

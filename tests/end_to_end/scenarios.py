@@ -17,6 +17,15 @@ import time
 SKIPPED = 77  # as ctest reads it
 
 
+def chosen(functions, names):
+    """The functions of these names in their order, all of them without names. An unknown name ends the test."""
+    known = [function.__name__ for function in functions]
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        sys.exit(f"there is no scenario {', '.join(unknown)}; there are: {', '.join(known)}")
+    return [function for function in functions if not names or function.__name__ in names]
+
+
 class Scenarios:
     def __init__(self):
         self.functions = {}
@@ -28,12 +37,11 @@ class Scenarios:
     def main(self, possible=None):
         """Where they are not possible here, possible() says so."""
         build, *names = sys.argv[1:]
-        for name in names:
-            assert name in self.functions, f"there is no scenario {name}"
+        functions = chosen(self.functions.values(), names)
         if possible and not possible():
             sys.exit(SKIPPED)
-        for name in names or self.functions:
+        for function in functions:
             begun = time.monotonic()
-            said = self.functions[name](os.path.abspath(build))
-            print(f"{name.replace('_', ' ')}: {time.monotonic() - begun:.1f} s{f', {said}' if said else ''}",
+            said = function(os.path.abspath(build))
+            print(f"{function.__name__.replace('_', ' ')}: {time.monotonic() - begun:.1f} s{f', {said}' if said else ''}",
                   flush=True)

@@ -101,12 +101,12 @@ def boards_of_a_group_find_shards_while_they_run(build):
         print(f"held-out accuracy {cluster.accuracy()}")
 
 
-def main():
-    build = os.path.abspath(sys.argv[1])
+def main(build):
+    build = os.path.abspath(build)
     with tempfile.TemporaryDirectory(prefix="cairn-test-") as directory:
         a_round_keeps_its_shards(os.path.join(build, "cairn-node"), directory)
     boards_of_a_group_find_shards_while_they_run(build)
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])

@@ -125,4 +125,4 @@ def main(build):
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

@@ -10,6 +10,7 @@ import re
 import sys
 
 from cluster import ENDLESS, Cluster
+from scenarios import chosen
 
 # MTU of the path, then the bytes of a message that a board should find.
 PATHS = {1500: 1280, 1280: 1088, 576: 404}
@@ -77,9 +78,8 @@ CASES = (path_mtu, tcp, tcp_killed)
 
 
 def main(build, *names):
-    for case in CASES:
-        if not names or case.__name__ in names:
-            case(build)
+    for case in chosen(CASES, names):
+        case(build)
 
 
 if __name__ == "__main__":

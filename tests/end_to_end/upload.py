@@ -68,6 +68,7 @@ def sweep(build):
 
 
 def main(build, victim):
+    assert victim in ("leader", "gateway", "sweep"), f"there is no victim {victim}"
     if victim == "sweep":
         sweep(build)
         return

@@ -146,6 +146,8 @@ def main():
         return play_node()
     if sys.argv[1:2] == ["torch"]:
         return play_torch()
+    if sys.argv[1:] not in ([], ["slow"]):
+        return f"there is no set of cases {sys.argv[1:]}"
     os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
     for case in SLOW if sys.argv[1:] == ["slow"] else CASES:
         with tempfile.TemporaryDirectory() as directory:

@@ -77,6 +77,7 @@ ROLE = "pkg.torch.export.graph_signature.InputSpec.kind"
 FOLDED = "pkg.onnxscript.optimizer.folded_from"
 SIGNATURE = "pkg.torch.export.ExportedProgram.graph_signature"
 PARAMETER = re.compile("[^:]*: PARAMETER target='([^']*)'.*")
+KNOWN = {"Clip": (1, 3), "Dropout": (1, 2), "OneHot": (1, 3), "Pad": (2, 3), "Range": (0, 3), "Resize": (1, 3)}
 
 
 def nodes_of(data, start, end, same):
@@ -127,7 +128,7 @@ def parameters_of(signature):
 def without_constants(data, tensors, ranks, statistics, roles, nodes, parameters):
     """The tensors, by GRAPH.md, "The layout"."""
     says = any(ROLE in roles.get(name, {}) for name in ranks)
-    resized = {name for operator, inputs in nodes if operator == "Resize" for name in inputs[1:3]}
+    known = {name for operator, inputs in nodes if operator in KNOWN for name in inputs[slice(*KNOWN[operator])]}
     first = {name for operator, inputs in nodes if operator in ("LSTM", "GRU", "RNN") for name in inputs[5:7]}
 
     def constant(name):
@@ -136,8 +137,8 @@ def without_constants(data, tensors, ranks, statistics, roles, nodes, parameters
             return entries[ROLE] != "PARAMETER"
         if entries.get(FOLDED) and parameters:
             return not parameters.intersection(entries[FOLDED].split("'")[1::2])
-        if name in resized or not says:
-            return name in resized
+        if name in known or not says:
+            return name in known
         numbers = array("f", b"".join(data[at : at + size] for at, size in tensor.ranges))
         return ((tensor.count == 1 and ranks[name] < 2) or name in first
                 or not all(-1e4 < number < 1e4 for number in numbers))

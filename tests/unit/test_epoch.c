@@ -18,6 +18,7 @@
 #include "runtime/port/crypto.h"
 #include "runtime/port/platform.h"
 #include "runtime/round/epoch/epoch.h"
+#include "runtime/round/session/session_private.h"
 #include "runtime/update/version.h"
 #include "tests/support/flaky_store.h"
 
@@ -86,7 +87,7 @@ static void open_session(struct world *world, int index)
     config.store = board->store;
     cn_diag_init(&diag);
     assert_int_equal(cn_session_open(&config, &diag, &board->session), CN_OK);
-    board->session->saved_ms = 0; // a state in shards is stored after the first step
+    board->session->disk.saved_ms = 0; // a state in shards is stored after the first step
 }
 
 static void close_session(struct board *board)
@@ -215,7 +216,7 @@ static cn_err mortal_run(struct cn_collective *collective, const struct cn_colle
     cn_err err = CN_OK;
 
     if (mortal->stores)
-        ((struct board *)mortal)->session->saved_ms = 0;
+        ((struct board *)mortal)->session->disk.saved_ms = 0;
     if (!last || mortal->hears)
         err = mortal->ring->ops->run(mortal->ring, call);
     mortal->pieces +=
@@ -453,7 +454,7 @@ static void the_plan_of_a_run_has_room_for_a_version(void **state)
     static struct cn_diag diag;
 
     assert_true(room >= 2 * world->version_size + session->layout->total * sizeof(float));
-    cn_session_tell(session, &progress);
+    cn_session_fill_progress(session, &progress);
     assert_int_equal(progress.arriving_memory, room);
     planned = progress.memory;
     limit = planned - room; // enough to train alone
@@ -667,7 +668,7 @@ static void a_disk_that_takes_nothing_of_shards_changes_nothing_in_the_update(vo
         end_epoch(world);
         assert_memory_equal(digest, undisturbed, CN_DIGEST_SIZE);
         assert_int_equal(full->session->held.phase, CN_PHASE_SEND);
-        assert_true(full->session->disk_full);
+        assert_true(full->session->disk.full);
     }
     full->settings.reserve = 0;
 }
@@ -719,8 +720,8 @@ static void break_off(struct world *world, uint32_t calls)
     cn_mailbox_put_news(&world->boards[0].box, &world->news);
     assert_false(serve_until_upload(world, digest));
     end_epoch(world);
-    world->boards[0].session->busy_ms = 0; // so that it is the source
-    world->boards[1].session->busy_ms = 1e3;
+    world->boards[0].session->measured.busy_ms = 0; // so that it is the source
+    world->boards[1].session->measured.busy_ms = 1e3;
 }
 
 // The call in which both have a state of the middle of the round, and on their disks only.
@@ -730,8 +731,8 @@ static uint32_t find_middle(struct world *world)
 
     do
         break_off(world, ++calls);
-    while (!world->boards[0].session->let_go || !world->boards[0].session->held.step ||
-           !world->boards[1].session->let_go || !world->boards[1].session->held.step);
+    while (!world->boards[0].session->sharing.let_go || !world->boards[0].session->held.step ||
+           !world->boards[1].session->sharing.let_go || !world->boards[1].session->held.step);
     return calls;
 }
 
@@ -886,7 +887,7 @@ static void a_transfer_that_was_cut_is_resumed(void **state)
     assert_memory_equal(again, digest, CN_DIGEST_SIZE);
     end_epoch(world);
     assert_int_equal(joins->mortal.pieces, pieces_of(&whole) - came);
-    assert_null(joins->session->part.data);
+    assert_null(joins->session->arriving.part.data);
     cn_buffer_deinit(&whole);
 }
 

@@ -16,7 +16,7 @@
 #include "runtime/port/crypto.h"
 #include "runtime/port/platform.h"
 #include "runtime/round/epoch/round_file.h"
-#include "runtime/round/session/session_update.h"
+#include "runtime/round/session/session_private.h"
 #include "runtime/update/version.h"
 #include "tests/unit/log_capture.h"
 

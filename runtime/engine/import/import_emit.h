@@ -121,3 +121,6 @@ cn_err cn_import_make_mean(struct cn_import_node *node, uint32_t *value);
 // time, if the other operand depends on the samples. CN_ENOTSUP with a line for any other number
 // that was computed from the size.
 cn_err cn_import_take_size(struct cn_import_node *node, uint32_t *operand, uint32_t other);
+
+// Refuses a node with an input that was computed from the size of an open batch.
+cn_err cn_import_refuse_size(const struct cn_import_node *node);

@@ -72,6 +72,23 @@ cn_err cn_import_fact(struct cn_import_node *node, const struct cn_fact *fact, u
     return CN_OK;
 }
 
+static cn_err refuse_size(const struct cn_import_node *node)
+{
+    return cn_import_refuse(node, "what was worked out from the size of the batch is not known "
+                                  "before training; samples may be divided by the size itself, or "
+                                  "multiplied with it");
+}
+
+cn_err cn_import_refuse_size(const struct cn_import_node *node)
+{
+    for (size_t i = 0; i < node->in_count; i++) {
+        if (cn_import_has(node, i) && cn_import_is_known(cn_import_value(node, i)) &&
+            cn_import_known_of_batch(node->graph, cn_import_value(node, i)))
+            return refuse_size(node);
+    }
+    return CN_OK;
+}
+
 cn_err cn_import_take_size(struct cn_import_node *node, uint32_t *operand, uint32_t other)
 {
     const struct cn_fact size = {.kind = CN_FACT_SIZE};
@@ -88,9 +105,7 @@ cn_err cn_import_take_size(struct cn_import_node *node, uint32_t *operand, uint3
     times = known.words == 1 ? cn_import_known_float(graph, &known, 0) / CN_GRAPH_BATCH : 0;
     if (times < 1 || times > 1024 || times != (double)(uint32_t)times || !like.batched ||
         cn_graph_batch_repeats(&like) != 1 || known.rank > like.rank)
-        return cn_import_refuse(node, "what was worked out from the size of the batch is not "
-                                      "known before training; samples may be divided by the size "
-                                      "itself, or multiplied with it");
+        return refuse_size(node);
     err = cn_import_fact(node, &size, &fact);
     if (err)
         return err;

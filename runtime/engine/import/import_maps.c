@@ -109,7 +109,7 @@ static cn_err read_limit(struct cn_import_node *node, size_t input, float *limit
         return CN_OK;
     value = cn_import_value(node, input);
     if (!cn_import_is_known(value) || value->words != 1)
-        return cn_import_refuse(node, "the limits must be Constants of one element");
+        return cn_import_refuse(node, "the limits must be known before training, one number each");
     *limit = (float)cn_import_known_float(node->graph, value, 0);
     return CN_OK;
 }

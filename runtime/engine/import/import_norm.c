@@ -98,14 +98,14 @@ static cn_err read_dropout(const struct cn_import_node *node, float *ratio, bool
         const struct cn_value *value = cn_import_value(node, 1);
 
         if (value->kind != CN_VALUE_CONST || value->words != 1)
-            return cn_import_refuse(node, "the ratio must be a Constant");
+            return cn_import_refuse(node, "the ratio must be known before training");
         *ratio = node->graph->constants[value->offset];
     }
     if (cn_import_has(node, 2)) {
         const struct cn_value *value = cn_import_value(node, 2);
 
         if (value->kind != CN_VALUE_SHAPE || value->words != 1)
-            return cn_import_refuse(node, "the training mode must be a Constant");
+            return cn_import_refuse(node, "the training mode must be known before training");
         *training = node->graph->numbers[value->offset] != 0;
     }
     if (*training && !(*ratio >= 0 && *ratio < 1))

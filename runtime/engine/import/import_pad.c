@@ -44,7 +44,7 @@ static cn_err read_mode(struct cn_import_node *node, struct padding *padding)
         return CN_OK;
     value = cn_import_value(node, 2);
     if (!cn_import_is_known(value) || value->words != 1)
-        return cn_import_refuse(node, "the number to pad with must be a Constant");
+        return cn_import_refuse(node, "the number to pad with must be known before training");
     padding->fill = (float)cn_import_known_float(node->graph, value, 0);
     return CN_OK;
 }

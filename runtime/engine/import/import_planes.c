@@ -243,7 +243,9 @@ cn_err cn_import_group_norm(struct cn_import_node *node)
     struct cn_norm op = {.epsilon = cn_import_float(node, "epsilon", 1e-5f)};
     bool by_group = cn_import_value(node, 1)->words == (uint64_t)groups;
 
-    if (cn_graph_is_shared(x) || x->rank < 2 || groups < 1 || x->dims[1] % (uint64_t)groups)
+    if (cn_graph_is_shared(x))
+        return cn_import_refuse(node, "the input must be samples");
+    if (x->rank < 2 || groups < 1 || x->dims[1] % (uint64_t)groups)
         return cn_import_refuse(node, "%lld groups of the channels", (long long)groups);
     op.rows = op.groups = (size_t)groups;
     op.cols = x->words / (size_t)groups;

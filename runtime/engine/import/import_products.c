@@ -86,8 +86,10 @@ cn_err cn_import_gemm(struct cn_import_node *node)
     struct cn_matmul op = {.alpha = cn_import_float(node, "alpha", 1),
                            .bias_scale = cn_import_float(node, "beta", 1),
                            .transpose_b = cn_import_int(node, "transB", 0) != 0};
-    cn_err err = CN_OK;
+    cn_err err = cn_import_refuse_size(node);
 
+    if (err)
+        return err;
     if (cn_import_value(node, 0)->rank != 2 || cn_import_value(node, 1)->rank != 2)
         return cn_import_refuse(node, "the operands must be matrices");
     if (cn_import_int(node, "transA", 0))
@@ -99,9 +101,6 @@ cn_err cn_import_gemm(struct cn_import_node *node)
     if (!has_plain_columns(cn_import_value(node, 0)) || !is_shared_matrix(cn_import_value(node, 1)))
         return cn_import_refuse(node,
                                 "the samples must be rows of A, and B a matrix without samples");
-    if (cn_import_is_known(cn_import_value(node, 0)) &&
-        cn_import_is_known(cn_import_value(node, 1)))
-        return cn_import_refuse(node, "neither operand is trained or computed from the samples");
     return emit_matmul(node, op);
 }
 
@@ -243,17 +242,16 @@ static cn_err drop_dim(struct cn_import_node *node, uint32_t dim)
 cn_err cn_import_matmul(struct cn_import_node *node)
 {
     bool row = cn_import_value(node, 0)->rank == 1, col = cn_import_value(node, 1)->rank == 1;
-    cn_err err = as_matrix(node, 0);
+    cn_err err = cn_import_refuse_size(node);
 
+    if (!err)
+        err = as_matrix(node, 0);
     if (!err)
         err = as_matrix(node, 1);
     if (err)
         return err;
     if (!cn_import_value(node, 0)->rank || !cn_import_value(node, 1)->rank)
         return cn_import_refuse(node, "the operands must be matrices");
-    if (cn_import_is_known(cn_import_value(node, 0)) &&
-        cn_import_is_known(cn_import_value(node, 1)))
-        return cn_import_refuse(node, "neither operand is trained or computed from the samples");
     if (cn_import_value(node, 0)->transposed)
         err = cn_import_materialise(node, 0);
     if (!err && has_plain_columns(cn_import_value(node, 0)) &&

@@ -80,8 +80,8 @@ static bool has_dims(const struct cn_import_node *node, size_t input, uint64_t a
 {
     const struct cn_value *value = cn_import_value(node, input);
 
-    return !value->batched && !cn_import_is_known(value) && value->rank == (c ? 3 : 2) &&
-           value->dims[0] == a && value->dims[1] == b && (!c || value->dims[2] == c);
+    return !value->batched && value->rank == (c ? 3 : 2) && value->dims[0] == a &&
+           value->dims[1] == b && (!c || value->dims[2] == c);
 }
 
 static cn_err read_shapes(const struct cn_import_node *node, struct layer *layer)
@@ -365,6 +365,11 @@ cn_err cn_import_recurrent(struct cn_import_node *node)
         err = read_direction(node, &layer);
     if (!err)
         err = read_activations(node, &layer);
+    if (!err)
+        err = cn_import_refuse_size(node);
+    for (size_t i = W; !err && i <= B; i++)
+        if (cn_import_has(node, i))
+            err = cn_import_as_floats(node, node->in[i], &node->in[i]);
     if (!err)
         err = read_shapes(node, &layer);
     if (!err)

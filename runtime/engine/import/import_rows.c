@@ -12,12 +12,12 @@ cn_err cn_import_softmax(struct cn_import_node *node)
     uint32_t axis;
     cn_err err = cn_import_axis(node, cn_import_int(node, "axis", -1), x.rank, &axis);
 
+    if (!err)
+        err = cn_import_refuse_size(node);
     if (err)
         return err;
     if (x.batched && axis == x.batch_axis)
         return cn_import_refuse(node, "the axis must not be the batch");
-    if (cn_import_is_known(&x))
-        return cn_import_refuse(node, "the input must be trained or computed from the samples");
     cn_graph_sample_dims(node->graph, &x, dims);
     *op = (struct cn_softmax){.outer = 1,
                               .cols = dims[axis],
@@ -27,8 +27,9 @@ cn_err cn_import_softmax(struct cn_import_node *node)
         op->outer *= dims[d];
     for (uint32_t d = axis + 1; d < x.rank; d++)
         op->inner *= dims[d];
-    call.in[0] = node->in[0];
-    err = cn_import_add(node, &x, &node->out);
+    err = cn_import_as_floats(node, node->in[0], &call.in[0]);
+    if (!err)
+        err = cn_import_add(node, &x, &node->out);
     call.out[0] = node->out;
     return err ? err : cn_graph_add_node(node->graph, &call);
 }
@@ -63,10 +64,12 @@ cn_err cn_import_layer_norm(struct cn_import_node *node)
     uint32_t axis;
     cn_err err = cn_import_axis(node, cn_import_int(node, "axis", -1), x.rank, &axis);
 
+    if (!err)
+        err = cn_import_refuse_size(node);
     if (err)
         return err;
-    if (cn_import_is_known(&x) || (x.batched && axis <= x.batch_axis))
-        return cn_import_refuse(node, "the input must be samples, the batch before the axis");
+    if (x.batched && axis <= x.batch_axis)
+        return cn_import_refuse(node, "the batch must be before the axis");
     if (node->node->output_count > 1 &&
         (node->node->outputs[1].size ||
          (node->node->output_count > 2 && node->node->outputs[2].size)))
@@ -76,8 +79,9 @@ cn_err cn_import_layer_norm(struct cn_import_node *node)
     for (uint32_t d = axis; d < x.rank; d++)
         op->cols *= x.dims[d];
     op->rows = x.words / op->cols;
-    call.in[0] = node->in[0];
-    err = read_affine(node, 1, op->cols, &call.in[1]);
+    err = cn_import_as_floats(node, node->in[0], &call.in[0]);
+    if (!err)
+        err = read_affine(node, 1, op->cols, &call.in[1]);
     if (!err)
         err = read_affine(node, 2, op->cols, &call.in[2]);
     if (!err)

@@ -128,11 +128,12 @@ static bool take_roles(struct cn_onnx *onnx, const struct cn_onnx_signature *sig
     return says;
 }
 
-// Marks the initializers that are constants, by the rules of GRAPH.md. Regions and scales of Resize
-// are no weights. PyTorch's newer exporter writes constants as initializers too. It says which ones
-// were parameters, and from what it computed others. Where it does not say so, single numbers,
-// first states and masks are constants, and others are weights that it transposed. Weights that are
-// zeros in a graph blob are classified as in the original file.
+// Marks the initializers that are constants, by the rules of GRAPH.md. Operands that must be known
+// before training, such as the limits of Clip, are no weights. PyTorch's newer exporter writes
+// constants as initializers too. It says which ones were parameters, and from what it computed
+// others. Where it does not say so, single numbers, first states and masks are constants, and
+// others are weights that it transposed. Weights that are zeros in a graph blob are classified as
+// in the original file.
 static void mark_constants(struct cn_onnx *onnx, const struct cn_onnx_signature *signature,
                            const uint8_t *reads, bool *told)
 {
@@ -146,7 +147,7 @@ static void mark_constants(struct cn_onnx *onnx, const struct cn_onnx_signature 
         bool single = tensor->rank < 2 && tensor->count == 1;
 
         if (!told[i] && tensor->type == CN_ONNX_FLOAT)
-            tensor->constant = reads[i] & CN_ONNX_READ_SIZE ||
+            tensor->constant = reads[i] & CN_ONNX_READ_KNOWN ||
                                (says && (single || reads[i] & CN_ONNX_READ_FIRST_STATE ||
                                          cn_onnx_tensor_is_extreme(tensor)));
     }

@@ -14,7 +14,12 @@ static const struct {
     {"LSTM", 5, 7, CN_ONNX_READ_FIRST_STATE},
     {"GRU", 5, 6, CN_ONNX_READ_FIRST_STATE},
     {"RNN", 5, 6, CN_ONNX_READ_FIRST_STATE},
-    {"Resize", 1, 3, CN_ONNX_READ_SIZE},
+    {"Clip", 1, 3, CN_ONNX_READ_KNOWN},    // limits
+    {"Dropout", 1, 2, CN_ONNX_READ_KNOWN}, // rate
+    {"OneHot", 1, 3, CN_ONNX_READ_KNOWN},  // depth and values
+    {"Pad", 2, 3, CN_ONNX_READ_KNOWN},     // the number to pad with
+    {"Range", 0, 3, CN_ONNX_READ_KNOWN},   // start, limit and step
+    {"Resize", 1, 3, CN_ONNX_READ_KNOWN},  // region and scales
 };
 
 struct walk {

@@ -6,7 +6,7 @@
 enum {
     CN_ONNX_READ_STATISTIC = 1,   // a running mean or variance
     CN_ONNX_READ_FIRST_STATE = 2, // the first state of a recurrent layer
-    CN_ONNX_READ_SIZE = 4,        // regions or scales of Resize
+    CN_ONNX_READ_KNOWN = 4,       // an operand that must be known before training
     CN_ONNX_READ_VARIANCE = 8,    // a running variance
 };
 

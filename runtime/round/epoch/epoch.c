@@ -8,84 +8,21 @@
 #include "runtime/base/log.h"
 #include "runtime/group/backend.h"
 #include "runtime/port/platform.h"
+#include "runtime/round/epoch/epoch_command.h"
 #include "runtime/round/epoch/epoch_heal.h"
 #include "runtime/round/epoch/epoch_say.h"
 #include "runtime/round/epoch/round_file.h"
 #include "runtime/round/round.h"
-#include "runtime/round/session/session_sets.h"
-#include "runtime/round/session/session_shards.h"
 #include "runtime/update/update.h"
 #include "runtime/update/version.h"
 
 #define IDLE_MS 300   // time between two IDLE commands; well below a group's timeout
 #define SAVE_MS 5000  // time between two checkpoints in a round
 #define RETRY_MS 1000 // wait before a version that could not be used is fetched again
-#define COMMAND_SIZE 72
-
-enum command_kind {
-    COMMAND_IDLE,
-    COMMAND_BASE,  // uses number, digest, size and delta; the bytes follow
-    COMMAND_BEGIN, // uses order, whose newest travels as size and digest
-    // Train the rest of the round and fill the outbox; size is a bucket's, number the wire format.
-    COMMAND_STEPS,
-    COMMAND_ABANDON, // uses the same fields as DECIDE
-    // Uses number as the verdict, size as the round of the update that counts, digest and spare.
-    COMMAND_DECIDE,
-    COMMAND_END,
-    COMMAND_REFORM, // a board outside the epoch asks to re-form the group
-    COMMAND_RESET,  // the aggregator runs another run
-};
-
-struct command {
-    enum command_kind kind;
-    bool delta;
-    uint32_t number;
-    uint64_t size;
-    uint8_t digest[CN_DIGEST_SIZE];
-    struct cn_round_order order; // its round travels as number
-    double spare;
-    uint8_t *bytes; // in BASE on the leader: owned
-};
-
-static void put_command(const struct command *command, uint8_t bytes[COMMAND_SIZE])
-{
-    memset(bytes, 0, COMMAND_SIZE);
-    bytes[0] = (uint8_t)command->kind;
-    bytes[1] = command->delta;
-    cn_put_u32(bytes + 4, command->number);
-    cn_put_u64(bytes + 8, command->size);
-    memcpy(bytes + 16, command->digest, CN_DIGEST_SIZE);
-    if (command->kind == COMMAND_BEGIN)
-        cn_put_u32(bytes + 4, command->order.round);
-    bytes[2] = (uint8_t)command->order.rule.mode;
-    bytes[3] = (uint8_t)command->order.rule.value_bits;
-    cn_put_u32(bytes + 48, command->order.steps);
-    memcpy(bytes + 56, &command->order.rule.density, 8);
-    memcpy(bytes + 64, &command->spare, 8);
-}
-
-static void get_command(const uint8_t bytes[COMMAND_SIZE], struct command *command)
-{
-    *command = (struct command){
-        .kind = bytes[0],
-        .delta = bytes[1] != 0,
-        .number = cn_get_u32(bytes + 4),
-        .size = cn_get_u64(bytes + 8),
-    };
-    memcpy(command->digest, bytes + 16, CN_DIGEST_SIZE);
-    command->order.round = command->number;
-    command->order.rule.mode = bytes[2];
-    command->order.rule.value_bits = bytes[3];
-    command->order.steps = cn_get_u32(bytes + 48);
-    memcpy(&command->order.rule.density, bytes + 56, 8);
-    memcpy(&command->spare, bytes + 64, 8);
-    command->order.newest.round = (uint32_t)command->size;
-    memcpy(command->order.newest.digest, command->digest, CN_DIGEST_SIZE);
-}
 
 void cn_epoch_tag(const struct cn_session *session, struct cn_state_tag *tag)
 {
-    const struct cn_checkpoint *held = &session->held;
+    const struct cn_checkpoint *held = cn_session_held(session);
 
     *tag = (struct cn_state_tag){
         .lineage = held->lineage,
@@ -120,7 +57,7 @@ static void tell_progress(struct cn_epoch *epoch)
     if (why)
         snprintf(progress.backend_why, sizeof(progress.backend_why), "%s", why);
     progress.encrypted = epoch->secure && strcmp(progress.backend, epoch->secure) == 0;
-    cn_session_tell(epoch->session, &progress);
+    cn_session_fill_progress(epoch->session, &progress);
     cn_mailbox_put_progress(epoch->box, &progress);
 }
 
@@ -145,7 +82,7 @@ static cn_err want_version(struct cn_epoch *epoch, const struct cn_round_fetch *
 // Turns a fetched blob into a BASE command if it leads to the version that the news names.
 static void plan_fetched(struct cn_epoch *epoch, const struct cn_round_info *news,
                          const struct cn_round_fetch *fetch, struct cn_errand_answer *answer,
-                         struct command *command)
+                         struct cn_epoch_command *command)
 {
     struct cn_session_version version = {
         .number = fetch->number,
@@ -171,20 +108,18 @@ static void plan_fetched(struct cn_epoch *epoch, const struct cn_round_info *new
         return;
     }
     epoch->avoid_delta = false;
-    *command = (struct command){
-        .kind = COMMAND_BASE,
-        .delta = version.delta,
-        .number = version.number,
-        .size = version.size,
-        .bytes = answer->data,
-    };
-    memcpy(command->digest, version.digest, CN_DIGEST_SIZE);
+    *command = (struct cn_epoch_command){.kind = CN_EPOCH_BASE,
+                                         .base = {.delta = version.delta,
+                                                  .number = version.number,
+                                                  .size = version.size,
+                                                  .bytes = answer->data}};
+    memcpy(command->base.digest, version.digest, CN_DIGEST_SIZE);
 }
 
 static cn_err plan_fetch(struct cn_epoch *epoch, const struct cn_round_info *news,
-                         struct command *command)
+                         struct cn_epoch_command *command)
 {
-    const struct cn_checkpoint *held = &epoch->session->held;
+    const struct cn_checkpoint *held = cn_session_held(epoch->session);
     bool asked = cn_mailbox_requested(epoch->box, CN_ERRAND_FETCH);
     struct cn_errand_answer answer;
     struct cn_round_fetch fetch;
@@ -205,7 +140,7 @@ static cn_err plan_fetch(struct cn_epoch *epoch, const struct cn_round_info *new
 
 static cn_err want_upload(struct cn_epoch *epoch)
 {
-    const struct cn_checkpoint *held = &epoch->session->held;
+    const struct cn_checkpoint *held = cn_session_held(epoch->session);
     struct cn_errand_request request = {
         .kind = CN_ERRAND_UPLOAD,
         .upload =
@@ -230,55 +165,51 @@ static cn_err want_upload(struct cn_epoch *epoch)
 }
 
 static void plan_begin(struct cn_epoch *epoch, const struct cn_round_info *news,
-                       const struct cn_decision *newest, struct command *command)
+                       const struct cn_decision *newest, struct cn_epoch_command *command)
 {
     struct cn_link_path_stats link;
 
     cn_mailbox_link(epoch->box, &link);
-    command->kind = COMMAND_BEGIN;
-    cn_session_plan(epoch->session, news->round, &link, news->remaining_ms, &command->order);
-    command->order.newest = *newest;
-    command->size = newest->round;
-    memcpy(command->digest, newest->digest, CN_DIGEST_SIZE);
+    command->kind = CN_EPOCH_BEGIN;
+    cn_session_plan(epoch->session, news->round, &link, news->remaining_ms, &command->begin);
+    command->begin.newest = *newest;
 }
 
 // Returns the share of the round's deadline that is left; 0 for a closed round.
 static double spare_of(struct cn_epoch *epoch)
 {
-    uint64_t deadline_ms = epoch->session->config.job->deadline_ms;
+    uint64_t deadline_ms = cn_session_get_config(epoch->session)->job->deadline_ms;
     struct cn_round_info news;
 
     if (!deadline_ms || !cn_mailbox_news(epoch->box, &news) ||
-        news.round != epoch->session->held.round)
+        news.round != cn_session_held(epoch->session)->round)
         return 0;
     return (double)news.remaining_ms / (double)deadline_ms;
 }
 
-static void plan_decision(struct cn_epoch *epoch, enum command_kind kind,
-                          const struct cn_decision *decision, struct command *command)
+static void plan_decision(struct cn_epoch *epoch, enum cn_epoch_command_kind kind,
+                          const struct cn_decision *decision, struct cn_epoch_command *command)
 {
     command->kind = kind;
-    command->number = (uint32_t)decision->verdict;
-    command->size = decision->round;
-    memcpy(command->digest, decision->digest, CN_DIGEST_SIZE);
-    command->spare = spare_of(epoch);
+    command->decision = *decision;
+    command->decision.spare = spare_of(epoch);
 }
 
 // Plans by the receipt of the outbox. A refusal names the update that counts instead.
 static void plan_receipt(struct cn_epoch *epoch, const struct cn_errand_answer *answer,
-                         struct command *command)
+                         struct cn_epoch_command *command)
 {
     static const uint8_t nothing[CN_DIGEST_SIZE];
     struct cn_decision decision = {.verdict = answer->verdict};
 
     if (memcmp(answer->accepted, nothing, CN_DIGEST_SIZE) != 0)
-        decision.round = epoch->session->held.round;
+        decision.round = cn_session_held(epoch->session)->round;
     memcpy(decision.digest, answer->accepted, CN_DIGEST_SIZE);
     memcpy(epoch->refusal, answer->reason, sizeof(epoch->refusal));
-    plan_decision(epoch, COMMAND_DECIDE, &decision, command);
+    plan_decision(epoch, CN_EPOCH_DECIDE, &decision, command);
 }
 
-static cn_err plan_send(struct cn_epoch *epoch, struct command *command)
+static cn_err plan_send(struct cn_epoch *epoch, struct cn_epoch_command *command)
 {
     struct cn_errand_answer answer;
 
@@ -291,23 +222,23 @@ static cn_err plan_send(struct cn_epoch *epoch, struct command *command)
     return CN_OK;
 }
 
-static cn_err plan_command(struct cn_epoch *epoch, struct command *command)
+static cn_err plan_command(struct cn_epoch *epoch, struct cn_epoch_command *command)
 {
     struct cn_round_info news;
     struct cn_round_plan plan;
     bool heard = cn_mailbox_news(epoch->box, &news);
 
-    *command = (struct command){.kind = COMMAND_IDLE};
+    *command = (struct cn_epoch_command){.kind = CN_EPOCH_IDLE};
     if (cn_mailbox_knocked(epoch->box)) {
-        command->kind = COMMAND_REFORM;
+        command->kind = CN_EPOCH_REFORM;
         return CN_OK;
     }
-    cn_round_next(&epoch->session->held, heard ? &news : NULL, &plan);
+    cn_round_next(cn_session_held(epoch->session), heard ? &news : NULL, &plan);
     switch (plan.action) {
     case CN_DO_WAIT:
         return CN_OK;
     case CN_DO_RESET:
-        command->kind = COMMAND_RESET;
+        command->kind = CN_EPOCH_RESET;
         return CN_OK;
     case CN_DO_FETCH:
         return plan_fetch(epoch, &news, command);
@@ -315,28 +246,28 @@ static cn_err plan_command(struct cn_epoch *epoch, struct command *command)
         plan_begin(epoch, &news, &plan.decision, command);
         return CN_OK;
     case CN_DO_STEP:
-        command->kind = COMMAND_STEPS;
-        command->size = cn_session_bucket(epoch->session);
-        command->number = (uint32_t)epoch->session->config.settings->group.wire;
+        command->kind = CN_EPOCH_STEPS;
+        command->steps.bucket = cn_session_bucket(epoch->session);
+        command->steps.wire = cn_session_get_config(epoch->session)->settings->group.wire;
         return CN_OK;
     case CN_DO_ABANDON:
-        plan_decision(epoch, COMMAND_ABANDON, &plan.decision, command);
+        plan_decision(epoch, CN_EPOCH_ABANDON, &plan.decision, command);
         return CN_OK;
     case CN_DO_SEND:
         return plan_send(epoch, command);
     case CN_DO_DECIDE:
         cn_mailbox_drop_errand(epoch->box); // its receipt is no longer needed
         epoch->refusal[0] = '\0';
-        plan_decision(epoch, COMMAND_DECIDE, &plan.decision, command);
+        plan_decision(epoch, CN_EPOCH_DECIDE, &plan.decision, command);
         return CN_OK;
     case CN_DO_END:
-        command->kind = COMMAND_END;
+        command->kind = CN_EPOCH_END;
         return CN_OK;
     }
     return CN_OK;
 }
 
-static cn_err lead(struct cn_epoch *epoch, struct command *command)
+static cn_err lead(struct cn_epoch *epoch, struct cn_epoch_command *command)
 {
     uint64_t idle_until = cn_platform_now_ms() + IDLE_MS;
     uint64_t now;
@@ -348,7 +279,7 @@ static cn_err lead(struct cn_epoch *epoch, struct command *command)
         err = plan_command(epoch, command);
         if (err)
             return err;
-        if (command->kind != COMMAND_IDLE && (command->kind != COMMAND_END || !epoch->ended))
+        if (command->kind != CN_EPOCH_IDLE && (command->kind != CN_EPOCH_END || !epoch->ended))
             return CN_OK;
         now = cn_platform_now_ms();
         if (now >= idle_until)
@@ -365,7 +296,8 @@ static cn_err run_steps(struct cn_epoch *epoch)
     bool leads = epoch->view.view.rank == 0;
 
     while (!cn_session_round_done(session)) {
-        struct cn_step_flags flags = {.knocked = cn_mailbox_knocked(epoch->box)};
+        struct cn_step_flags flags = {.knocked = cn_mailbox_knocked(epoch->box),
+                                      .slow = cn_mailbox_slow(epoch->box)};
         struct cn_round_info news;
         struct cn_round_plan plan = {.action = CN_DO_STEP};
         cn_err err;
@@ -373,9 +305,8 @@ static cn_err run_steps(struct cn_epoch *epoch)
         if (cn_mailbox_stopped(epoch->box))
             return CN_ECANCELED;
         if (leads && cn_mailbox_news(epoch->box, &news))
-            cn_round_next(&session->held, &news, &plan);
+            cn_round_next(cn_session_held(session), &news, &plan);
         flags.abandon = plan.action != CN_DO_STEP;
-        session->slow = cn_mailbox_slow(epoch->box);
         err = cn_session_step(session, epoch->collective, &flags);
         if (err)
             return err;
@@ -400,42 +331,43 @@ static cn_err do_steps(struct cn_epoch *epoch, size_t bucket)
 
     if (!err)
         err = run_steps(epoch);
-    epoch->fresh = !err && session->held.phase == CN_PHASE_SEND;
+    epoch->fresh = !err && cn_session_held(session)->phase == CN_PHASE_SEND;
     if (err != CN_EDIVERGED && err != CN_ERANGE)
         return err;
     cn_log(
         CN_LOG_ERROR, "epoch",
         "round %u, step %u: the loss or a weight change is not finite or too large; the round is "
         "given up (a lower learning_rate helps where the loss had grown)",
-        session->held.round, session->held.step);
+        cn_session_held(session)->round, cn_session_held(session)->step);
     return cn_session_abandon(session, NULL);
 }
 
-static cn_err do_base(struct cn_epoch *epoch, struct command *command)
+static cn_err do_base(struct cn_epoch *epoch, struct cn_epoch_command *command)
 {
     struct cn_session *session = epoch->session;
+    const struct cn_checkpoint *held = cn_session_held(session);
     struct cn_collective *collective = epoch->collective;
     struct cn_session_version version = {
-        .number = command->number,
-        .size = (size_t)command->size,
-        .delta = command->delta,
+        .number = command->base.number,
+        .size = (size_t)command->base.size,
+        .delta = command->base.delta,
     };
     cn_err err;
 
-    if (session->held.phase != CN_PHASE_EMPTY && session->held.phase != CN_PHASE_BASE)
+    if (held->phase != CN_PHASE_EMPTY && held->phase != CN_PHASE_BASE)
         return CN_EFORMAT;
-    if (!command->bytes) {
-        if (!cn_session_may_take(session, command->number, command->delta, command->size))
+    if (!command->base.bytes) {
+        if (!cn_session_may_take(session, version.number, version.delta, command->base.size))
             return CN_ERANGE;
-        command->bytes = malloc(version.size ? version.size : 1);
-        if (!command->bytes)
+        command->base.bytes = malloc(version.size ? version.size : 1);
+        if (!command->base.bytes)
             return CN_ENOMEM;
     }
-    err = cn_broadcast(collective, 0, command->bytes, version.size);
+    err = cn_broadcast(collective, 0, command->base.bytes, version.size);
     if (err)
         return err;
-    memcpy(version.digest, command->digest, CN_DIGEST_SIZE);
-    version.bytes = command->bytes;
+    memcpy(version.digest, command->base.digest, CN_DIGEST_SIZE);
+    version.bytes = command->base.bytes;
     err = cn_session_install(session, collective, &version);
     if (!err)
         cn_epoch_say_version(session);
@@ -451,101 +383,82 @@ static cn_err do_begin(struct cn_session *session, const struct cn_round_order *
     return err;
 }
 
-static cn_err get_decision(const struct command *command, struct cn_decision *decision)
-{
-    if (command->number > CN_VERDICT_LATE || command->size > UINT32_MAX)
-        return CN_EFORMAT;
-    *decision = (struct cn_decision){.verdict = (enum cn_verdict)command->number,
-                                     .round = (uint32_t)command->size,
-                                     .spare = command->spare};
-    memcpy(decision->digest, command->digest, CN_DIGEST_SIZE);
-    return CN_OK;
-}
-
-static cn_err do_decide(struct cn_epoch *epoch, const struct command *command)
+static cn_err do_decide(struct cn_epoch *epoch, const struct cn_decision *decision)
 {
     struct cn_session *session = epoch->session;
-    const struct cn_checkpoint *held = &session->held;
-    struct cn_decision decision;
-    cn_err err = held->phase == CN_PHASE_SEND ? get_decision(command, &decision) : CN_EFORMAT;
+    const struct cn_checkpoint *held = cn_session_held(session);
 
-    if (err)
-        return err;
-    if (cn_round_outcome(&decision, held->round, held->frame_digest) == CN_OUTCOME_OTHER)
+    if (held->phase != CN_PHASE_SEND)
+        return CN_EFORMAT;
+    if (cn_round_outcome(decision, held->round, held->frame_digest) == CN_OUTCOME_OTHER)
         cn_epoch_say_other(session);
     else
         cn_epoch_say_verdict(session, epoch->view.view.rank == 0 ? epoch->refusal : "",
-                             decision.verdict);
-    return cn_session_decide(session, &decision);
+                             decision->verdict);
+    return cn_session_decide(session, decision);
 }
 
-static cn_err do_abandon(struct cn_epoch *epoch, const struct command *command)
+static cn_err do_abandon(struct cn_epoch *epoch, const struct cn_decision *decision)
 {
     struct cn_session *session = epoch->session;
-    const struct cn_checkpoint *held = &session->held;
-    struct cn_decision decision;
-    cn_err err = held->phase == CN_PHASE_TRAIN ? get_decision(command, &decision) : CN_EFORMAT;
+    const struct cn_checkpoint *held = cn_session_held(session);
+    cn_err err = held->phase == CN_PHASE_TRAIN ? CN_OK : CN_EFORMAT;
 
     if (!err)
-        err = cn_session_catch_up(session, epoch->collective);
-    if (!err)
-        err = cn_session_bring_weights(session, epoch->collective);
+        err = cn_session_collect(session, epoch->collective);
     if (err)
         return err;
-    if (cn_round_outcome(&decision, held->round, held->frame_digest) != CN_OUTCOME_NOTHING)
+    if (cn_round_outcome(decision, held->round, held->frame_digest) != CN_OUTCOME_NOTHING)
         cn_epoch_say_other(session);
-    return cn_session_abandon(session, &decision);
+    return cn_session_abandon(session, decision);
 }
 
-static cn_err obey(struct cn_epoch *epoch, struct command *command)
+static cn_err obey(struct cn_epoch *epoch, struct cn_epoch_command *command)
 {
     struct cn_session *session = epoch->session;
+    enum cn_phase phase = cn_session_held(session)->phase;
 
     switch (command->kind) {
-    case COMMAND_IDLE:
-    case COMMAND_END:
+    case CN_EPOCH_IDLE:
+    case CN_EPOCH_END:
         return CN_OK;
-    case COMMAND_BASE:
+    case CN_EPOCH_BASE:
         return do_base(epoch, command);
-    case COMMAND_BEGIN:
-        if (session->held.phase != CN_PHASE_BASE)
+    case CN_EPOCH_BEGIN:
+        return phase == CN_PHASE_BASE ? do_begin(session, &command->begin) : CN_EFORMAT;
+    case CN_EPOCH_STEPS:
+        if (phase != CN_PHASE_TRAIN)
             return CN_EFORMAT;
-        return do_begin(session, &command->order);
-    case COMMAND_STEPS:
-        if (session->held.phase != CN_PHASE_TRAIN)
-            return CN_EFORMAT;
-        if (command->number > CN_BFLOAT16)
-            return CN_EFORMAT;
-        cn_session_set_wire(session, (enum cn_number)command->number);
-        return do_steps(epoch, (size_t)command->size);
-    case COMMAND_ABANDON:
-        return do_abandon(epoch, command);
-    case COMMAND_DECIDE:
-        return do_decide(epoch, command);
-    case COMMAND_REFORM:
+        cn_session_set_wire(session, command->steps.wire);
+        return do_steps(epoch, (size_t)command->steps.bucket);
+    case CN_EPOCH_ABANDON:
+        return do_abandon(epoch, &command->decision);
+    case CN_EPOCH_DECIDE:
+        return do_decide(epoch, &command->decision);
+    case CN_EPOCH_REFORM:
         return CN_EAGAIN;
-    case COMMAND_RESET:
+    case CN_EPOCH_RESET:
         return CN_ESTALE;
     }
     return CN_EFORMAT;
 }
 
-static cn_err next_command(struct cn_epoch *epoch, struct command *command)
+static cn_err next_command(struct cn_epoch *epoch, struct cn_epoch_command *command)
 {
     struct cn_collective *collective = epoch->collective;
     bool leads = epoch->view.view.rank == 0;
-    uint8_t bytes[COMMAND_SIZE] = {0};
+    uint8_t bytes[CN_EPOCH_COMMAND_SIZE] = {0};
     cn_err err;
 
     if (leads) {
         err = lead(epoch, command);
         if (err)
             return err;
-        put_command(command, bytes);
+        cn_epoch_command_put(command, bytes);
     }
     err = cn_broadcast(collective, 0, bytes, sizeof(bytes));
     if (!err && !leads)
-        get_command(bytes, command);
+        err = cn_epoch_command_get(bytes, command);
     return err;
 }
 
@@ -554,25 +467,24 @@ cn_err cn_epoch_run(struct cn_epoch *epoch)
     struct cn_session *session = epoch->session;
     cn_err err;
 
-    session->held.epoch = epoch->view.view.epoch;
-    session->seat = epoch->view.view.ranks[epoch->view.view.rank];
     err = cn_session_join(session, epoch->collective, &epoch->view.view);
     if (!err)
         err = cn_epoch_heal(epoch);
     if (!err)
-        err = cn_session_enter(session, epoch->collective, &epoch->view.view);
-    if (!err && session->held.phase == CN_PHASE_SEND)
+        err = cn_session_exchange_facts(session, epoch->collective, &epoch->view.view);
+    if (!err && cn_session_held(session)->phase == CN_PHASE_SEND)
         err = cn_session_secure_outbox(session, epoch->collective);
     while (!err) {
-        struct command command = {0};
+        struct cn_epoch_command command = {0};
 
         tell_progress(epoch);
         err = next_command(epoch, &command);
         if (!err) {
-            epoch->ended = command.kind == COMMAND_END;
+            epoch->ended = command.kind == CN_EPOCH_END;
             err = obey(epoch, &command);
         }
-        free(command.bytes);
+        if (command.kind == CN_EPOCH_BASE)
+            free(command.base.bytes);
     }
     cn_session_leave(session);
     cn_mailbox_drop_errand(epoch->box);

@@ -39,6 +39,7 @@ struct table {
 
 static void put_words(const struct cn_session *session, int64_t *words)
 {
+    const float *votes = cn_session_applied_votes(session);
     struct cn_state_tag tag;
 
     cn_epoch_tag(session, &tag);
@@ -54,9 +55,9 @@ static void put_words(const struct cn_session *session, int64_t *words)
     memcpy(&words[FRAME], tag.frame, CN_TAG_DIGEST_SIZE);
     words[HOLDS] = (int64_t)cn_session_holds(session);
     words[APPLIED] = (int64_t)cn_session_applied(session);
-    words[BUSY] = (int64_t)(1e3 * session->busy_ms);
+    words[BUSY] = (int64_t)(1e3 * cn_session_busy_ms(session));
     for (uint32_t v = 0; v < CN_STEP_VOTES; v++)
-        memcpy(&words[VOTES + v], &session->applied.votes[v], sizeof(float));
+        memcpy(&words[VOTES + v], &votes[v], sizeof(float));
 }
 
 static void get_row(const int64_t *words, struct cn_recovery_row *row)
@@ -118,7 +119,7 @@ static cn_err complete_step(struct cn_epoch *epoch, const struct table *table)
     for (uint32_t v = 0; v < CN_STEP_VOTES; v++)
         memcpy(&votes[v], &words[v], sizeof(float));
     cn_log(CN_LOG_INFO, "epoch", "round %u: step %u is completed with the sums that are held",
-           session->held.round, session->held.step + 1);
+           cn_session_held(session)->round, cn_session_held(session)->step + 1);
     return cn_session_roll_forward(session, votes);
 }
 
@@ -141,7 +142,7 @@ static cn_err encode_shared(struct cn_session *session, struct cn_buffer *state)
     struct cn_checkpoint shared;
     cn_err err = cn_session_snapshot(session);
 
-    shared = session->held;
+    shared = *cn_session_held(session);
     shared.counter = shared.epoch = 0;
     return err ? err : cn_checkpoint_encode(&shared, state);
 }
@@ -197,7 +198,9 @@ static cn_err allocate(struct transfer *transfer)
 
 static const char *name_of(const struct cn_epoch *epoch, uint32_t rank)
 {
-    return epoch->session->config.settings->group.members[epoch->view.view.ranks[rank]].name;
+    const struct cn_settings *settings = cn_session_get_config(epoch->session)->settings;
+
+    return settings->group.members[epoch->view.view.ranks[rank]].name;
 }
 
 // Chooses the source of the state and its size: the first member that holds the newest state and
@@ -248,6 +251,7 @@ static cn_err tell_pieces(struct cn_epoch *epoch, uint32_t source, uint64_t size
 
 static cn_err tell_wanted(struct cn_epoch *epoch, uint32_t source, struct transfer *transfer)
 {
+    const struct cn_buffer *part = cn_session_part(epoch->session);
     uint32_t rank = epoch->view.view.rank;
     struct cn_collective_call call = {.kind = CN_COLLECTIVE_ALL_REDUCE,
                                       .how = CN_REDUCE_MAX,
@@ -257,7 +261,7 @@ static cn_err tell_wanted(struct cn_epoch *epoch, uint32_t source, struct transf
                                       .fingerprint = WANTED};
 
     for (size_t i = 0; rank != source && i < transfer->count; i++) {
-        transfer->wanted[i] = !has_piece(transfer, i, &epoch->session->part);
+        transfer->wanted[i] = !has_piece(transfer, i, part);
         transfer->lacks += transfer->wanted[i] != 0;
     }
     transfer->wanted[transfer->count + rank] = transfer->lacks > 0;
@@ -309,13 +313,12 @@ static cn_err take(struct cn_epoch *epoch, uint32_t source, const struct cn_set 
     err = move_pieces(epoch, source, set, transfer);
     if (epoch->view.view.rank == source)
         return err;
-    cn_buffer_deinit(&session->part);
+    cn_session_keep_part(session, NULL);
     if (!err)
         return cn_session_take(session, transfer->state.data, transfer->state.size);
     cn_log(CN_LOG_WARN, "epoch", "%zu pieces of the state came: they are kept for the next epoch",
            transfer->came);
-    session->part = transfer->state;
-    transfer->state = (struct cn_buffer){0};
+    cn_session_keep_part(session, &transfer->state);
     return err;
 }
 

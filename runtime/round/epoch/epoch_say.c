@@ -7,7 +7,7 @@
 
 void cn_epoch_say_version(const struct cn_session *session)
 {
-    const struct cn_scores *scores = &session->scores;
+    const struct cn_scores *scores = cn_session_scores(session);
     const struct {
         const char *name;
         double value;
@@ -23,8 +23,8 @@ void cn_epoch_say_version(const struct cn_session *session)
             used +=
                 (size_t)snprintf(text + used, sizeof(text) - used, "%s%s %.4g",
                                  used ? ", " : ": held-out ", measures[i].name, measures[i].value);
-    cn_log(CN_LOG_INFO, "epoch", "version %u%s (%llu samples)", session->held.version, text,
-           (unsigned long long)scores->rows);
+    cn_log(CN_LOG_INFO, "epoch", "version %u%s (%llu samples)", cn_session_held(session)->version,
+           text, (unsigned long long)scores->rows);
 }
 
 void cn_epoch_say_other(const struct cn_session *session)
@@ -32,13 +32,13 @@ void cn_epoch_say_other(const struct cn_session *session)
     cn_log(CN_LOG_WARN, "epoch",
            "round %u: another part of the group has delivered it: the steps done here do not count "
            "again",
-           session->held.round);
+           cn_session_held(session)->round);
 }
 
 void cn_epoch_say_verdict(const struct cn_session *session, const char *why,
                           enum cn_verdict verdict)
 {
-    const struct cn_checkpoint *held = &session->held;
+    const struct cn_checkpoint *held = cn_session_held(session);
 
     switch (verdict) {
     case CN_VERDICT_ACCEPTED:

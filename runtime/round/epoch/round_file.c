@@ -26,7 +26,7 @@ enum {
 
 void cn_round_file_save(const struct cn_session *session, const struct cn_round_order *order)
 {
-    const struct cn_checkpoint *held = &session->held;
+    const struct cn_checkpoint *held = cn_session_held(session);
     uint8_t body[BODY_SIZE];
     cn_err err;
 
@@ -40,7 +40,8 @@ void cn_round_file_save(const struct cn_session *session, const struct cn_round_
     memcpy(body + DENSITY_AT, &order->rule.density, 8);
     memcpy(body + NEWEST_DIGEST_AT, order->newest.digest, CN_DIGEST_SIZE);
     memcpy(body + BASE_AT, held->base_digest, CN_DIGEST_SIZE);
-    err = cn_small_file_save(session->config.store, FILE_NAME, magic, body, sizeof(body));
+    err = cn_small_file_save(cn_session_get_config(session)->store, FILE_NAME, magic, body,
+                             sizeof(body));
     if (err)
         cn_log(CN_LOG_WARN, "session", "the beginning of round %u is not stored: %s", order->round,
                cn_err_text(err));
@@ -60,10 +61,10 @@ cn_err cn_round_file_resume(struct cn_session *session)
     struct cn_round_order order = {0};
     cn_err err;
 
-    if (!cn_small_file_load(session->config.store, FILE_NAME, magic,
+    if (!cn_small_file_load(cn_session_get_config(session)->store, FILE_NAME, magic,
                             "the round begins when the aggregator tells of it", body,
                             sizeof(body)) ||
-        !follows(&session->held, body))
+        !follows(cn_session_held(session), body))
         return CN_OK;
     order.round = cn_get_u32(body + ROUND_AT);
     order.steps = cn_get_u32(body + STEPS_AT);

@@ -58,7 +58,7 @@ static cn_err run_epoch(struct cn_worker *worker, struct cn_session *session,
 {
     const struct cn_worker_config *config = &worker->config;
     const struct cn_backend_ports alone = {.secure = &cn_collective_solo};
-    const struct cn_group_settings *group = &session->config.settings->group;
+    const struct cn_group_settings *group = &cn_session_get_config(session)->settings->group;
     struct cn_collective_config collective = {
         .members = worker->members,
         .member_count = config->member_count,
@@ -67,7 +67,7 @@ static cn_err run_epoch(struct cn_worker *worker, struct cn_session *session,
         .open_timeout_ms = OPEN_TIMEOUT_MS,
         .progress_timeout_ms = config->timeout_ms,
         .cancel_fd = cn_mailbox_abort_fd(config->box),
-        .device = cn_gpus_first(session->config.settings),
+        .device = cn_gpus_first(cn_session_get_config(session)->settings),
         .lines = config->lines,
     };
     struct cn_epoch epoch = {.session = session, .view = *view, .box = config->box};
@@ -122,7 +122,7 @@ static cn_err work(struct cn_worker *worker, struct cn_session *session)
     struct cn_mailbox *box = worker->config.box;
     uint32_t starved = 0;
 
-    cn_mailbox_put_progress(box, &(struct cn_progress){.epoch = session->held.epoch});
+    cn_mailbox_put_progress(box, &(struct cn_progress){.epoch = cn_session_held(session)->epoch});
     leave(worker, session, &(struct cn_left){.lost = NOBODY});
     while (!cn_mailbox_stopped(box)) {
         struct cn_membership_view view;

@@ -7,6 +7,7 @@
 
 #include "runtime/base/log.h"
 #include "runtime/engine/onnx/export.h"
+#include "runtime/engine/trainer/trainer.h"
 #include "runtime/group/solo.h"
 #include "runtime/port/platform.h"
 #include "runtime/round/node/alone_begin.h"
@@ -32,7 +33,7 @@ struct alone {
 // Returns the number of steps of the run that are done.
 static uint64_t steps_done(const struct alone *alone)
 {
-    const struct cn_checkpoint *held = &alone->session->held;
+    const struct cn_checkpoint *held = cn_session_held(alone->session);
     uint64_t rounds = held->phase == CN_PHASE_TRAIN ? held->round - 1 : held->version;
 
     return rounds * alone->config->settings->job.local_steps +
@@ -56,7 +57,7 @@ static bool tend(struct alone *alone)
     uint64_t now_ms = cn_platform_now_ms();
     bool changed;
 
-    cn_session_tell(alone->session, &alone->status.progress);
+    cn_session_fill_progress(alone->session, &alone->status.progress);
     changed = cn_upkeep_poll(&alone->care, &alone->status.progress, now_ms);
     if (changed || now_ms - alone->status_ms >= STATUS_MS)
         write_status(alone);
@@ -86,7 +87,8 @@ static cn_err rest(struct alone *alone)
 static cn_err do_step(struct alone *alone)
 {
     const struct cn_alone_config *config = alone->config;
-    struct cn_alone_step step = {.rate = (double)cn_trainer_rate(alone->session->trainer)};
+    struct cn_alone_step step = {.rate =
+                                     (double)cn_trainer_rate(cn_session_trainer(alone->session))};
     struct cn_step_flags flags = {0};
     uint64_t begun_us = cn_platform_now_us();
     cn_err err = cn_session_step(alone->session, alone->collective, &flags);
@@ -95,7 +97,7 @@ static cn_err do_step(struct alone *alone)
         return err;
     step.ms = (double)(cn_platform_now_us() - begun_us) / 1000;
     step.step = steps_done(alone);
-    step.loss = alone->session->step_loss;
+    step.loss = cn_session_step_loss(alone->session);
     config->on_step(config->context, &step);
     return CN_OK;
 }
@@ -103,6 +105,7 @@ static cn_err do_step(struct alone *alone)
 static cn_err train_round(struct alone *alone)
 {
     struct cn_session *session = alone->session;
+    const struct cn_checkpoint *held = cn_session_held(session);
 
     while (!cn_session_round_done(session) && !is_enough(alone)) {
         cn_err err;
@@ -119,7 +122,7 @@ static cn_err train_round(struct alone *alone)
                 "round %u, step %u: training diverged; the checkpoint of the last good step that "
                 "was saved is kept (a lower learning_rate helps where the loss had grown, "
                 "train.freeze where a tensor began with such numbers)",
-                session->held.round, session->held.step + 1);
+                held->round, held->step + 1);
         if (!err)
             err = cn_session_save(session, SAVE_MS);
         if (err)
@@ -131,9 +134,9 @@ static cn_err train_round(struct alone *alone)
 static void report(struct alone *alone, double train_loss, double step_ms)
 {
     struct cn_alone_report report = {
-        .round = alone->session->held.round,
+        .round = cn_session_held(alone->session)->round,
         .train_loss = train_loss,
-        .scores = alone->session->scores,
+        .scores = *cn_session_scores(alone->session),
         .step_ms = step_ms,
     };
 
@@ -145,7 +148,7 @@ static void report(struct alone *alone, double train_loss, double step_ms)
 static cn_err do_round(struct alone *alone)
 {
     struct cn_session *session = alone->session;
-    struct cn_checkpoint *held = &session->held;
+    const struct cn_checkpoint *held = cn_session_held(session);
     uint64_t begun_us;
     uint32_t first_step = 0;
     struct cn_round_order order = {
@@ -182,7 +185,7 @@ static cn_err do_round(struct alone *alone)
 // Decides by the version that was measured last. A restart decides again, with the same result.
 static bool should_stop(struct alone *alone)
 {
-    const struct cn_checkpoint *held = &alone->session->held;
+    const struct cn_checkpoint *held = cn_session_held(alone->session);
     const struct cn_job *job = &alone->config->settings->job;
 
     if (held->held_out_count == 0)
@@ -201,7 +204,7 @@ static cn_err write_piece(void *context, const void *piece, size_t size)
 
 static cn_err write_safetensors(const struct alone *alone)
 {
-    struct cn_trainer *trainer = alone->session->trainer;
+    struct cn_trainer *trainer = cn_session_trainer(alone->session);
     struct cn_store_writer writer;
     float *weights;
     cn_err err = cn_trainer_share_weights(trainer, &weights), returned;
@@ -210,7 +213,8 @@ static cn_err write_safetensors(const struct alone *alone)
         return err;
     err = cn_store_writer_begin(alone->config->store, SAFETENSORS_FILE, &writer);
     if (!err) {
-        err = cn_export_safetensors_pieces(alone->session->layout, weights, write_piece, &writer);
+        err = cn_export_safetensors_pieces(cn_session_layout(alone->session), weights, write_piece,
+                                           &writer);
         err = cn_store_writer_end(&writer, err);
     }
     returned = cn_trainer_return_weights(trainer);
@@ -221,7 +225,7 @@ static cn_err write_safetensors(const struct alone *alone)
 static void say_nothing_left(const struct alone *alone)
 {
     uint32_t rounds = alone->config->settings->job.rounds;
-    uint32_t version = alone->session->held.version;
+    uint32_t version = cn_session_held(alone->session)->version;
 
     if (version >= rounds)
         cn_log(CN_LOG_INFO, "train",
@@ -237,16 +241,16 @@ static void say_nothing_left(const struct alone *alone)
 static cn_err run_rounds(struct alone *alone)
 {
     const struct cn_job *job = &alone->config->settings->job;
+    const struct cn_checkpoint *held = cn_session_held(alone->session);
     cn_err err = CN_OK;
     bool trained = false;
 
-    if (alone->session->held.phase == CN_PHASE_EMPTY) {
+    if (held->phase == CN_PHASE_EMPTY) {
         cn_alone_best_begin(alone->session);
         err = cn_session_adopt(alone->session, alone->collective, 0);
     }
     cn_alone_best_load(alone->session, &alone->best);
-    while (!err && alone->session->held.version < job->rounds && !is_enough(alone) &&
-           !should_stop(alone)) {
+    while (!err && held->version < job->rounds && !is_enough(alone) && !should_stop(alone)) {
         trained = true;
         err = do_round(alone);
     }
@@ -256,7 +260,7 @@ static cn_err run_rounds(struct alone *alone)
         err = cn_session_save(alone->session, 0);
         return err ? err : CN_ECANCELED;
     }
-    if (!err && alone->session->held.phase == CN_PHASE_TRAIN) // --steps ended within a round
+    if (!err && held->phase == CN_PHASE_TRAIN) // --steps ended within a round
         err = cn_session_save(alone->session, 0);
     if (!err)
         err = write_safetensors(alone);
@@ -279,7 +283,7 @@ static cn_err run_session(struct alone *alone, struct cn_diag *diag)
 
     if (!err) {
         tell(diag);
-        alone->status.run = alone->session->config.run;
+        alone->status.run = cn_session_get_config(alone->session)->run;
         if (alone->config->at_start)
             alone->config->at_start(alone->config->context, alone->session);
         err = run_rounds(alone);

@@ -5,8 +5,10 @@
 #include <string.h>
 
 #include "runtime/base/log.h"
+#include "runtime/engine/data/dataset.h"
 #include "runtime/engine/onnx/export.h"
 #include "runtime/engine/onnx/onnx_tensor.h"
+#include "runtime/engine/trainer/trainer.h"
 #include "runtime/port/crypto.h"
 #include "runtime/profile/rules_text.h"
 #include "runtime/round/node/alone_values.h"
@@ -176,20 +178,20 @@ static void say_ways(const struct cn_alone_config *config, const struct cn_alone
 static cn_err note_values(const struct cn_session *session, const struct cn_alone_values *stored,
                           struct cn_alone_values *values)
 {
-    const struct cn_dataset *dataset = session->dataset;
+    const struct cn_dataset *dataset = cn_session_dataset(session);
     struct cn_sample_shape shape;
     unsigned long long words = 1;
     char before[128], now[128];
     cn_err err;
 
-    cn_trainer_sample_shape(session->trainer, &shape);
+    cn_trainer_sample_shape(cn_session_trainer(session), &shape);
     for (uint32_t i = 0; i < shape.inputs[0].rank; i++)
         words *= shape.inputs[0].dims[i];
     if (!cn_dataset_is_open_ended(dataset)) {
         snprintf(now, sizeof(now), "%llu to train on, %llu held out, %llu values each",
                  (unsigned long long)cn_dataset_count(dataset, CN_SPLIT_TRAIN),
                  (unsigned long long)cn_dataset_count(dataset, CN_SPLIT_HELD_OUT), words);
-        if (session->held.version > 0 &&
+        if (cn_session_held(session)->version > 0 &&
             cn_alone_values_get(stored, SAMPLES_LINE, before, sizeof(before)) &&
             strcmp(before, now) != 0)
             cn_log(
@@ -201,26 +203,27 @@ static cn_err note_values(const struct cn_session *session, const struct cn_alon
         if (err)
             return err;
     }
-    return cn_alone_values_save(session->config.store, stored, values);
+    return cn_alone_values_save(cn_session_get_config(session)->store, stored, values);
 }
 
 // Gives a new run the weights of the file of --from.
 static cn_err take_weights(const struct cn_onnx_file *from, struct cn_session *session,
                            struct cn_diag *diag)
 {
+    const struct cn_layout *layout = cn_session_layout(session);
     struct cn_onnx *onnx = NULL;
     float *weights = NULL;
     cn_err err;
 
-    if (session->held.phase != CN_PHASE_EMPTY)
+    if (cn_session_held(session)->phase != CN_PHASE_EMPTY)
         return CN_OK;
     err = cn_onnx_open(from->data, from->size, diag, &onnx);
-    if (!err && !(weights = malloc(session->layout->total * sizeof(float))))
+    if (!err && !(weights = malloc(layout->total * sizeof(float))))
         err = CN_ENOMEM;
     if (!err)
-        err = cn_onnx_weights(onnx, session->layout, weights);
+        err = cn_onnx_weights(onnx, layout, weights);
     if (!err)
-        err = cn_trainer_set_weights(session->trainer, weights);
+        err = cn_trainer_set_weights(cn_session_trainer(session), weights);
     free(weights);
     cn_onnx_close(onnx);
     return err;

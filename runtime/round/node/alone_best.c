@@ -6,6 +6,7 @@
 
 #include "runtime/base/log.h"
 #include "runtime/engine/onnx/export.h"
+#include "runtime/engine/trainer/trainer.h"
 
 #define RECORD_FILE "best"
 #define RECORD_SIZE_BEFORE 20 // an earlier record, without the version in the file
@@ -13,7 +14,7 @@
 
 void cn_alone_best_begin(const struct cn_session *session)
 {
-    struct cn_store *store = session->config.store;
+    struct cn_store *store = cn_session_get_config(session)->store;
     cn_err err = store->ops->remove(store, RECORD_FILE);
 
     if (!err)
@@ -25,13 +26,15 @@ void cn_alone_best_begin(const struct cn_session *session)
 
 static bool is_of_run(const struct cn_session *session, uint64_t run)
 {
-    return run && (run == session->config.run || run == session->config.older_run);
+    const struct cn_session_config *config = cn_session_get_config(session);
+
+    return run && (run == config->run || run == config->older_run);
 }
 
 // Patience counts across restarts; otherwise a run that was stopped would train longer.
 void cn_alone_best_load(const struct cn_session *session, struct cn_alone_best *best)
 {
-    struct cn_store *store = session->config.store;
+    struct cn_store *store = cn_session_get_config(session)->store;
     uint8_t *bytes = NULL;
     size_t size = 0;
     uint64_t value;
@@ -40,7 +43,8 @@ void cn_alone_best_load(const struct cn_session *session, struct cn_alone_best *
     if (store->ops->load(store, RECORD_FILE, RECORD_SIZE, &bytes, &size))
         return;
     if ((size == RECORD_SIZE || size == RECORD_SIZE_BEFORE) &&
-        is_of_run(session, cn_get_u64(bytes)) && cn_get_u32(bytes + 8) <= session->held.version) {
+        is_of_run(session, cn_get_u64(bytes)) &&
+        cn_get_u32(bytes + 8) <= cn_session_held(session)->version) {
         best->version = cn_get_u32(bytes + 8);
         value = cn_get_u64(bytes + 12);
         memcpy(&best->value, &value, sizeof(value));
@@ -55,11 +59,12 @@ static cn_err save_record(const struct cn_session *session, const struct cn_alon
     uint64_t value;
 
     memcpy(&value, &best->value, sizeof(value));
-    cn_put_u64(bytes, session->config.run);
+    cn_put_u64(bytes, cn_session_get_config(session)->run);
     cn_put_u32(bytes + 8, best->version);
     cn_put_u64(bytes + 12, value);
     cn_put_u32(bytes + 20, best->kept);
-    return cn_store_replace(session->config.store, RECORD_FILE, bytes, sizeof(bytes));
+    return cn_store_replace(cn_session_get_config(session)->store, RECORD_FILE, bytes,
+                            sizeof(bytes));
 }
 
 static cn_err write_piece(void *context, const void *piece, size_t size)
@@ -69,36 +74,37 @@ static cn_err write_piece(void *context, const void *piece, size_t size)
 
 static cn_err save_model(struct cn_session *session)
 {
+    struct cn_trainer *trainer = cn_session_trainer(session);
     struct cn_store_writer writer;
     float *weights;
-    cn_err err = cn_trainer_share_weights(session->trainer, &weights), returned;
+    cn_err err = cn_trainer_share_weights(trainer, &weights), returned;
 
     if (err)
         return err;
-    err = cn_store_writer_begin(session->config.store, CN_ALONE_BEST_FILE, &writer);
+    err = cn_store_writer_begin(cn_session_get_config(session)->store, CN_ALONE_BEST_FILE, &writer);
     if (!err) {
-        err = cn_export_onnx_pieces(session->onnx, session->layout, weights, CN_EXPORT_INFERENCE,
-                                    write_piece, &writer);
+        err = cn_export_onnx_pieces(cn_session_onnx(session), cn_session_layout(session), weights,
+                                    CN_EXPORT_INFERENCE, write_piece, &writer);
         err = cn_store_writer_end(&writer, err);
     }
-    returned = cn_trainer_return_weights(session->trainer);
+    returned = cn_trainer_return_weights(trainer);
     return err ? err : returned;
 }
 
 // Returns the value of the version that was measured last; higher is better. NAN: not measured.
 static double value_of(const struct cn_session *session)
 {
-    const struct cn_checkpoint *held = &session->held;
+    const struct cn_checkpoint *held = cn_session_held(session);
     double count = held->held_out_count ? (double)held->held_out_count : NAN;
 
-    return session->config.job->loss == CN_LOSS_CROSS_ENTROPY
+    return cn_session_get_config(session)->job->loss == CN_LOSS_CROSS_ENTROPY
                ? (double)held->held_out_correct / count
                : -held->held_out_loss / count;
 }
 
 void cn_alone_best_note(struct cn_session *session, struct cn_alone_best *best)
 {
-    const struct cn_checkpoint *held = &session->held;
+    const struct cn_checkpoint *held = cn_session_held(session);
     double value = value_of(session);
     cn_err err = CN_OK;
 

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "runtime/base/log.h"
+#include "runtime/engine/onnx/onnx.h"
 #include "runtime/port/crypto.h"
 #include "runtime/port/platform.h"
 #include "runtime/round/node/node_link.h"

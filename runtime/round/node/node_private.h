@@ -6,6 +6,7 @@
 #pragma once
 
 #include "runtime/base/log_limit.h"
+#include "runtime/engine/onnx/onnx_file.h"
 #include "runtime/round/epoch/worker.h"
 #include "runtime/round/node/node.h"
 #include "runtime/round/node/node_ahead.h"

@@ -1,4 +1,4 @@
-#include "runtime/round/session/session.h"
+#include "runtime/round/session/session_private.h"
 
 #include <poll.h>
 #include <stdio.h>
@@ -6,17 +6,11 @@
 #include <string.h>
 
 #include "runtime/base/log.h"
+#include "runtime/engine/onnx/onnx_file.h"
 #include "runtime/engine/program/bucket_plan.h"
 #include "runtime/port/crypto.h"
 #include "runtime/port/platform.h"
 #include "runtime/profile/gpus.h"
-#include "runtime/round/session/session_alone.h"
-#include "runtime/round/session/session_data.h"
-#include "runtime/round/session/session_reduce.h"
-#include "runtime/round/session/session_sets.h"
-#include "runtime/round/session/session_shards.h"
-#include "runtime/round/session/session_store.h"
-#include "runtime/round/session/session_update.h"
 #include "runtime/update/tensor_rules.h"
 #include "runtime/update/update.h"
 #include "runtime/update/version.h"
@@ -55,8 +49,8 @@ static cn_err open_trainer(struct cn_session *session, struct cn_diag *diag)
         .seed = config->job->seed,
         .memory_limit = config->settings->memory_limit,
         .arriving = config->alone ? NULL : cn_version_memory,
-        .shards = session->state_shards,
-        .stage = session->state_stage,
+        .shards = session->sharing.shards,
+        .stage = session->sharing.stage,
         .weighs = config->job->parallel.kind == CN_PARALLEL_AUTO,
     };
 
@@ -67,13 +61,13 @@ static cn_err open_trainer(struct cn_session *session, struct cn_diag *diag)
 
 cn_err cn_session_reopen_trainer(struct cn_session *session, uint32_t shards, uint32_t stage)
 {
-    uint32_t shards_before = session->state_shards, stage_before = session->state_stage;
+    uint32_t shards_before = session->sharing.shards, stage_before = session->sharing.stage;
     struct cn_diag diag;
     cn_err err, again;
 
     cn_diag_init(&diag);
-    session->state_shards = shards;
-    session->state_stage = stage;
+    session->sharing.shards = shards;
+    session->sharing.stage = stage;
     err = open_trainer(session, &diag);
     for (size_t i = 0; i < diag.count && i < CN_DIAG_LINES; i++)
         cn_log(CN_LOG_ERROR, "session", "with %u shards, stage %u: %s", shards, stage,
@@ -85,8 +79,8 @@ cn_err cn_session_reopen_trainer(struct cn_session *session, uint32_t shards, ui
                                      session->reducer->choice.bucket / sizeof(float));
     if (!err)
         return CN_OK;
-    session->state_shards = shards_before;
-    session->state_stage = stage_before;
+    session->sharing.shards = shards_before;
+    session->sharing.stage = stage_before;
     again = open_trainer(session, &diag);
     return again ? CN_EWEDGED : err; // the process restarts, because it has no trainer
 }
@@ -100,11 +94,11 @@ static cn_err open_smaller(struct cn_session *session, struct cn_diag *diag)
 
     if (session->config.job->parallel.kind != CN_PARALLEL_AUTO)
         return err;
-    for (session->state_stage = CN_STAGE_OPTIMIZER;
-         err == CN_ENOMEM && session->state_stage <= CN_STAGE_WEIGHTS; session->state_stage++)
+    for (session->sharing.stage = CN_STAGE_OPTIMIZER;
+         err == CN_ENOMEM && session->sharing.stage <= CN_STAGE_WEIGHTS; session->sharing.stage++)
         for (uint32_t shards = 2; err == CN_ENOMEM && shards <= members; shards++) {
             cn_diag_init(diag);
-            session->state_shards = shards;
+            session->sharing.shards = shards;
             err = open_trainer(session, diag);
             if (!err)
                 return CN_OK;
@@ -119,8 +113,8 @@ static cn_err open_model(struct cn_session *session, struct cn_diag *diag)
     struct cn_sample_shape shape;
     cn_err err;
 
-    session->state_shards = members > 1 && shards > 1 ? (shards < members ? shards : members) : 1;
-    session->state_stage = cn_session_job_stage(config->job);
+    session->sharing.shards = members > 1 && shards > 1 ? (shards < members ? shards : members) : 1;
+    session->sharing.stage = cn_session_job_stage(config->job);
     err = cn_onnx_open(config->model, config->model_size, diag, &session->onnx);
     if (!err)
         err = open_trainer(session, diag);
@@ -137,8 +131,8 @@ static cn_err open_model(struct cn_session *session, struct cn_diag *diag)
         return err;
     session->layout = &session->layout_own;
     cn_trainer_sample_shape(session->trainer, &shape);
-    session->weighted = shape.weighted;
-    return cn_batch_init(&shape, config->job->batch, &session->batch);
+    session->data.weighted = shape.weighted;
+    return cn_batch_init(&shape, config->job->batch, &session->data.batch);
 }
 
 static void start_empty(struct cn_session *session)
@@ -173,12 +167,12 @@ cn_err cn_session_load_trainer(struct cn_session *session)
     cn_err err = CN_OK;
 
     if (cn_session_is_alone(session))
-        return cn_session_go_on(session);
+        return cn_session_resume_trainer(session);
     if (held->phase == CN_PHASE_BASE || held->phase == CN_PHASE_TRAIN)
         err = cn_session_allocate_residual(session);
-    if (!err && held->phase == CN_PHASE_TRAIN && session->state_shards == 1)
+    if (!err && held->phase == CN_PHASE_TRAIN && session->sharing.shards == 1)
         err = cn_session_allocate_optimizer(session);
-    session->pending = (struct cn_reduced_step){0};
+    session->steps.pending = (struct cn_reduced_step){0};
     if (!err)
         err = cn_trainer_discard(session->trainer);
     if (err || !weights)
@@ -286,7 +280,7 @@ cn_err cn_session_open(const struct cn_session_config *config, struct cn_diag *d
         cn_session_close(session);
         return err;
     }
-    session->saved_ms = cn_platform_now_ms();
+    session->disk.saved_ms = cn_platform_now_ms();
     cn_session_plan_alike(session);
     *result = session;
     return CN_OK;
@@ -297,12 +291,12 @@ void cn_session_close(struct cn_session *session)
     if (!session)
         return;
     cn_checkpoint_deinit(&session->held);
-    cn_buffer_deinit(&session->part);
-    free(session->spectrum);
-    free(session->sets);
-    cn_batch_deinit(&session->batch);
-    cn_reader_close(session->reader);
-    cn_dataset_close(session->dataset);
+    cn_buffer_deinit(&session->arriving.part);
+    free(session->measured.spectrum);
+    free(session->planning.sets);
+    cn_batch_deinit(&session->data.batch);
+    cn_reader_close(session->data.reader);
+    cn_dataset_close(session->data.set);
     cn_trainer_close(session->trainer);
     cn_onnx_close(session->onnx);
     cn_layout_deinit(&session->layout_own);
@@ -325,7 +319,7 @@ bool cn_session_round_done(const struct cn_session *session)
 
 uint32_t cn_session_position(const struct cn_session *session)
 {
-    return session->held.step + session->ahead;
+    return session->held.step + session->steps.unsaved;
 }
 
 // Waits for wait_ms or until the node is told to stop.
@@ -350,16 +344,16 @@ static void note_outbox(struct cn_session *session, cn_err saved, bool elsewhere
     uint64_t available;
     char room[48] = "";
 
-    if (saved && !session->outbox_unsaved) {
+    if (saved && !session->disk.outbox_unsaved) {
         if (cn_platform_disk_free(settings->state, &available) == CN_OK)
             snprintf(room, sizeof(room), ", %llu bytes are free", (unsigned long long)available);
         cn_log(CN_LOG_WARN, "session", "%s: the update of %zu bytes cannot be stored: %s%s; %s",
                settings->state, session->held.frame_size, cn_err_text(saved), room,
                elsewhere ? "another member has it" : "trying again each second");
-    } else if (!saved && session->outbox_unsaved) {
+    } else if (!saved && session->disk.outbox_unsaved) {
         cn_log(CN_LOG_INFO, "session", "%s: updates can be stored again", settings->state);
     }
-    session->outbox_unsaved = saved != CN_OK;
+    session->disk.outbox_unsaved = saved != CN_OK;
 }
 
 // Returns when at least one member has the outbox on disk (a board alone: itself), before it is
@@ -384,7 +378,7 @@ cn_err cn_session_secure_outbox(struct cn_session *session, struct cn_collective
         if (!stored && is_stopped(session, DISK_RETRY_MS))
             return CN_ECANCELED;
     } while (!stored);
-    session->saved_ms = cn_platform_now_ms();
+    session->disk.saved_ms = cn_platform_now_ms();
     return CN_OK;
 }
 
@@ -406,7 +400,7 @@ cn_err cn_session_finish(struct cn_session *session, struct cn_collective *colle
     struct cn_buffer frame;
     cn_err err;
 
-    if (cn_dataset_has_changed(session->dataset))
+    if (cn_dataset_has_changed(session->data.set))
         return CN_EWEDGED;
     cn_buffer_init(&frame, cn_update_size_max(session->layout));
     err = cn_session_catch_up(session, collective);
@@ -416,7 +410,7 @@ cn_err cn_session_finish(struct cn_session *session, struct cn_collective *colle
     if (!err)
         err = cn_session_bring_weights(session, collective);
     if (!err) {
-        cn_session_fold(session);
+        cn_session_add_unsaved(session);
         err = cn_session_encode(session, &frame);
     }
     if (err) {
@@ -447,7 +441,7 @@ cn_err cn_session_snapshot(struct cn_session *session)
 
     if (held->phase != CN_PHASE_TRAIN)
         return CN_OK;
-    if (cn_dataset_has_changed(session->dataset))
+    if (cn_dataset_has_changed(session->data.set))
         return CN_EWEDGED;
     if (cn_session_is_alone(session)) {
         held->updates =
@@ -475,10 +469,10 @@ void cn_session_note_saved(struct cn_session *session, cn_err saved)
 {
     bool reserved = saved == CN_ENOSPC && !cn_session_has_room(session);
 
-    if (saved && !session->disk_full)
+    if (saved && !session->disk.full)
         cn_log(CN_LOG_WARN, "session", "the checkpoint was not saved: %s; the last good one stays",
                reserved ? "the disk has less free than storage.reserve" : cn_err_text(saved));
-    session->disk_full = saved != CN_OK;
+    session->disk.full = saved != CN_OK;
     note_disk(session, saved);
 }
 
@@ -487,11 +481,11 @@ cn_err cn_session_save(struct cn_session *session, uint64_t interval_ms)
     uint64_t now = cn_platform_now_ms();
     cn_err err, saved;
 
-    if (session->let_go || (interval_ms && cn_session_is_sharded(session)))
+    if (session->sharing.let_go || (interval_ms && cn_session_is_sharded(session)))
         return CN_OK; // the state is on the disk already; the members store the next one together
-    if (interval_ms && now - session->saved_ms < interval_ms)
+    if (interval_ms && now - session->disk.saved_ms < interval_ms)
         return CN_OK;
-    session->saved_ms = now;
+    session->disk.saved_ms = now;
     err = cn_session_snapshot(session);
     if (err)
         return err;
@@ -526,8 +520,8 @@ cn_err cn_session_take(struct cn_session *session, const uint8_t *bytes, size_t 
         taken.epoch = session->held.epoch;
     cn_checkpoint_deinit(&session->held);
     session->held = taken;
-    session->let_go = false;
-    cn_session_alike(session);
+    session->sharing.let_go = false;
+    cn_session_mark_synced(session);
     err = taken.phase == CN_PHASE_TRAIN ? cn_session_take_files(session, taken.round) : CN_OK;
     if (!err)
         err = cn_session_load_trainer(session);

@@ -11,10 +11,6 @@
 #include <stdbool.h>
 
 #include "runtime/base/diag.h"
-#include "runtime/engine/data/reader.h"
-#include "runtime/engine/onnx/onnx_file.h"
-#include "runtime/engine/trainer/trainer.h"
-#include "runtime/group/balance.h"
 #include "runtime/port/collective.h"
 #include "runtime/port/link.h"
 #include "runtime/port/store.h"
@@ -22,9 +18,19 @@
 #include "runtime/round/round.h"
 #include "runtime/round/upkeep/progress.h"
 
+struct cn_batch;
+struct cn_checkpoint;
+struct cn_compute_ops;
+struct cn_dataset;
+struct cn_layout;
+struct cn_onnx;
+struct cn_onnx_file;
+struct cn_session; // session_private.h
 struct cn_timeline;
+struct cn_trainer;
 
 #define CN_SESSION_BATCHES 3 // micro-batches in memory: two of the reader, one that is measured
+#define CN_STEP_VOTES (11 + 2 * CN_GROUP_MAX) // votes of a step; session_step.c names them
 
 struct cn_session_config {
     const struct cn_settings *settings; // settings of this board; borrowed, like all pointers here
@@ -47,88 +53,6 @@ struct cn_session_config {
     struct cn_timeline *timeline; // of all members' steps; NULL for none
     int stop_fd;                  // readable when the caller wants to stop; -1 for none
     atomic_int *disk; // set to what the disk said when the state was last stored; NULL: nobody asks
-};
-
-// How a step is trained: decided alike on all members before the step (session_sets.h).
-struct cn_step_plan {
-    bool whole;          // every member trains
-    bool trains;         // this board trains
-    struct cn_set train; // members that train; unused if whole
-    uint32_t micro;      // micro-batches of this board
-    // Micro-batches of the boards before this one, by dp_rank (runtime/group/ranks.h).
-    uint32_t before;
-    uint32_t total;  // micro-batches of all boards
-    uint32_t shards; // members that hold the model's state together; 1: each holds all of it
-    // ZeRO stage: parts that the shards divide (runtime/engine/program/bucket_plan.h).
-    uint32_t stage;
-    uint32_t shard; // index of this board's shard
-    // Members whose shares make up the whole state; members that hold the same share.
-    struct cn_set together, alike;
-    uint32_t place;               // place of this board among the members that train
-    uint32_t seats[CN_GROUP_MAX]; // by place: index in the profile's list
-    char names[128]; // names of the members that train, for people; "" if the job names no set
-};
-
-// Counts that add up over steps.
-struct cn_session_counts {
-    uint64_t samples, cursor;
-    double train_loss;
-};
-
-struct cn_reducer;
-
-#define CN_STEP_VOTES (11 + 2 * CN_GROUP_MAX) // session_step.c names them
-
-// A step whose gradients are reduced over the group.
-struct cn_reduced_step {
-    uint64_t epoch; // epoch of the step; 0: no step
-    uint32_t round, step;
-    float votes[CN_STEP_VOTES]; // sums of the votes, for a step that was applied
-};
-
-struct cn_session {
-    struct cn_session_config config;
-    struct cn_onnx *onnx;
-    struct cn_trainer *trainer;
-    struct cn_dataset *dataset;
-    struct cn_reader *reader; // reads the batches of dataset
-    uint32_t shards_round;    // round whose shards the data set has; 0: none
-    struct cn_layout layout_own;
-    const struct cn_layout *layout; // the trainer's layout with the job's rules for tensors
-    struct cn_batch batch;          // room for one micro-batch of an evaluation
-    struct cn_checkpoint held;
-    uint64_t refused_size; // size of the version that cn_session_may_take last logged as refused
-    bool weighted;    // rows may have a weight other than 1, so members tell their sums of weights
-    double step_loss; // mean loss of the last step
-    struct cn_scores scores; // measures of the last measured version, over the whole group
-    uint64_t update_bytes;   // size of the newest update
-    struct cn_rate_spectrum *spectrum; // spectrum of the last change; NULL until one was encoded
-    double step_s;                     // moving average of a local step; 0: not measured
-    uint32_t seat;                     // index of this board in the profile's list
-    struct cn_session_sets *sets;      // NULL if the job names no sets
-    struct cn_step_plan plan;          // plan of the next step
-    uint32_t micro[CN_GROUP_MAX];      // micro-batches of the next step, by place
-    struct cn_balance balance;         // measured speeds of the members
-    char phase[CN_NAME_SIZE];          // phase of the job when the plan was made
-    uint64_t saved_ms;                 // time of the last save of the checkpoint
-    bool disk_full;                    // a full disk has been logged
-    bool outbox_unsaved;               // an update that cannot be stored has been logged
-    double busy_ms;                    // moving average of the time computing a step
-    // A step whose reduced gradients the trainer holds apart from the weights. The votes did not
-    // arrive, so it is unknown whether another member has applied them (recovery.h).
-    struct cn_reduced_step pending;
-    struct cn_reduced_step applied; // the last step that was applied
-    struct cn_buffer part; // part of another member's state, from a transfer that was cut off
-    // Steps that the group trained since the held state, and their counts.
-    uint32_t ahead;
-    struct cn_session_counts since;
-    uint32_t state_shards; // number of shares into which the trainer's state is divided
-    uint32_t state_stage;  // ZeRO stage of the trainer
-    bool let_go;           // arrays of the held state were freed (cn_session_recall reads them)
-    struct cn_step_split split;
-    struct cn_slow slow; // why this board may be slow; set by the caller, sent with each vote
-    // Owned; exists between join and leave in a group of several members.
-    struct cn_reducer *reducer;
 };
 
 // Opens model and data, and continues from the stored state if it belongs to this run. Reports a
@@ -198,11 +122,18 @@ void cn_session_plan(const struct cn_session *session, uint32_t round,
 // the same result. Returns CN_EFORMAT for an order that no session makes.
 cn_err cn_session_begin(struct cn_session *session, const struct cn_round_order *order);
 
-// Between join and leave the session is in an epoch of several members, and gradients travel during
-// the backward pass. Otherwise a step reduces its gradients at its end.
+// Enters the epoch of the view: the held state gets its number. With several members, gradients
+// travel during the backward pass until cn_session_leave. Otherwise a step reduces its gradients at
+// its end.
 cn_err cn_session_join(struct cn_session *session, struct cn_collective *collective,
                        const struct cn_view *view);
 void cn_session_leave(struct cn_session *session);
+
+// Exchanges the facts by which the members decide who trains (session_sets.c). Call it once in an
+// epoch, after all members have one state. Makes no collective call if the job does not say how a
+// group shares its work.
+cn_err cn_session_exchange_facts(struct cn_session *session, struct cn_collective *collective,
+                                 const struct cn_view *view);
 
 // The bytes of gradients that are reduced at a time: at first rank 0's own choice, later the choice
 // in its votes. All members set the same value, between two steps.
@@ -216,6 +147,7 @@ struct cn_step_flags {
     bool knocked; // in: this member asks to end the epoch; out: some member does
     // In: the leader gives up the round; out: it was given up, and nothing was applied.
     bool abandon;
+    struct cn_slow slow; // in: why this board may compute slower than it could
 };
 
 // Trains one step on all members. CN_EDIVERGED is returned on all members alike; the weights are
@@ -236,10 +168,6 @@ cn_err cn_session_drop_sums(struct cn_session *session);
 // Returns whether the round's steps are done.
 bool cn_session_round_done(const struct cn_session *session);
 
-// Returns the steps of the round that the group has done. A member that does not train may hold a
-// state with fewer steps.
-uint32_t cn_session_position(const struct cn_session *session);
-
 // Encodes the update. Afterwards every member has the same update in its outbox, secured. Returns
 // CN_EDIGEST on a member whose frame differs from rank 0's: it must heal from another member.
 cn_err cn_session_finish(struct cn_session *session, struct cn_collective *collective);
@@ -253,6 +181,10 @@ cn_err cn_session_secure_outbox(struct cn_session *session, struct cn_collective
 // Accepted, or replaced by another member's update: only the part that the frame left out does. So
 // no step counts twice. Durable.
 cn_err cn_session_decide(struct cn_session *session, const struct cn_decision *decision);
+
+// Gives every member the state of those that train, and the weights that they trained. All members
+// call it before cn_session_abandon, unless the round's changes are lost.
+cn_err cn_session_collect(struct cn_session *session, struct cn_collective *collective);
 
 // Gives up a begun round. The changes trained so far go into the residual. If decision says that
 // another part of the group has delivered them, the residual is emptied; if decision is NULL, it
@@ -269,18 +201,51 @@ cn_err cn_session_take(struct cn_session *session, const uint8_t *bytes, size_t 
 // Updates the checkpoint from the trainer, before encoding or saving it.
 cn_err cn_session_snapshot(struct cn_session *session);
 
-// Loads the held state into the trainer.
-cn_err cn_session_load_trainer(struct cn_session *session);
-
-// Copies the group's own statistics into the weights of a version, if the job keeps statistics
-// local.
-void cn_session_localize(const struct cn_session *session, float *weights);
-
 // Returns the measures of the base other than loss and accuracy. They are unknown after a restart.
 struct cn_measures cn_session_measures(const struct cn_session *session);
 
 // Fills in the fields of progress that a session knows; the others stay.
-void cn_session_tell(struct cn_session *session, struct cn_progress *progress);
+void cn_session_fill_progress(struct cn_session *session, struct cn_progress *progress);
 
 // Returns the largest size of an encoded checkpoint of this model.
 size_t cn_session_state_limit(const struct cn_session *session);
+
+// --- what a session has: borrowed until it closes, and only for reading ---
+
+const struct cn_session_config *cn_session_get_config(const struct cn_session *session);
+
+// Returns the state that the session holds. Calls that change it say so above.
+const struct cn_checkpoint *cn_session_held(const struct cn_session *session);
+
+const struct cn_onnx *cn_session_onnx(const struct cn_session *session);
+
+// Returns the trainer's layout with the job's rules for tensors.
+const struct cn_layout *cn_session_layout(const struct cn_session *session);
+
+const struct cn_dataset *cn_session_dataset(const struct cn_session *session);
+
+// Returns the trainer of a board alone, which holds the only copy of its rows. A caller may read
+// them, set them before the first round, and measure passes that it discards.
+struct cn_trainer *cn_session_trainer(const struct cn_session *session);
+
+// Returns the first batch of the training samples, in the session's own memory. Call it while no
+// round trains.
+const struct cn_batch *cn_session_first_batch(struct cn_session *session);
+
+// Returns the measures of the version that was measured last, over the whole group.
+const struct cn_scores *cn_session_scores(const struct cn_session *session);
+
+// Returns the mean loss of the last step's samples.
+double cn_session_step_loss(const struct cn_session *session);
+
+// Returns the moving average of the time that a step computes; 0: not measured.
+double cn_session_busy_ms(const struct cn_session *session);
+
+// Returns the sums of the votes of the last step that was applied: CN_STEP_VOTES of them.
+const float *cn_session_applied_votes(const struct cn_session *session);
+
+// A part of another member's state, from a transfer that was cut off (epoch_heal.h).
+// cn_session_part returns it; it is empty if there is none. cn_session_keep_part takes the memory
+// of another one in its place and empties part; with NULL it only frees the old one.
+const struct cn_buffer *cn_session_part(const struct cn_session *session);
+void cn_session_keep_part(struct cn_session *session, struct cn_buffer *part);

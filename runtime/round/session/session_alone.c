@@ -1,6 +1,4 @@
-#include "runtime/round/session/session_alone.h"
-
-#include "runtime/round/session/session_update.h"
+#include "runtime/round/session/session_private.h"
 
 #define VALUES 4096 // values that are written to the disk together
 
@@ -142,7 +140,7 @@ static cn_err base_is_weights(struct cn_session *session)
     return err ? err : returned;
 }
 
-cn_err cn_session_go_on(struct cn_session *session)
+cn_err cn_session_resume_trainer(struct cn_session *session)
 {
     const struct cn_checkpoint *held = &session->held;
     bool begins = held->phase == CN_PHASE_TRAIN && held->step == 0;

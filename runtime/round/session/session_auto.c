@@ -4,8 +4,7 @@
 #include "runtime/base/log.h"
 #include "runtime/engine/program/bucket_plan.h"
 #include "runtime/port/platform.h"
-#include "runtime/round/session/session_sets.h"
-#include "runtime/round/session/session_store.h"
+#include "runtime/round/session/session_private.h"
 
 #define FINGERPRINT 0x73617501
 #define TIMED 3 // number of evaluations, of which the quickest counts
@@ -19,7 +18,7 @@ bool cn_session_is_automatic(const struct cn_session *session)
 
 uint32_t cn_session_accumulates(const struct cn_session *session)
 {
-    const struct cn_session_sets *sets = session->sets;
+    const struct cn_session_sets *sets = session->planning.sets;
 
     return sets && sets->layout.micro ? sets->layout.micro : cn_job_accumulate(session->config.job);
 }
@@ -28,8 +27,8 @@ uint32_t cn_session_accumulates(const struct cn_session *session)
 // afterwards.
 static cn_err evaluate(struct cn_session *session, uint64_t *least_us)
 {
-    const struct cn_batch *batch =
-        cn_reader_take(session->reader, session->held.cursor + session->since.cursor);
+    const struct cn_batch *batch = cn_reader_take(
+        session->data.reader, session->held.cursor + session->steps.unsaved_counts.cursor);
     size_t classes = cn_trainer_classes(session->trainer);
     float *counts = calloc(3 * classes + 1, sizeof(*counts));
     cn_err err = counts ? CN_OK : CN_ENOMEM;
@@ -83,7 +82,7 @@ static uint64_t limit_of(const struct cn_session *session)
 
 static cn_err own_facts(struct cn_session *session, bool trains, int64_t words[FACTS])
 {
-    uint64_t *micro_us = &session->sets->micro_us;
+    uint64_t *micro_us = &session->planning.sets->micro_us;
     cn_err err = trains && !*micro_us ? time_micro(session, micro_us) : CN_OK;
 
     words[LIMIT] = (int64_t)limit_of(session);
@@ -112,7 +111,7 @@ static struct cn_auto_member get_member(const int64_t words[FACTS])
 static void collect(const struct cn_session *session, uint32_t train, int64_t (*words)[FACTS],
                     const char **names, struct cn_auto_facts *facts)
 {
-    const struct cn_session_sets *sets = session->sets;
+    const struct cn_session_sets *sets = session->planning.sets;
     const struct cn_member *members = session->config.settings->group.members;
 
     *facts = (struct cn_auto_facts){.gradients =
@@ -133,7 +132,7 @@ static void collect(const struct cn_session *session, uint32_t train, int64_t (*
 cn_err cn_session_choose_layout(struct cn_session *session, struct cn_collective *collective,
                                 uint32_t train)
 {
-    struct cn_session_sets *sets = session->sets;
+    struct cn_session_sets *sets = session->planning.sets;
     int64_t words[CN_GROUP_MAX][FACTS] = {0};
     const struct cn_collective_call call = {.kind = CN_COLLECTIVE_ALL_GATHER,
                                             .type = CN_INT64,

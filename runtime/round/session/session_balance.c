@@ -4,11 +4,11 @@
 
 #include "runtime/base/log.h"
 #include "runtime/group/ranks.h"
-#include "runtime/round/session/session_sets.h"
+#include "runtime/round/session/session_private.h"
 
 static bool balances(const struct cn_session *session)
 {
-    return session->sets && session->config.job->parallel.balance;
+    return session->planning.sets && session->config.job->parallel.balance;
 }
 
 void cn_session_record_micro(struct cn_session *session)
@@ -17,7 +17,7 @@ void cn_session_record_micro(struct cn_session *session)
         return;
     memset(session->held.micro, 0, sizeof(session->held.micro));
     for (uint32_t p = 0; p < session->plan.train.size; p++)
-        session->held.micro[session->plan.seats[p]] = (uint16_t)session->micro[p];
+        session->held.micro[session->plan.seats[p]] = (uint16_t)session->planning.micro[p];
 }
 
 // Fills in this board's part of the division.
@@ -25,8 +25,8 @@ static void take_part(struct cn_session *session)
 {
     struct cn_step_plan *plan = &session->plan;
 
-    plan->micro = plan->trains ? session->micro[plan->place] : 0;
-    plan->before = plan->trains ? cn_ranks_first(session->micro, plan->place) : 0;
+    plan->micro = plan->trains ? session->planning.micro[plan->place] : 0;
+    plan->before = plan->trains ? cn_ranks_first(session->planning.micro, plan->place) : 0;
 }
 
 // Uses the division of the held state if it is for these members, so that a repeated step has the
@@ -37,23 +37,23 @@ static bool take_recorded(struct cn_session *session, uint32_t total)
     uint32_t own = 0, all = 0;
 
     for (uint32_t p = 0; p < plan->train.size; p++) {
-        session->micro[p] = session->held.micro[plan->seats[p]];
-        own += session->micro[p];
+        session->planning.micro[p] = session->held.micro[plan->seats[p]];
+        own += session->planning.micro[p];
     }
     for (uint32_t s = 0; s < CN_GROUP_MAX; s++)
         all += session->held.micro[s];
     return own == total && all == total;
 }
 
-void cn_session_divide(struct cn_session *session)
+void cn_session_split_micro_batches(struct cn_session *session)
 {
     uint32_t each = cn_session_accumulates(session), total = each * session->plan.train.size;
 
-    session->balance = (struct cn_balance){0};
+    session->planning.balance = (struct cn_balance){0};
     session->plan.total = total;
     if (!balances(session) || !take_recorded(session, total))
         for (uint32_t p = 0; p < session->plan.train.size; p++)
-            session->micro[p] = each;
+            session->planning.micro[p] = each;
     take_part(session);
     if (session->plan.shards == 1)
         cn_session_record_micro(session);
@@ -68,7 +68,7 @@ static void tell(const struct cn_session *session)
     for (uint32_t p = 0; p < session->plan.train.size && length < sizeof(text); p++)
         length += (size_t)snprintf(text + length, sizeof(text) - length, "%s%s %u (%.1f ms each)",
                                    p ? ", " : "", group->members[session->plan.seats[p]].name,
-                                   session->micro[p], session->balance.ms[p]);
+                                   session->planning.micro[p], session->planning.balance.ms[p]);
     cn_log(CN_LOG_INFO, "sets", "round %u, step %u: micro-batches of a step: %s",
            session->held.round, cn_session_position(session), text);
 }
@@ -82,8 +82,8 @@ void cn_session_balance(struct cn_session *session, const float *computed_ms)
         return;
     for (uint32_t p = 0; p < count; p++)
         ms[p] = (double)computed_ms[session->plan.train.ranks[p]];
-    cn_balance_add(&session->balance, session->micro, ms, count);
-    if (!cn_balance_divide(&session->balance, count, session->micro))
+    cn_balance_add(&session->planning.balance, session->planning.micro, ms, count);
+    if (!cn_balance_divide(&session->planning.balance, count, session->planning.micro))
         return;
     take_part(session);
     if (session->plan.shards == 1 && session->plan.trains)

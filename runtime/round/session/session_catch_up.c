@@ -2,10 +2,7 @@
 #include <stdlib.h>
 
 #include "runtime/group/ranks.h"
-#include "runtime/round/session/session_sets.h"
-#include "runtime/round/session/session_shards.h"
-#include "runtime/round/session/session_store.h"
-#include "runtime/round/session/session_update.h"
+#include "runtime/round/session/session_private.h"
 
 enum fingerprint { COUNTERS = 0x73636101, STATE };
 
@@ -19,13 +16,13 @@ static cn_err give(struct cn_session *session, struct cn_collective *collective,
                    const struct cn_set *set, uint32_t source, void *data, size_t size,
                    enum fingerprint what)
 {
-    const struct cn_collective_call call = {.kind = CN_COLLECTIVE_BROADCAST,
-                                            .set =
-                                                set->size == session->sets->view.size ? NULL : set,
-                                            .peer = source,
-                                            .data = data,
-                                            .count = size,
-                                            .fingerprint = what};
+    const struct cn_collective_call call = {
+        .kind = CN_COLLECTIVE_BROADCAST,
+        .set = set->size == session->planning.sets->view.size ? NULL : set,
+        .peer = source,
+        .data = data,
+        .count = size,
+        .fingerprint = what};
 
     return collective->ops->run(collective, &call);
 }
@@ -37,7 +34,7 @@ static cn_err give_arrays(struct cn_session *session, struct cn_collective *coll
     struct cn_checkpoint *held = &session->held;
     uint32_t count = cn_trainer_has_second(session->trainer) ? 3 : 2;
     float **arrays[3] = {&held->weights, &held->optimizer, &held->second};
-    bool gives = source == session->sets->view.rank;
+    bool gives = source == session->planning.sets->view.rank;
     cn_err err = CN_OK;
 
     for (uint32_t i = 0; !err && i < count; i++) {
@@ -60,7 +57,7 @@ static cn_err take_state(struct cn_session *session, struct cn_collective *colle
                          const struct cn_set *set, uint32_t source)
 {
     struct cn_checkpoint *held = &session->held;
-    bool gives = source == session->sets->view.rank;
+    bool gives = source == session->planning.sets->view.rank;
     struct counters counters = {0};
     float *fresh[3] = {NULL, NULL, NULL};
     cn_err err = gives ? cn_session_snapshot(session) : CN_OK;
@@ -81,7 +78,7 @@ static cn_err take_state(struct cn_session *session, struct cn_collective *colle
         cn_session_record_micro(session);
         held->train_loss = counters.train_loss;
         held->step = counters.step;
-        session->ahead = 0;
+        session->steps.unsaved = 0;
         err = cn_session_load_trainer(session);
     }
     for (uint32_t i = 0; i < 3; i++)
@@ -91,7 +88,7 @@ static cn_err take_state(struct cn_session *session, struct cn_collective *colle
 
 cn_err cn_session_catch_up(struct cn_session *session, struct cn_collective *collective)
 {
-    struct cn_session_sets *sets = session->sets;
+    struct cn_session_sets *sets = session->planning.sets;
     uint32_t behind = sets ? cn_session_everybody(sets) & ~sets->current : 0;
     uint32_t source;
     struct cn_set set;
@@ -110,4 +107,11 @@ cn_err cn_session_catch_up(struct cn_session *session, struct cn_collective *col
     if (!err)
         sets->current = cn_session_everybody(sets);
     return err;
+}
+
+cn_err cn_session_collect(struct cn_session *session, struct cn_collective *collective)
+{
+    cn_err err = cn_session_catch_up(session, collective);
+
+    return err ? err : cn_session_bring_weights(session, collective);
 }

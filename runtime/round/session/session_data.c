@@ -1,4 +1,4 @@
-#include "runtime/round/session/session_data.h"
+#include "runtime/round/session/session_private.h"
 
 #include <stdlib.h>
 
@@ -12,8 +12,8 @@ static cn_err save_list(const struct cn_session *session)
     const struct cn_file_list list = {
         .run = session->config.run,
         .lineage = session->config.lineage,
-        .round = session->shards_round,
-        .shards = *cn_dataset_shards(session->dataset),
+        .round = session->data.files_round,
+        .shards = *cn_dataset_shards(session->data.set),
     };
     struct cn_buffer bytes;
     cn_err err;
@@ -52,7 +52,7 @@ static bool load_list(struct cn_session *session, struct cn_data_files *shards)
     struct cn_file_list list;
     cn_err err = read_list(session, &list);
 
-    session->shards_round = err ? 0 : list.round;
+    session->data.files_round = err ? 0 : list.round;
     *shards = list.shards;
     if (!err)
         return true;
@@ -101,14 +101,14 @@ cn_err cn_session_open_data(struct cn_session *session, struct cn_diag *diag)
     cn_trainer_sample_shape(session->trainer, &shape);
     if (load_list(session, &shards))
         config.shards = &shards;
-    err = cn_dataset_open(&config, &shape, diag, &session->dataset);
+    err = cn_dataset_open(&config, &shape, diag, &session->data.set);
     if (err == CN_EFORMAT && config.shards) { // none of the round's shards is left
-        session->shards_round = 0;
+        session->data.files_round = 0;
         config.shards = NULL;
-        err = cn_dataset_open(&config, &shape, diag, &session->dataset);
+        err = cn_dataset_open(&config, &shape, diag, &session->data.set);
     }
     cn_data_files_deinit(&shards);
-    return err ? err : cn_reader_open(session->dataset, &shape, job->batch, &session->reader);
+    return err ? err : cn_reader_open(session->data.set, &shape, job->batch, &session->data.reader);
 }
 
 cn_err cn_session_take_files(struct cn_session *session, uint32_t round)
@@ -116,16 +116,16 @@ cn_err cn_session_take_files(struct cn_session *session, uint32_t round)
     bool changed;
     cn_err err;
 
-    if (!cn_dataset_is_open_ended(session->dataset) || session->shards_round == round)
+    if (!cn_dataset_is_open_ended(session->data.set) || session->data.files_round == round)
         return CN_OK;
-    cn_reader_stop(session->reader);
-    err = cn_dataset_refresh(session->dataset, &changed);
+    cn_reader_stop(session->data.reader);
+    err = cn_dataset_refresh(session->data.set, &changed);
     if (err)
         return err;
     if (changed)
         cn_log(CN_LOG_INFO, "data", "round %u: %llu samples to train on", round,
-               (unsigned long long)cn_dataset_count(session->dataset, CN_SPLIT_TRAIN));
-    session->shards_round = round;
+               (unsigned long long)cn_dataset_count(session->data.set, CN_SPLIT_TRAIN));
+    session->data.files_round = round;
     err = save_list(session);
     if (err && err != CN_ENOMEM)
         cn_log(CN_LOG_WARN, "data", "the list of the round's shards is not saved: %s",

@@ -2,8 +2,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "runtime/round/session/session_reduce.h"
-#include "runtime/round/session/session_sets.h"
+#include "runtime/round/session/session_private.h"
 
 #define SLOW 1.25 // factor over the others' time from which a member counts as slow
 
@@ -35,7 +34,7 @@ static double known(double value)
 
 struct cn_measures cn_session_measures(const struct cn_session *session)
 {
-    const struct cn_scores *scores = &session->scores;
+    const struct cn_scores *scores = &session->measured.scores;
 
     if (!scores->rows || scores->version != session->held.version)
         return (struct cn_measures){0};
@@ -55,14 +54,14 @@ static double micro_ms(const struct cn_session *session, uint32_t rank, uint32_t
     uint32_t place = 0;
 
     *micro = plan->micro;
-    if (session->sets) {
+    if (session->planning.sets) {
         while (place < plan->train.size && plan->train.ranks[place] != rank)
             place++;
-        *micro = place < plan->train.size ? session->micro[place] : 0;
-        if (place < plan->train.size && session->balance.steps)
-            return session->balance.ms[place];
+        *micro = place < plan->train.size ? session->planning.micro[place] : 0;
+        if (place < plan->train.size && session->planning.balance.steps)
+            return session->planning.balance.ms[place];
     }
-    return *micro ? session->split.member_ms[rank] / *micro : 0;
+    return *micro ? session->measured.split.member_ms[rank] / *micro : 0;
 }
 
 // Finds the member that computes clearly slower than the others, whether they wait for it or have
@@ -88,19 +87,20 @@ static void tell_slowest(const struct cn_session *session, struct cn_progress *p
     if (others < 2)
         return;
     progress->usual_ms = (sum - progress->slowest_ms) / (others - 1);
-    progress->total_micro = session->sets ? session->plan.total : session->plan.micro * others;
-    progress->slowest_why = session->split.slow[slowest];
+    progress->total_micro =
+        session->planning.sets ? session->plan.total : session->plan.micro * others;
+    progress->slowest_why = session->measured.split.slow[slowest];
     if (progress->slowest_ms > SLOW * progress->usual_ms)
         progress->slowest = reducer->members[slowest];
 }
 
-void cn_session_tell(struct cn_session *session, struct cn_progress *progress)
+void cn_session_fill_progress(struct cn_session *session, struct cn_progress *progress)
 {
     const struct cn_checkpoint *held = &session->held;
     const struct cn_job *job = session->config.job;
 
     if (held->frame_size)
-        session->update_bytes = held->frame_size;
+        session->measured.update_bytes = held->frame_size;
     progress->phase = held->phase;
     progress->round = held->round;
     progress->step = cn_session_position(session);
@@ -108,19 +108,23 @@ void cn_session_tell(struct cn_session *session, struct cn_progress *progress)
     progress->version = held->version;
     progress->lineage = session->held.lineage;
     progress->resets = held->resets;
-    progress->scores = session->scores.version == held->version && session->scores.rows
-                           ? session->scores
-                           : kept_scores(session);
-    progress->step_ms = session->step_s * 1000;
-    progress->split = session->split;
+    progress->scores =
+        session->measured.scores.version == held->version && session->measured.scores.rows
+            ? session->measured.scores
+            : kept_scores(session);
+    progress->step_ms = session->measured.step_s * 1000;
+    progress->split = session->measured.split;
     tell_slowest(session, progress);
     progress->samples_per_s =
-        session->step_s > 0 ? job->batch * (double)session->plan.micro / session->step_s : 0;
+        session->measured.step_s > 0
+            ? job->batch * (double)session->plan.micro / session->measured.step_s
+            : 0;
     memcpy(progress->train, session->plan.names, sizeof(progress->train));
-    if (session->sets)
-        memcpy(progress->layout, session->sets->why, sizeof(progress->layout));
+    if (session->planning.sets)
+        memcpy(progress->layout, session->planning.sets->why, sizeof(progress->layout));
     progress->memory = cn_trainer_memory(session->trainer);
     progress->arriving_memory = cn_trainer_plan(session->trainer)->arriving;
-    progress->update_bytes = session->update_bytes;
-    progress->dense_bytes = session->update_bytes ? session->layout->total * sizeof(float) : 0;
+    progress->update_bytes = session->measured.update_bytes;
+    progress->dense_bytes =
+        session->measured.update_bytes ? session->layout->total * sizeof(float) : 0;
 }

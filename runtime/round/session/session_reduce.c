@@ -1,4 +1,4 @@
-#include "runtime/round/session/session_reduce.h"
+#include "runtime/round/session/session_private.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +16,9 @@ cn_err cn_session_join(struct cn_session *session, struct cn_collective *collect
     struct cn_reducer *reducer;
     cn_err err;
 
-    session->split = (struct cn_step_split){0};
+    session->held.epoch = view->epoch;
+    session->planning.seat = view->ranks[view->rank];
+    session->measured.split = (struct cn_step_split){0};
     if (view->size < 2)
         return CN_OK;
     reducer = calloc(1, sizeof(*reducer));
@@ -115,12 +117,12 @@ static cn_err post_shared(struct cn_reducer *reducer, uint32_t bucket, struct re
     cn_err err;
 
     call.kind = CN_COLLECTIVE_REDUCE_SCATTER;
-    call.set = &plan->together;
+    call.set = &plan->shard_set;
     err = cn_reducer_post(reducer, &call, &next->work);
-    if (err || plan->alike.size < 2)
+    if (err || plan->replica_set.size < 2)
         return err;
     call.kind = CN_COLLECTIVE_ALL_REDUCE;
-    call.set = &plan->alike;
+    call.set = &plan->replica_set;
     call.count = cn_reduce_share(next->count, plan->shards, plan->shard, &first);
     call.data = reducer->data + first;
     return cn_reducer_post(reducer, &call, &next->work);

@@ -1,5 +1,5 @@
 // session_reduce.h - reduces a step's gradients and votes over the group. Private to
-// runtime/round/session/session*.c.
+// runtime/round/session.
 //
 // Gradients are reduced in buckets, in the order in which the backward pass finishes them. A thread
 // of the group's queue reduces one bucket while this thread computes the next. The first call of a
@@ -7,9 +7,13 @@
 // rank 0 chooses their size and the window.
 #pragma once
 
+#include "runtime/engine/program/bucket_plan.h"
+#include "runtime/engine/trainer/trainer.h"
 #include "runtime/group/bucket_tuner.h"
 #include "runtime/group/queue.h"
-#include "runtime/round/session/session.h"
+#include "runtime/port/collective.h"
+
+struct cn_step_plan;
 
 // The times at which the parts of a step ended, in microseconds of the platform's clock.
 struct cn_step_times {
@@ -92,12 +96,6 @@ struct cn_bucket_choice cn_reducer_choose(struct cn_reducer *reducer,
 
 // Uses rank 0's choice from now on.
 cn_err cn_reducer_use(struct cn_reducer *reducer, const struct cn_bucket_choice *choice);
-
-// Collects the times of all members in a step, and writes them if a timeline is wanted.
-cn_err cn_session_trace(struct cn_session *session, const struct cn_step_times *times);
-
-// Writes the epoch to the timeline. Call it at the end of an epoch.
-void cn_session_trace_epoch(const struct cn_session *session);
 
 // Returns a call that adds up gradients.
 struct cn_collective_call cn_reducer_call(const struct cn_reducer *reducer, float *data,

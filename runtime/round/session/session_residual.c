@@ -4,9 +4,7 @@
 #include <string.h>
 
 #include "runtime/base/log.h"
-#include "runtime/round/session/session_alone.h"
-#include "runtime/round/session/session_sets.h"
-#include "runtime/round/session/session_update.h"
+#include "runtime/round/session/session_private.h"
 
 // Returns whether the group keeps this tensor for itself. The residual row then holds the tensor's
 // own values, which do not wait to be sent.
@@ -164,7 +162,7 @@ cn_err cn_session_abandon(struct cn_session *session, const struct cn_decision *
     enum cn_outcome outcome = CN_OUTCOME_NOTHING;
     cn_err err = CN_OK;
 
-    cn_session_alike(session);
+    cn_session_mark_synced(session);
     if (decision)
         outcome = cn_round_outcome(decision, held->round, held->frame_digest);
     if (outcome != CN_OUTCOME_NOTHING)

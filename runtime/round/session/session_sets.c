@@ -1,4 +1,4 @@
-#include "runtime/round/session/session_sets.h"
+#include "runtime/round/session/session_private.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -9,9 +9,6 @@
 #include "runtime/group/ranks.h"
 #include "runtime/port/platform.h"
 #include "runtime/profile/set_rules.h"
-#include "runtime/round/session/session_shards.h"
-#include "runtime/round/session/session_store.h"
-#include "runtime/round/session/session_update.h"
 
 #define FACT_WORDS 3           // int64 numbers that a member sends
 #define PROBE_SIZE (64u << 10) // bytes sent there and back to measure a link
@@ -104,7 +101,7 @@ static bool speaks_of_links(const struct cn_session_sets *sets)
 
 static cn_err find_links(struct cn_session *session, struct cn_collective *collective)
 {
-    struct cn_session_sets *sets = session->sets;
+    struct cn_session_sets *sets = session->planning.sets;
     int64_t kbps[CN_GROUP_MAX] = {0};
     cn_err err;
 
@@ -120,7 +117,7 @@ static cn_err find_links(struct cn_session *session, struct cn_collective *colle
 
 static cn_err gather_facts(struct cn_session *session, struct cn_collective *collective)
 {
-    struct cn_session_sets *sets = session->sets;
+    struct cn_session_sets *sets = session->planning.sets;
     struct cn_board_facts own = own_facts(session);
     int64_t words[CN_GROUP_MAX * FACT_WORDS] = {0};
     const struct cn_collective_call call = {
@@ -135,7 +132,7 @@ static cn_err gather_facts(struct cn_session *session, struct cn_collective *col
     words[sets->view.rank * FACT_WORDS] = own.memory_mib;
     words[sets->view.rank * FACT_WORDS + 1] = (int64_t)own.cores << 16 | own.arch;
     words[sets->view.rank * FACT_WORDS + 2] =
-        (int64_t)cn_dataset_count(session->dataset, CN_SPLIT_TRAIN);
+        (int64_t)cn_dataset_count(session->data.set, CN_SPLIT_TRAIN);
     err = collective->ops->run(collective, &call);
     for (uint32_t r = 0; r < sets->view.size; r++) {
         sets->samples[r] = (uint64_t)words[r * FACT_WORDS + 2];
@@ -152,7 +149,7 @@ static cn_err gather_facts(struct cn_session *session, struct cn_collective *col
 
 static const struct cn_member *member_of(const struct cn_session *session, uint32_t rank)
 {
-    return &session->config.settings->group.members[session->sets->view.ranks[rank]];
+    return &session->config.settings->group.members[session->planning.sets->view.ranks[rank]];
 }
 
 // Logs boards that a list names and that are missing. The leader does so at each epoch.
@@ -161,10 +158,10 @@ static void name_absent(const struct cn_session *session, const struct cn_set_ru
     for (uint32_t i = 0; i < rule->listed_count; i++) {
         uint32_t r = 0;
 
-        while (r < session->sets->view.size &&
+        while (r < session->planning.sets->view.size &&
                strcmp(member_of(session, r)->name, rule->listed[i]) != 0)
             r++;
-        if (r == session->sets->view.size)
+        if (r == session->planning.sets->view.size)
             cn_log(CN_LOG_WARN, "sets", "set '%s' names %s, which is not there: the rest goes on",
                    rule->name, rule->listed[i]);
     }
@@ -172,7 +169,7 @@ static void name_absent(const struct cn_session *session, const struct cn_set_ru
 
 static cn_err take_rules(struct cn_session *session, struct cn_collective *collective)
 {
-    struct cn_session_sets *sets = session->sets;
+    struct cn_session_sets *sets = session->planning.sets;
     const char *own = session->config.settings->group.sets;
     char text[CN_SETS_SIZE] = "", reason[CN_DIAG_LINE_SIZE];
     cn_err err;
@@ -200,7 +197,7 @@ static cn_err take_rules(struct cn_session *session, struct cn_collective *colle
 // which the next member reaches it.
 static cn_err take_addresses(struct cn_session *session, struct cn_collective *collective)
 {
-    struct cn_session_sets *sets = session->sets;
+    struct cn_session_sets *sets = session->planning.sets;
     const struct cn_member *members =
         session->config.members ? session->config.members : session->config.settings->group.members;
     cn_err err;
@@ -220,7 +217,7 @@ static cn_err take_addresses(struct cn_session *session, struct cn_collective *c
 static void describe_rank(const struct cn_session *session, uint32_t rank,
                           struct cn_rule_facts *facts)
 {
-    const struct cn_session_sets *sets = session->sets;
+    const struct cn_session_sets *sets = session->planning.sets;
 
     *facts = (struct cn_rule_facts){
         .name = member_of(session, rank)->name,
@@ -229,7 +226,7 @@ static void describe_rank(const struct cn_session *session, uint32_t rank,
         .round = session->held.round,
         .step = cn_session_position(session),
         .epoch = sets->view.epoch,
-        .phase = session->phase,
+        .phase = session->planning.phase,
     };
 }
 
@@ -245,7 +242,7 @@ static bool is_in(const struct cn_session *session, const struct cn_set_rule *ru
 // as all members.
 static uint32_t find_ranks(const struct cn_session *session, const char *names)
 {
-    const struct cn_session_sets *sets = session->sets;
+    const struct cn_session_sets *sets = session->planning.sets;
     uint32_t ranks = 0;
 
     while (*names) {
@@ -273,9 +270,9 @@ void cn_session_measured_share(const struct cn_session *session, uint32_t *first
 
     *first = 0;
     *count = 1;
-    if (!session->sets)
+    if (!session->planning.sets)
         return;
-    own = 1u << session->sets->view.rank;
+    own = 1u << session->planning.sets->view.rank;
     ranks = find_ranks(session, parallel->measure);
     if (!(ranks & own))
         *count = 0;
@@ -293,7 +290,7 @@ static void name_ranks(const struct cn_session *session, uint32_t ranks, char *t
     size_t length = 0;
 
     text[0] = '\0';
-    for (uint32_t r = 0; r < session->sets->view.size && length < size; r++)
+    for (uint32_t r = 0; r < session->planning.sets->view.size && length < size; r++)
         if (ranks >> r & 1)
             length += (size_t)snprintf(text + length, size - length, "%s%s", length ? " " : "",
                                        member_of(session, r)->name);
@@ -301,20 +298,21 @@ static void name_ranks(const struct cn_session *session, uint32_t ranks, char *t
 
 static void tell(struct cn_session *session, uint32_t train)
 {
-    const struct cn_session_sets *sets = session->sets;
+    const struct cn_session_sets *sets = session->planning.sets;
     char resting[sizeof(session->plan.names)];
 
     name_ranks(session, train, session->plan.names, sizeof(session->plan.names));
     name_ranks(session, cn_session_everybody(sets) & ~train, resting, sizeof(resting));
     cn_log(CN_LOG_INFO, "sets", "round %u, step %u%s%s: %s train%s%s", session->held.round,
-           cn_session_position(session), session->phase[0] ? ", phase " : "", session->phase,
-           session->plan.names, resting[0] ? "; looking on: " : "", resting);
+           cn_session_position(session), session->planning.phase[0] ? ", phase " : "",
+           session->planning.phase, session->plan.names, resting[0] ? "; looking on: " : "",
+           resting);
 }
 
 // Removes members with other samples: with a shared scope all members must have the same samples.
 static uint32_t without_other_samples(const struct cn_session *session, uint32_t ranks)
 {
-    const struct cn_session_sets *sets = session->sets;
+    const struct cn_session_sets *sets = session->planning.sets;
     uint32_t first = lowest(ranks), same = 0;
 
     if (session->config.job->parallel.scope != CN_SCOPE_SHARED)
@@ -367,12 +365,12 @@ static uint32_t complete_replicas(const struct cn_session *session, uint32_t tra
 {
     const struct cn_parallel *parallel = &session->config.job->parallel;
     uint32_t members = count_ranks(train), wanted = parallel->shard > 1 ? parallel->shard : 1;
-    bool leads = session->sets->view.rank == 0;
+    bool leads = session->planning.sets->view.rank == 0;
     char names[128];
     uint32_t replicas;
 
-    if (session->sets->layout.shards)
-        wanted = session->sets->layout.shards;
+    if (session->planning.sets->layout.shards)
+        wanted = session->planning.sets->layout.shards;
     name_ranks(session, train, names, sizeof(names));
     *shards = wanted < members ? wanted : members;
     replicas = members / *shards;
@@ -404,19 +402,20 @@ static void assign(struct cn_session *session, uint32_t train, uint32_t shards)
     struct cn_ranks ranks;
 
     plan->train = cn_ranks_set(train);
-    plan->whole = train == cn_session_everybody(session->sets);
+    plan->whole = train == cn_session_everybody(session->planning.sets);
     plan->trains =
-        !cn_ranks_place(&plan->train, shards, session->sets->view.rank, &ranks) && !ranks.idle;
+        !cn_ranks_place(&plan->train, shards, session->planning.sets->view.rank, &ranks) &&
+        !ranks.idle;
     plan->place = ranks.dp_rank;
     for (uint32_t p = 0; p < plan->train.size; p++)
-        plan->seats[p] = session->sets->view.ranks[plan->train.ranks[p]];
+        plan->seats[p] = session->planning.sets->view.ranks[plan->train.ranks[p]];
     plan->shards = shards;
-    plan->stage = session->sets->layout.stage ? session->sets->layout.stage
-                                              : cn_session_job_stage(session->config.job);
+    plan->stage = session->planning.sets->layout.stage ? session->planning.sets->layout.stage
+                                                       : cn_session_job_stage(session->config.job);
     plan->shard = ranks.shard;
-    plan->together = ranks.together;
-    plan->alike = ranks.alike;
-    cn_session_divide(session);
+    plan->shard_set = ranks.together;
+    plan->replica_set = ranks.alike;
+    cn_session_split_micro_batches(session);
 }
 
 // Declares the sets for collective calls, including other members' sets, in the same order on all
@@ -446,7 +445,7 @@ static cn_err prepare_sets(const struct cn_session *session, struct cn_collectiv
 // train and is behind takes one.
 static cn_err meet(struct cn_session *session, struct cn_collective *collective, uint32_t train)
 {
-    if (train & ~session->sets->current) // cn_session_catch_up also gathers
+    if (train & ~session->planning.sets->current) // cn_session_catch_up also gathers
         return cn_session_catch_up(session, collective);
     return cn_session_is_sharded(session) && session->plan.trains
                ? cn_session_gather(session, collective)
@@ -455,13 +454,13 @@ static cn_err meet(struct cn_session *session, struct cn_collective *collective,
 
 static cn_err decide(struct cn_session *session, struct cn_collective *collective)
 {
-    struct cn_session_sets *sets = session->sets;
+    struct cn_session_sets *sets = session->planning.sets;
     const struct cn_parallel *parallel = &session->config.job->parallel;
     bool shares = cn_session_is_sharded(session);
     uint32_t train, shards;
     cn_err err;
 
-    cn_phase_of(parallel->phases, session->held.round, session->phase);
+    cn_phase_of(parallel->phases, session->held.round, session->planning.phase);
     train = without_other_samples(session, find_ranks(session, parallel->train));
     sets->round = session->held.round;
     if (train == sets->allowed)
@@ -481,7 +480,7 @@ static cn_err decide(struct cn_session *session, struct cn_collective *collectiv
     err = prepare_sets(session, collective);
     if (err)
         return err;
-    if (shares || shards > 1 || session->state_shards > 1)
+    if (shares || shards > 1 || session->sharing.shards > 1)
         err = cn_session_take_share(session);
     if (err)
         return err;
@@ -490,9 +489,9 @@ static cn_err decide(struct cn_session *session, struct cn_collective *collectiv
     return CN_OK;
 }
 
-cn_err cn_session_place(struct cn_session *session, struct cn_collective *collective)
+cn_err cn_session_plan_step(struct cn_session *session, struct cn_collective *collective)
 {
-    struct cn_session_sets *sets = session->sets;
+    struct cn_session_sets *sets = session->planning.sets;
     cn_err err = CN_OK;
 
     if (!sets)
@@ -502,18 +501,18 @@ cn_err cn_session_place(struct cn_session *session, struct cn_collective *collec
     return err;
 }
 
-void cn_session_stepped(struct cn_session *session)
+void cn_session_count_step(struct cn_session *session)
 {
-    if (session->sets)
-        session->sets->current = session->sets->train;
+    if (session->planning.sets)
+        session->planning.sets->current = session->planning.sets->train;
 }
 
-void cn_session_alike(struct cn_session *session)
+void cn_session_mark_synced(struct cn_session *session)
 {
-    session->ahead = 0;
-    session->since = (struct cn_session_counts){0};
-    if (session->sets)
-        session->sets->current = cn_session_everybody(session->sets);
+    session->steps.unsaved = 0;
+    session->steps.unsaved_counts = (struct cn_session_counts){0};
+    if (session->planning.sets)
+        session->planning.sets->current = cn_session_everybody(session->planning.sets);
 }
 
 static bool goes_by_step(const struct cn_session_sets *sets)
@@ -524,8 +523,8 @@ static bool goes_by_step(const struct cn_session_sets *sets)
     return false;
 }
 
-cn_err cn_session_enter(struct cn_session *session, struct cn_collective *collective,
-                        const struct cn_view *view)
+cn_err cn_session_exchange_facts(struct cn_session *session, struct cn_collective *collective,
+                                 const struct cn_view *view)
 {
     const struct cn_job *job = session->config.job;
     bool sharded = cn_session_is_sharded(session) && session->held.phase == CN_PHASE_TRAIN;
@@ -534,20 +533,20 @@ cn_err cn_session_enter(struct cn_session *session, struct cn_collective *collec
     if (err)
         return err; // the plan does not change: the next epoch derives from it what is on the disk
     cn_session_plan_alike(session);
-    cn_session_alike(session);
+    cn_session_mark_synced(session);
     cn_trainer_scale_rate(session->trainer, 1);
     if (sharded) // the steps since the held state belong to this share only
         err = cn_session_load_trainer(session);
     if (err)
         return err;
-    free(session->sets);
-    session->sets = NULL;
+    free(session->planning.sets);
+    session->planning.sets = NULL;
     if (!shares_work(&job->parallel) || session->config.settings->group.member_count < 2)
         return CN_OK;
-    session->sets = calloc(1, sizeof(*session->sets));
-    if (!session->sets)
+    session->planning.sets = calloc(1, sizeof(*session->planning.sets));
+    if (!session->planning.sets)
         return CN_ENOMEM;
-    session->sets->view = *view;
+    session->planning.sets->view = *view;
     err = take_rules(session, collective);
     if (!err)
         err = take_addresses(session, collective);
@@ -555,7 +554,7 @@ cn_err cn_session_enter(struct cn_session *session, struct cn_collective *collec
         err = gather_facts(session, collective);
     if (!err)
         err = find_links(session, collective);
-    session->sets->by_step = goes_by_step(session->sets);
-    cn_session_alike(session);
+    session->planning.sets->by_step = goes_by_step(session->planning.sets);
+    cn_session_mark_synced(session);
     return err;
 }

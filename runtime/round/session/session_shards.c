@@ -1,5 +1,4 @@
-#include "runtime/round/session/session_shards.h"
-#include "runtime/round/session/session_store.h"
+#include "runtime/round/session/session_private.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -9,9 +8,6 @@
 #include "runtime/engine/program/bucket_plan.h"
 #include "runtime/group/reduce.h"
 #include "runtime/port/platform.h"
-#include "runtime/round/session/session_reduce.h"
-#include "runtime/round/session/session_sets.h"
-#include "runtime/round/session/session_update.h"
 #include "runtime/update/update.h"
 
 enum fingerprint { CLIPPED = 0x73680001, WEIGHTS, OPTIMIZER, SECOND, BUCKET };
@@ -60,9 +56,9 @@ static cn_err begin_exchange(void *context, enum cn_exchange_kind kind, uint32_t
     cn_err err;
 
     *ticket = 0;
-    if (kind == CN_EXCHANGE_REPLICAS && session->plan.alike.size < 2)
+    if (kind == CN_EXCHANGE_REPLICAS && session->plan.replica_set.size < 2)
         return CN_OK;
-    call.set = kind == CN_EXCHANGE_REPLICAS ? &session->plan.alike : &session->plan.together;
+    call.set = kind == CN_EXCHANGE_REPLICAS ? &session->plan.replica_set : &session->plan.shard_set;
     if (kind == CN_EXCHANGE_REDUCE)
         call.kind = CN_COLLECTIVE_REDUCE_SCATTER;
     if (kind == CN_EXCHANGE_GATHER) {
@@ -93,7 +89,7 @@ static uint32_t passes_of(const struct cn_session *session)
     uint32_t most = session->plan.micro;
 
     for (uint32_t p = 0; p < session->plan.train.size; p++)
-        most = session->micro[p] > most ? session->micro[p] : most;
+        most = session->planning.micro[p] > most ? session->planning.micro[p] : most;
     return most;
 }
 
@@ -113,9 +109,10 @@ cn_err cn_session_accumulate_shared(struct cn_session *session, uint64_t first,
         const struct cn_batch *batch = NULL;
 
         if (i < session->plan.micro) {
-            batch = cn_reader_take(session->reader, first + i);
-            cn_trainer_draw(session->trainer, ((first + i) * CN_GROUP_MAX + session->seat) *
-                                                  session->config.job->batch);
+            batch = cn_reader_take(session->data.reader, first + i);
+            cn_trainer_draw(session->trainer,
+                            ((first + i) * CN_GROUP_MAX + session->planning.seat) *
+                                session->config.job->batch);
         }
         err = cn_trainer_accumulate_shared(session->trainer, batch, metrics, &exchange,
                                            i + 1 == passes);
@@ -153,7 +150,7 @@ static cn_err complete_gradient(struct cn_session *session, struct cn_collective
 
         *finite &= is_finite(gradients + own.first, own.count);
         if (clips) {
-            err = run(collective, CN_COLLECTIVE_ALL_GATHER, &session->plan.together,
+            err = run(collective, CN_COLLECTIVE_ALL_GATHER, &session->plan.shard_set,
                       gradients + first, words, CLIPPED);
         } else {
             memset(gradients + first, 0, (own.first - first) * sizeof(float));
@@ -189,7 +186,7 @@ static cn_err clip(struct cn_session *session, struct cn_collective *collective,
     const struct cn_step_plan *plan = &session->plan;
     struct cn_collective_call call = {.kind = CN_COLLECTIVE_ALL_GATHER,
                                       .type = CN_INT64,
-                                      .set = &plan->together,
+                                      .set = &plan->shard_set,
                                       .data = bits,
                                       .count = plan->shards,
                                       .fingerprint = CLIPPED};
@@ -228,7 +225,8 @@ static cn_err gather_row(struct cn_session *session, struct cn_collective *colle
         struct cn_trainer_piece own = own_piece(session, b, first, session->plan.shards);
 
         cn_trainer_to_gradient_order(trainer, row, own.first, own.count, room + own.first - first);
-        err = run(collective, CN_COLLECTIVE_ALL_GATHER, &session->plan.together, room, words, what);
+        err =
+            run(collective, CN_COLLECTIVE_ALL_GATHER, &session->plan.shard_set, room, words, what);
         if (!err)
             cn_trainer_from_gradient_order(trainer, room, first, words, row);
         first += words;
@@ -342,7 +340,7 @@ cn_err cn_session_take_share(struct cn_session *session)
     const struct cn_step_plan *plan = &session->plan;
     uint32_t shards = plan->trains ? plan->shards : 1;
     bool fits =
-        session->state_shards == shards && (shards == 1 || session->state_stage == plan->stage);
+        session->sharing.shards == shards && (shards == 1 || session->sharing.stage == plan->stage);
     cn_err err = cn_session_recall(session);
 
     if (!err && !fits)

@@ -3,11 +3,7 @@
 
 #include "runtime/base/log.h"
 #include "runtime/port/platform.h"
-#include "runtime/round/session/session_reduce.h"
-#include "runtime/round/session/session_sets.h"
-#include "runtime/round/session/session_shards.h"
-#include "runtime/round/session/session_store.h"
-#include "runtime/round/session/session_update.h"
+#include "runtime/round/session/session_private.h"
 
 // Returns the number of a step's first batch. It follows from the state alone, so a repeated step
 // draws the same batches: of own samples by round and step, of shared samples by what the group has
@@ -16,7 +12,7 @@ static uint64_t first_batch(const struct cn_session *session)
 {
     const struct cn_settings *settings = session->config.settings;
     const struct cn_step_plan *plan = &session->plan;
-    uint64_t drawn = session->held.cursor + session->since.cursor;
+    uint64_t drawn = session->held.cursor + session->steps.unsaved_counts.cursor;
     // These members have the same files.
     uint64_t members = settings->gpu_count ? settings->gpu_count : 1;
     uint64_t place = settings->gpu_place;
@@ -39,10 +35,10 @@ static cn_err accumulate(struct cn_session *session, const struct cn_trainer_sin
     cn_err err = CN_OK;
 
     for (uint32_t i = 0; session->plan.trains && i < session->plan.micro && !err; i++) {
-        const struct cn_batch *batch = cn_reader_take(session->reader, index + i);
+        const struct cn_batch *batch = cn_reader_take(session->data.reader, index + i);
 
         cn_trainer_draw(session->trainer,
-                        ((index + i) * CN_GROUP_MAX + session->seat) * job->batch);
+                        ((index + i) * CN_GROUP_MAX + session->planning.seat) * job->batch);
         err = cn_trainer_accumulate_last(session->trainer, batch, metrics,
                                          i + 1 == session->plan.micro ? sink : NULL);
     }
@@ -74,17 +70,17 @@ static cn_err reduce_gradients(struct cn_session *session, struct cn_collective 
 // over the weighted rows.
 static void count_step(struct cn_session *session, float samples, float loss, float weight)
 {
-    session->step_loss = (double)loss / (double)(weight > 0 ? weight : 1);
-    cn_session_stepped(session);
-    session->ahead++;
+    session->measured.step_loss = (double)loss / (double)(weight > 0 ? weight : 1);
+    cn_session_count_step(session);
+    session->steps.unsaved++;
     if (!session->plan.trains)
         return;
-    session->since.cursor += session->plan.total;
-    session->since.samples += (uint64_t)samples;
-    session->since.train_loss +=
-        weight == samples ? (double)loss : session->step_loss * (double)samples;
+    session->steps.unsaved_counts.cursor += session->plan.total;
+    session->steps.unsaved_counts.samples += (uint64_t)samples;
+    session->steps.unsaved_counts.train_loss +=
+        weight == samples ? (double)loss : session->measured.step_loss * (double)samples;
     if (!cn_session_is_sharded(session))
-        cn_session_fold(session);
+        cn_session_add_unsaved(session);
 }
 
 static void name_fault(struct cn_session *session, bool loss_is_finite)
@@ -152,14 +148,14 @@ static cn_err vote(struct cn_session *session, struct cn_collective *collective,
     if (reducer && rank == 0 && session->plan.trains && !cn_session_is_sharded(session))
         choose_buckets(session, times, sums);
     sums[COMPUTED + rank] = 1e-3f * (float)(times->computed - times->begun);
-    sums[COMPUTED + size + rank] = cn_slow_reason_pack(session->slow);
+    sums[COMPUTED + size + rank] = cn_slow_reason_pack(flags->slow);
     err = cn_all_reduce(collective, CN_REDUCE_SUM, sums, COMPUTED + 2 * size);
     if (err)
         return err;
     times->voted = cn_platform_now_us();
     flags->knocked = sums[KNOCKED] > 0;
     flags->abandon = sums[ABANDON] > 0;
-    if (!session->weighted)
+    if (!session->data.weighted)
         sums[WEIGHT] = sums[SAMPLES];
     return sums[DIVERGED] > 0 ? CN_EDIVERGED : CN_OK;
 }
@@ -169,9 +165,9 @@ static cn_err vote(struct cn_session *session, struct cn_collective *collective,
 static void note_sums(struct cn_session *session)
 {
     if (session->reducer && session->plan.trains && !cn_session_is_sharded(session))
-        session->pending = (struct cn_reduced_step){.epoch = session->held.epoch,
-                                                    .round = session->held.round,
-                                                    .step = session->held.step + 1};
+        session->steps.pending = (struct cn_reduced_step){.epoch = session->held.epoch,
+                                                          .round = session->held.round,
+                                                          .step = session->held.step + 1};
 }
 
 // Computes and reduces this member's part of a step. A member whose loss is not finite also takes
@@ -224,7 +220,7 @@ static cn_err reduce_step(struct cn_session *session, struct cn_collective *coll
 static void note_times(struct cn_session *session, const struct cn_step_times *times,
                        const float sums[VOTES])
 {
-    struct cn_step_split *split = &session->split;
+    struct cn_step_split *split = &session->measured.split;
     double own = (double)sums[COMPUTED], slowest = 0, rest;
 
     if (session->reducer)
@@ -239,8 +235,8 @@ static void note_times(struct cn_session *session, const struct cn_step_times *t
     follow(&split->compute_ms, own + 1e-3 * (double)(times->applied - times->voted));
     follow(&split->wait_ms, slowest);
     follow(&split->wire_ms, rest - slowest);
-    follow(&session->busy_ms, own);
-    follow(&session->step_s, 1e-6 * (double)(times->applied - times->begun));
+    follow(&session->measured.busy_ms, own);
+    follow(&session->measured.step_s, 1e-6 * (double)(times->applied - times->begun));
 }
 
 // Measures the calls and applies rank 0's choice of buckets, even after a step that was not
@@ -279,7 +275,7 @@ static cn_err drop(struct cn_session *session, cn_err err, bool loss_is_finite)
 
     if (err == CN_EDIVERGED)
         name_fault(session, loss_is_finite);
-    session->pending = (struct cn_reduced_step){0};
+    session->steps.pending = (struct cn_reduced_step){0};
     discarded = cn_trainer_discard(session->trainer);
     return err ? err : discarded;
 }
@@ -292,12 +288,12 @@ static cn_err commit(struct cn_session *session, struct cn_collective *collectiv
 
     if (err)
         return drop(session, err, true);
-    session->pending = (struct cn_reduced_step){0};
+    session->steps.pending = (struct cn_reduced_step){0};
     count_step(session, sums[SAMPLES], sums[LOSS], sums[WEIGHT]);
     cn_session_balance(session, sums + COMPUTED);
-    session->applied = (struct cn_reduced_step){
+    session->steps.applied = (struct cn_reduced_step){
         .epoch = epoch, .round = session->held.round, .step = session->held.step};
-    memcpy(session->applied.votes, sums, VOTES * sizeof(float));
+    memcpy(session->steps.applied.votes, sums, VOTES * sizeof(float));
     return CN_OK;
 }
 
@@ -313,22 +309,22 @@ static uint64_t epoch_of(const struct cn_session *session, const struct cn_reduc
 
 uint64_t cn_session_holds(const struct cn_session *session)
 {
-    return epoch_of(session, &session->pending, session->held.step + 1);
+    return epoch_of(session, &session->steps.pending, session->held.step + 1);
 }
 
 uint64_t cn_session_applied(const struct cn_session *session)
 {
-    return epoch_of(session, &session->applied, session->held.step);
+    return epoch_of(session, &session->steps.applied, session->held.step);
 }
 
 cn_err cn_session_roll_forward(struct cn_session *session, const float votes[CN_STEP_VOTES])
 {
-    return commit(session, NULL, session->pending.epoch, votes);
+    return commit(session, NULL, session->steps.pending.epoch, votes);
 }
 
 cn_err cn_session_drop_sums(struct cn_session *session)
 {
-    return session->pending.epoch ? drop(session, CN_OK, false) : CN_OK;
+    return session->steps.pending.epoch ? drop(session, CN_OK, false) : CN_OK;
 }
 
 cn_err cn_session_step(struct cn_session *session, struct cn_collective *collective,
@@ -336,14 +332,14 @@ cn_err cn_session_step(struct cn_session *session, struct cn_collective *collect
 {
     struct cn_step_times times = {0};
     float sums[VOTES] = {0};
-    cn_err err = cn_session_place(session, collective);
+    cn_err err = cn_session_plan_step(session, collective);
 
     times.begun = cn_platform_now_us();
     if (!err)
         err = reduce_step(session, collective, flags, &times, sums);
-    if (err && cn_dataset_has_changed(session->dataset))
+    if (err && cn_dataset_has_changed(session->data.set))
         return CN_EWEDGED; // the failure may not be in the file that the next start reads
-    if (err && err != CN_EDIVERGED && session->pending.epoch)
+    if (err && err != CN_EDIVERGED && session->steps.pending.epoch)
         return err; // without the votes it is unknown whether another member has applied the step
     if (err || flags->abandon)
         return drop(session, err, false);

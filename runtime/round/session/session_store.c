@@ -1,13 +1,10 @@
-#include "runtime/round/session/session_store.h"
+#include "runtime/round/session/session_private.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "runtime/base/log.h"
 #include "runtime/port/platform.h"
-#include "runtime/round/session/session_sets.h"
-#include "runtime/round/session/session_shards.h"
-#include "runtime/round/session/session_update.h"
 #include "runtime/update/update.h"
 
 #define STORE_MS 5000 // time between two states that are gathered and stored
@@ -24,22 +21,22 @@ static void let_go(struct cn_session *session)
     replace(&session->held.weights, NULL);
     replace(&session->held.optimizer, NULL);
     replace(&session->held.second, NULL);
-    session->let_go = true;
+    session->sharing.let_go = true;
 }
 
-void cn_session_fold(struct cn_session *session)
+void cn_session_add_unsaved(struct cn_session *session)
 {
     struct cn_checkpoint *held = &session->held;
 
-    held->step += session->ahead;
+    held->step += session->steps.unsaved;
     held->loss_scale = cn_trainer_loss_scale(session->trainer);
-    held->samples += session->since.samples;
-    held->train_loss += session->since.train_loss;
-    held->cursor += session->since.cursor;
+    held->samples += session->steps.unsaved_counts.samples;
+    held->train_loss += session->steps.unsaved_counts.train_loss;
+    held->cursor += session->steps.unsaved_counts.cursor;
     if (cn_trainer_has_second(session->trainer))
         held->updates = cn_trainer_updates(session->trainer);
-    session->ahead = 0;
-    session->since = (struct cn_session_counts){0};
+    session->steps.unsaved = 0;
+    session->steps.unsaved_counts = (struct cn_session_counts){0};
     cn_session_record_micro(session);
 }
 
@@ -69,8 +66,8 @@ cn_err cn_session_gather(struct cn_session *session, struct cn_collective *colle
     }
     if (err)
         return err;
-    session->let_go = false;
-    cn_session_fold(session);
+    session->sharing.let_go = false;
+    cn_session_add_unsaved(session);
     return CN_OK;
 }
 
@@ -81,7 +78,7 @@ cn_err cn_session_store_held(struct cn_session *session)
     if (session->held.phase != CN_PHASE_TRAIN || !session->held.weights)
         return CN_OK;
     err = cn_session_save(session, 0);
-    if (!err && !session->disk_full)
+    if (!err && !session->disk.full)
         let_go(session);
     return err;
 }
@@ -119,14 +116,14 @@ static cn_err gather_to_disk(struct cn_session *session, struct cn_collective *c
     struct gathering gathering = {.session = session, .collective = collective};
     struct cn_checkpoint_source source = {.bring = bring, .context = &gathering};
     struct cn_checkpoint before = session->held;
-    struct cn_session_counts since = session->since;
-    uint32_t ahead = session->ahead;
+    struct cn_session_counts since = session->steps.unsaved_counts;
+    uint32_t ahead = session->steps.unsaved;
     cn_err saved, err;
 
     source.arrays = 1u << CN_PART_WEIGHTS | 1u << CN_PART_OPTIMIZER;
     if (cn_trainer_has_second(session->trainer))
         source.arrays |= 1u << CN_PART_SECOND;
-    cn_session_fold(session);
+    cn_session_add_unsaved(session);
     saved = cn_checkpoint_save_from(session->config.store, &session->held, &source);
     free(gathering.row);
     err = gathering.err;
@@ -139,15 +136,15 @@ static cn_err gather_to_disk(struct cn_session *session, struct cn_collective *c
         return err;
     }
     session->held = before;
-    session->since = since;
-    session->ahead = ahead;
+    session->steps.unsaved_counts = since;
+    session->steps.unsaved = ahead;
     return err;
 }
 
 bool cn_session_store_due(const struct cn_session *session)
 {
     return cn_session_is_sharded(session) && session->plan.trains &&
-           cn_platform_now_ms() - session->saved_ms >= STORE_MS;
+           cn_platform_now_ms() - session->disk.saved_ms >= STORE_MS;
 }
 
 // A full disk is tried with a state that is in memory, so that the state is not lost when it does
@@ -156,10 +153,10 @@ cn_err cn_session_store(struct cn_session *session, struct cn_collective *collec
 {
     cn_err err;
 
-    session->saved_ms = cn_platform_now_ms();
+    session->disk.saved_ms = cn_platform_now_ms();
     if (!cn_session_is_sharded(session) || !session->plan.trains)
         return CN_OK;
-    if (!session->disk_full && cn_session_has_room(session))
+    if (!session->disk.full && cn_session_has_room(session))
         return gather_to_disk(session, collective);
     err = cn_session_gather(session, collective);
     return err ? err : cn_session_store_held(session);
@@ -250,10 +247,10 @@ cn_err cn_session_recall(struct cn_session *session)
 {
     cn_err err;
 
-    if (!session->let_go)
+    if (!session->sharing.let_go)
         return CN_OK;
     err = is_first(session) ? cn_session_first_weights(session) : load_stored(session);
     if (!err)
-        session->let_go = false;
+        session->sharing.let_go = false;
     return err;
 }

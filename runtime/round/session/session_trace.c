@@ -6,8 +6,7 @@
 #include <string.h>
 
 #include "runtime/port/platform.h"
-#include "runtime/round/session/session_reduce.h"
-#include "runtime/round/session/session_update.h"
+#include "runtime/round/session/session_private.h"
 #include "runtime/round/session/timeline.h"
 
 #define ROUND_TRIPS 8

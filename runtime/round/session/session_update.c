@@ -1,16 +1,10 @@
-#include "runtime/round/session/session_update.h"
-
-#include "runtime/round/session/session_data.h"
+#include "runtime/round/session/session_private.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "runtime/base/log.h"
-#include "runtime/round/session/session_alone.h"
-#include "runtime/round/session/session_sets.h"
-#include "runtime/round/session/session_shards.h"
-#include "runtime/round/session/session_store.h"
 #include "runtime/update/residual.h"
 
 // --- the order ---
@@ -38,8 +32,8 @@ static uint64_t most_bytes(const struct cn_link_path_stats *link, uint64_t round
 static const struct cn_rate_spectrum *spectrum_of(const struct cn_session *session,
                                                   struct cn_rate_spectrum *guess)
 {
-    if (session->spectrum)
-        return session->spectrum;
+    if (session->measured.spectrum)
+        return session->measured.spectrum;
     cn_rate_guess(session->layout, guess);
     return guess;
 }
@@ -51,7 +45,7 @@ static void plan_auto(const struct cn_session *session, const struct cn_link_pat
     struct cn_rate_situation situation = {
         .link = *link,
         .remaining_s = (double)remaining_ms / 1000,
-        .step_s = session->step_s,
+        .step_s = session->measured.step_s,
         .steps = job->local_steps,
         .steps_most =
             job->local_steps_most > job->local_steps ? job->local_steps_most : job->local_steps,
@@ -134,7 +128,7 @@ void cn_session_release_optimizer(struct cn_session *session)
     free(session->held.second);
     session->held.optimizer = session->held.second = NULL;
     session->held.updates = 0;
-    session->let_go = false;
+    session->sharing.let_go = false;
 }
 
 cn_err cn_session_keep_optimizer(struct cn_session *session)
@@ -142,7 +136,7 @@ cn_err cn_session_keep_optimizer(struct cn_session *session)
     struct cn_checkpoint *held = &session->held;
     cn_err err;
 
-    if (session->state_shards > 1)
+    if (session->sharing.shards > 1)
         return CN_OK; // the weights were gathered, or are not divided yet
     err = cn_trainer_get_optimizer(session->trainer, held->optimizer);
 
@@ -160,7 +154,7 @@ static cn_err allocate_rows(struct cn_session *session)
 
     if (cn_session_is_alone(session))
         return CN_OK;
-    if (session->state_shards == 1)
+    if (session->sharing.shards == 1)
         err = cn_session_allocate_optimizer(session);
     return err ? err : cn_session_allocate_residual(session);
 }
@@ -185,7 +179,7 @@ cn_err cn_session_begin(struct cn_session *session, const struct cn_round_order 
     held->steps = order->steps;
     held->rule = order->rule;
     held->step = 0;
-    cn_session_alike(session);
+    cn_session_mark_synced(session);
     held->samples = 0;
     held->train_loss = 0;
     cn_session_decay_residual(session);
@@ -228,10 +222,10 @@ static void measure_spectrum(struct cn_session *session, const float *change)
 {
     if (session->config.job->up.mode != CN_UPDATE_AUTO)
         return;
-    if (!session->spectrum)
-        session->spectrum = calloc(1, sizeof(*session->spectrum));
-    if (session->spectrum) // without it the next choice is a guess
-        cn_rate_measure(session->layout, change, session->spectrum);
+    if (!session->measured.spectrum)
+        session->measured.spectrum = calloc(1, sizeof(*session->measured.spectrum));
+    if (session->measured.spectrum) // without it the next choice is a guess
+        cn_rate_measure(session->layout, change, session->measured.spectrum);
 }
 
 // Turns the held weights into the values to encode: change + residual.

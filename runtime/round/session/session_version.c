@@ -7,8 +7,7 @@
 #include "runtime/base/log.h"
 #include "runtime/engine/onnx/export.h"
 #include "runtime/port/crypto.h"
-#include "runtime/round/session/session.h"
-#include "runtime/round/session/session_sets.h"
+#include "runtime/round/session/session_private.h"
 #include "runtime/update/update.h"
 #include "runtime/update/version.h"
 
@@ -101,9 +100,9 @@ bool cn_session_may_take(struct cn_session *session, uint32_t number, bool delta
 
     if (delta ? size <= most : size == full)
         return true;
-    if (size == session->refused_size)
+    if (size == session->arriving.refused_size)
         return false;
-    session->refused_size = size;
+    session->arriving.refused_size = size;
     cn_log(CN_LOG_ERROR, "session",
            "version %u is said to have %llu bytes, expected %s%llu for this model: not taken",
            number, (unsigned long long)size, delta ? "at most " : "", (unsigned long long)most);
@@ -130,16 +129,16 @@ enum { LOSS, CORRECT, ROWS, TOP5, ABSOLUTE, VALUES, SUMS };
 static cn_err evaluate(struct cn_session *session, float *sums)
 {
     struct cn_metrics metrics = {0};
-    uint64_t count = cn_dataset_count(session->dataset, CN_SPLIT_HELD_OUT);
+    uint64_t count = cn_dataset_count(session->data.set, CN_SPLIT_HELD_OUT);
     uint64_t batch = session->config.job->batch;
     uint32_t own, boards;
     cn_err err;
 
     cn_session_measured_share(session, &own, &boards);
     for (uint64_t first = own * batch; boards && first < count; first += boards * batch) {
-        cn_dataset_range(session->dataset, CN_SPLIT_HELD_OUT, first, (uint32_t)batch,
-                         &session->batch);
-        err = cn_trainer_evaluate(session->trainer, &session->batch, &metrics);
+        cn_dataset_range(session->data.set, CN_SPLIT_HELD_OUT, first, (uint32_t)batch,
+                         &session->data.batch);
+        err = cn_trainer_evaluate(session->trainer, &session->data.batch, &metrics);
         if (err && err != CN_EDIVERGED)
             return err;
     }
@@ -159,7 +158,7 @@ static void score(struct cn_session *session, const float *sums, size_t classes)
     struct cn_sample_shape shape;
     enum cn_loss loss = session->config.job->loss;
     double rows = sums[ROWS] > 0 ? (double)sums[ROWS] : NAN;
-    struct cn_scores *scores = &session->scores;
+    struct cn_scores *scores = &session->measured.scores;
 
     cn_trainer_sample_shape(session->trainer, &shape);
     *scores = (struct cn_scores){
@@ -247,7 +246,7 @@ static void note_version(struct cn_session *session, uint32_t number,
 {
     struct cn_checkpoint *held = &session->held;
 
-    session->scores.version = number;
+    session->measured.scores.version = number;
     held->held_out_loss = isfinite(sums[LOSS]) ? (double)sums[LOSS] : 0;
     held->held_out_correct = (uint64_t)sums[CORRECT];
     held->held_out_count = (uint64_t)sums[ROWS];

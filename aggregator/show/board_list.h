@@ -1,0 +1,37 @@
+// board_list.h - the boards of the ledger, each with what is known about it and its reason.
+//
+// Threading: that of the ledger.
+#pragma once
+
+#include "aggregator/show/reason.h"
+
+struct cn_board_list {
+    struct cn_board_entry {
+        char name[CN_NAME_SIZE];
+        char group[CN_NAME_SIZE];
+        uint64_t max_weight; // samples in a round; 0: only the job's limit
+        bool revoked;
+        const struct cn_status_board *live; // borrowed; NULL: not heard
+        struct cn_reason reason;
+    } * boards; // owned; in the order of enrolment
+    size_t count;
+    // Names of the groups in the order in which their first board was enrolled; the array is owned,
+    // the names are those of the boards.
+    const char **groups;
+    size_t group_count;
+    struct cn_board_place {
+        const char *group;
+        size_t place; // in groups
+    } * by_name;      // owned; the groups in the order of names
+};
+
+// Reads the list. What facts borrows must outlive it. Call deinit in any case.
+cn_err cn_board_list_load(struct cn_ledger *ledger, const struct cn_reason_facts *facts,
+                          struct cn_board_list *list);
+void cn_board_list_deinit(struct cn_board_list *list);
+
+// Returns the board with this name, or NULL.
+const struct cn_board_entry *cn_board_list_find(const struct cn_board_list *list, const char *name);
+
+// Returns the place of a group in groups, or group_count when no board is in it.
+size_t cn_board_list_group(const struct cn_board_list *list, const char *group);

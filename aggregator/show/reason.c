@@ -1,0 +1,98 @@
+#include "aggregator/show/reason.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+static const struct {
+    const char *word, *sentence;
+} reasons[] = {
+    [CN_REASON_REVOKED] = {"revoked", "revoked: its key is refused"},
+    [CN_REASON_NEVER] = {"never", "not heard since the aggregator started: check its power, "
+                                  "network, key"},
+    [CN_REASON_TWICE] = {"twice", NULL},
+    [CN_REASON_FAILED] = {"failed", NULL},
+    [CN_REASON_AHEAD] = {"ahead", "it is ahead of this ledger: was that restored from a backup?"},
+    [CN_REASON_OVER] = {"over", "the run is over"},
+    [CN_REASON_MISSING] = {"missing", NULL},
+    [CN_REASON_SILENT] = {"silent", NULL},
+    [CN_REASON_STOPPED] = {"stopped", "the aggregator is not running"},
+    [CN_REASON_QUORUM] = {"quorum", "no round is open: fewer groups are enrolled than the quorum"},
+    [CN_REASON_WAITING] = {"waiting", "no round is open: it waits for more groups"},
+    [CN_REASON_LEFT_OUT] = {"left_out", "its group was not invited to this round"},
+    [CN_REASON_ACCEPTED] = {"accepted", "in the round: its update is accepted"},
+    [CN_REASON_HALTED] = {"halted", "in the round, but the aggregator is not running"},
+    [CN_REASON_AWAITED] = {"awaited", "in the round: its update is awaited"},
+};
+
+static bool is_recent(const struct cn_reason_facts *facts, uint64_t then_ms, uint64_t limit_ms)
+{
+    return then_ms && (then_ms >= facts->now_ms || facts->now_ms - then_ms <= limit_ms);
+}
+
+// Returns the reason of a board about which nothing is wrong.
+static enum cn_reason_kind find_place(const struct cn_reason_facts *facts, const char *group)
+{
+    const struct cn_round_view *view = facts->view;
+    bool running = facts->live->running;
+    if (view->round.number == 0 || view->round.state == CN_LEDGER_MERGED)
+        return !running                       ? CN_REASON_STOPPED
+               : view->groups < facts->quorum ? CN_REASON_QUORUM
+                                              : CN_REASON_WAITING;
+    const struct cn_history_entry *entry = cn_round_view_find(view, group);
+    if (!entry)
+        return CN_REASON_LEFT_OUT;
+    if (entry->accepted)
+        return CN_REASON_ACCEPTED;
+    return running ? CN_REASON_AWAITED : CN_REASON_HALTED;
+}
+
+struct cn_reason cn_reason_of(const struct cn_reason_facts *facts,
+                              const struct cn_ledger_board *board,
+                              const struct cn_status_board *found)
+{
+    static const struct cn_status_board unheard;
+    const struct cn_status_board *live = found ? found : &unheard;
+    if (board->revoked)
+        return (struct cn_reason){.kind = CN_REASON_REVOKED};
+    if (facts->live->running && !live->heard_ms && !live->missing_ms)
+        return (struct cn_reason){.kind = CN_REASON_NEVER};
+    if (is_recent(facts, live->twice_ms, CN_INSTANCES_SHOWN_MS))
+        return (struct cn_reason){CN_REASON_TWICE, live->twice_ms, live->twice};
+    if (live->fault.told_ms)
+        return (struct cn_reason){CN_REASON_FAILED, live->fault.told_ms, live->fault.text};
+    if (live->facts.ahead_lineage)
+        return (struct cn_reason){.kind = CN_REASON_AHEAD};
+    if (facts->view->end_reason)
+        return (struct cn_reason){.kind = CN_REASON_OVER};
+    if (live->missing_ms)
+        return (struct cn_reason){.kind = CN_REASON_MISSING, .since_ms = live->missing_ms};
+    if (facts->live->running && !is_recent(facts, live->heard_ms, CN_REASON_SILENT_MS))
+        return (struct cn_reason){.kind = CN_REASON_SILENT, .since_ms = live->heard_ms};
+    return (struct cn_reason){.kind = find_place(facts, board->group)};
+}
+
+void cn_reason_text(const struct cn_reason *reason, uint64_t now_ms, bool ages,
+                    char text[CN_REASON_SIZE])
+{
+    char age[32] = "";
+    const char *detail = reason->detail ? reason->detail : "";
+    uint64_t seconds = now_ms > reason->since_ms ? (now_ms - reason->since_ms) / 1000 : 0;
+    if (ages)
+        snprintf(age, sizeof(age), " %" PRIu64 " s", seconds);
+    if (reason->kind == CN_REASON_TWICE)
+        snprintf(text, CN_REASON_SIZE, "runs twice: two programs use its key, %s", detail);
+    else if (reason->kind == CN_REASON_FAILED)
+        snprintf(text, CN_REASON_SIZE, "error%s%s: %s", age, ages ? " ago" : "", detail);
+    else if (reason->kind == CN_REASON_MISSING)
+        snprintf(text, CN_REASON_SIZE, "missing in its group%s%s", ages ? " since" : "", age);
+    else if (reason->kind == CN_REASON_SILENT)
+        snprintf(text, CN_REASON_SIZE, "silent%s%s: check its power and network",
+                 ages ? " for" : "", age);
+    else
+        snprintf(text, CN_REASON_SIZE, "%s", reasons[reason->kind].sentence);
+}
+
+const char *cn_reason_word(enum cn_reason_kind kind)
+{
+    return reasons[kind].word;
+}

@@ -1,0 +1,56 @@
+// reason.h - why a board is, or is not, in the round: one reason each, with a sentence for people.
+//
+// Threading: none.
+#pragma once
+
+#include "aggregator/show/live.h"
+#include "aggregator/show/round_view.h"
+
+#define CN_REASON_SIZE (CN_INSTANCES_TEXT + 64)
+// A board that was heard longer ago is silent.
+#define CN_REASON_SILENT_MS 120000
+
+// The first reason that holds is given.
+enum cn_reason_kind {
+    CN_REASON_REVOKED,
+    CN_REASON_NEVER,    // not heard since the aggregator started
+    CN_REASON_TWICE,    // two processes use its key
+    CN_REASON_FAILED,   // it cannot train, as it said
+    CN_REASON_AHEAD,    // it holds more than the ledger
+    CN_REASON_OVER,     // the run is over
+    CN_REASON_MISSING,  // its group misses it
+    CN_REASON_SILENT,   // not heard for CN_REASON_SILENT_MS
+    CN_REASON_STOPPED,  // no round is open: the aggregator is not running
+    CN_REASON_QUORUM,   // no round is open: fewer groups are enrolled than the quorum
+    CN_REASON_WAITING,  // no round is open: it waits for more groups
+    CN_REASON_LEFT_OUT, // its group was not invited
+    CN_REASON_ACCEPTED, // the update of its group is accepted
+    CN_REASON_HALTED,   // in the round, but the aggregator is not running
+    CN_REASON_AWAITED,  // the update of its group is awaited
+};
+
+struct cn_reason {
+    enum cn_reason_kind kind;
+    uint64_t since_ms;  // clock; 0: there is no such time
+    const char *detail; // the board's error, or addresses; borrowed from the board; NULL: none
+};
+
+struct cn_reason_facts {
+    const struct cn_round_view *view; // borrowed, as all pointers here
+    const struct cn_status_live *live;
+    uint32_t quorum;
+    uint64_t now_ms;
+};
+
+// Finds the reason. found is NULL for a board that was not heard.
+struct cn_reason cn_reason_of(const struct cn_reason_facts *facts,
+                              const struct cn_ledger_board *board,
+                              const struct cn_status_board *found);
+
+// Writes the sentence. With ages, it says how long ago; otherwise it stays the same as time goes
+// by.
+void cn_reason_text(const struct cn_reason *reason, uint64_t now_ms, bool ages,
+                    char text[CN_REASON_SIZE]);
+
+// Returns the reason as a word: "failed", "awaited".
+const char *cn_reason_word(enum cn_reason_kind kind);

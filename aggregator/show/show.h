@@ -1,0 +1,42 @@
+// show.h - what the page, the report and scripts see of a run, as JSON.
+//
+// JSON.md has the format. A run that has ended gives the same objects as one that goes on: durable
+// facts come from the ledger, and what only a running aggregator knows comes from live. Nothing
+// secret is written: no keys, no paths. Texts of boards are cleaned. Each answer is made from
+// memory and one snapshot of the ledger. Errors: those of the ledger, and CN_ERANGE when the
+// buffer's limit is reached. Threading: that of the ledger.
+#pragma once
+
+#include "aggregator/show/live.h"
+#include "aggregator/show/tracker.h"
+
+#define CN_SHOW_FORMAT 1          // member "v" of each answer
+#define CN_SHOW_LIMIT (64u << 20) // bytes; enough for any answer about 100,000 boards
+#define CN_SHOW_VERSIONS 100      // most versions in an answer
+
+// What is shown. All pointers are borrowed.
+struct cn_show_source {
+    struct cn_ledger *ledger;
+    const struct cn_job *job;
+    const struct cn_status_live *live;
+    // What is known about the versions so far, as in cn_run_state; NULL: read from the ledger,
+    // which takes longer the more versions there are.
+    const struct cn_run_progress *progress;
+    uint64_t now_ms;       // clock
+    uint64_t date_ms;      // milliseconds since 1970
+    uint64_t parameters;   // values of the model; 0: not known
+    uint64_t disk_free;    // bytes that are free where the state is; 0: not known
+    uint64_t disk_reserve; // bytes that the profile wants to stay free
+};
+
+// Writes the run, its alerts, its groups and its boards. With a tracker, only boards that changed
+// after since (0: all boards) and the number to ask with next; tracker NULL: all boards.
+cn_err cn_show_state(const struct cn_show_source *source, struct cn_show_tracker *tracker,
+                     uint64_t since, struct cn_buffer *out);
+
+// Writes the versions from number from on, at most CN_SHOW_VERSIONS, with the verdict about each
+// group.
+cn_err cn_show_versions(const struct cn_show_source *source, uint32_t from, struct cn_buffer *out);
+
+// Writes one board with its group's newest rounds. Returns CN_ENOTFOUND when it was never enrolled.
+cn_err cn_show_board(const struct cn_show_source *source, const char *name, struct cn_buffer *out);

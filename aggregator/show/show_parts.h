@@ -1,0 +1,22 @@
+// show_parts.h - parts of answers that several of the producers write. See show.h.
+#pragma once
+
+#include "aggregator/show/board_list.h"
+#include "aggregator/show/json_text.h"
+#include "aggregator/show/show.h"
+
+// Begins an answer: the version of the format and both clocks.
+void cn_show_begin(const struct cn_show_source *source, struct cn_json_text *json);
+
+// Writes the members "accuracy" (cross-entropy only), "loss" and further measures of a score, and
+// "by" with who measured. Writes nothing for an unknown score.
+void cn_show_score(const struct cn_show_source *source, const struct cn_score *score,
+                   struct cn_json_text *json);
+
+// Writes one board as an object.
+void cn_show_write_board(const struct cn_show_source *source, const char *key,
+                         const struct cn_board_entry *board, struct cn_json_text *json);
+
+// Returns the verdict about a group in a round: 'a' accepted, 'w' awaited, 'r' rejected, 'l' late
+// (the round closed without its update). entry is NULL for a group that was not invited: 'n'.
+char cn_show_sign(const struct cn_history_entry *entry, enum cn_ledger_state state);

@@ -1,0 +1,381 @@
+// What the page, the report and scripts see of a run.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <cjson/cJSON.h>
+
+#include "aggregator/serve/status.h"
+#include "aggregator/show/json_text.h"
+#include "aggregator/show/reason.h"
+#include "aggregator/show/show_csv.h"
+#include "aggregator/store/tally.h"
+#include "tests/unit/aggregator_world.h"
+
+#define HOSTILE "</script><img src=x onerror=alert(1)> \x1b[31m \xe2\x80\xae\xff \"'&=cmd"
+
+struct shown {
+    struct world world;
+    struct cn_status_live live;
+    struct cn_show_source source;
+    struct cn_buffer out;
+    cJSON *root;
+};
+
+// Groups a to d of one board each. Three are invited; the quorum is two.
+static int open_round(void **state)
+{
+    static const char *const boards[] = {"a", "b", "c", "d"};
+    struct shown *shown = calloc(1, sizeof(*shown));
+    struct world *world = &shown->world;
+    struct cn_round_info info = {0};
+    world_init(world);
+    world->job.over_select = 1.5;
+    for (size_t i = 0; i < 4; i++)
+        assert_int_equal(world_enroll(world, boards[i], boards[i], 0), CN_OK);
+    assert_int_equal(world_start(world), CN_OK);
+    for (size_t i = 0; i < 4; i++)
+        assert_true(world_get_round(world, boards[i], &info));
+    assert_int_equal(world_tick(world, 50), CN_OK);
+    cn_buffer_init(&shown->out, CN_SHOW_LIMIT);
+    *state = shown;
+    return 0;
+}
+
+static int close_world(void **state)
+{
+    struct shown *shown = *state;
+    cJSON_Delete(shown->root);
+    cn_buffer_deinit(&shown->out);
+    cn_status_deinit(&shown->live);
+    world_deinit(&shown->world);
+    free(shown);
+    return 0;
+}
+
+static const struct cn_show_source *look(struct shown *shown)
+{
+    struct cn_run_state run = {.phase = CN_RUN_OPEN};
+    cn_status_deinit(&shown->live);
+    assert_int_equal(cn_status_gather(shown->world.roster, &run, &shown->live), CN_OK);
+    shown->source = (struct cn_show_source){
+        .ledger = shown->world.ledger,
+        .job = &shown->world.job,
+        .live = &shown->live,
+        .now_ms = world_now_ms,
+        .date_ms = 1700000000000,
+    };
+    shown->out.size = 0;
+    cJSON_Delete(shown->root);
+    shown->root = NULL;
+    return &shown->source;
+}
+
+static const cJSON *parse(struct shown *shown)
+{
+    shown->root = cJSON_ParseWithLength((const char *)shown->out.data, shown->out.size);
+    if (!shown->root)
+        fail_msg("no JSON: %.*s", (int)shown->out.size, (const char *)shown->out.data);
+    return shown->root;
+}
+
+static const cJSON *show_state(struct shown *shown, struct cn_show_tracker *tracker, uint64_t since)
+{
+    assert_int_equal(cn_show_state(look(shown), tracker, since, &shown->out), CN_OK);
+    return parse(shown);
+}
+
+static const cJSON *show_versions(struct shown *shown, uint32_t from)
+{
+    assert_int_equal(cn_show_versions(look(shown), from, &shown->out), CN_OK);
+    return parse(shown);
+}
+
+static double number(const cJSON *object, const char *key)
+{
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, key);
+    if (!cJSON_IsNumber(item))
+        fail_msg("%s is missing", key);
+    return item->valuedouble;
+}
+
+static const char *text(const cJSON *object, const char *key)
+{
+    const char *value = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(object, key));
+    if (!value)
+        fail_msg("%s is missing", key);
+    return value;
+}
+
+static const cJSON *member(const cJSON *object, const char *key)
+{
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, key);
+    if (!item)
+        fail_msg("%s is missing", key);
+    return item;
+}
+
+static const cJSON *find(const cJSON *list, const char *key, const char *value)
+{
+    const cJSON *item;
+    cJSON_ArrayForEach(item, list)
+    {
+        const char *found = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(item, key));
+        if (found && strcmp(found, value) == 0)
+            return item;
+    }
+    fail_msg("there is no %s %s", key, value);
+    return NULL;
+}
+
+// What the ledger says of a group and a closed round, as a sign.
+static char sign_of(struct world *world, uint32_t round, const char *group)
+{
+    struct cn_ledger_contribution contribution;
+    struct cn_tally tally;
+    bool selected;
+    assert_int_equal(cn_ledger_is_selected(world->ledger, round, group, &selected), CN_OK);
+    assert_int_equal(cn_tally_read(world->ledger, group, &tally), CN_OK);
+    if (!selected)
+        return 'n';
+    if (!cn_ledger_find_contribution(world->ledger, round, group, &contribution))
+        return 'a';
+    return tally.rejected_round == round ? 'r' : 'l';
+}
+
+// Of the three groups that are invited, the first sends the update of another group.
+static void finish_round(struct world *world)
+{
+    static const char *const boards[] = {"a", "b", "c", "d"};
+    struct cn_round_info info;
+    bool spoiled = false;
+    for (size_t i = 0; i < 4; i++) {
+        assert_true(world_get_round(world, boards[i], &info));
+        if (!info.invited)
+            continue;
+        struct cn_upload_status status = {0};
+        struct cn_buffer frame;
+        world_make_frame(world, &info, spoiled ? boards[i] : "z", 0, &frame);
+        assert_true(world_send(world, boards[i], &info, &frame, &status));
+        assert_int_equal(status.verdict, spoiled ? CN_VERDICT_ACCEPTED : CN_VERDICT_REJECTED);
+        cn_buffer_deinit(&frame);
+        spoiled = true;
+    }
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(world_tick(world, 50), CN_OK);
+}
+
+static void signs_are_those_of_the_ledger(void **state)
+{
+    struct shown *shown = *state;
+    finish_round(&shown->world);
+    const cJSON *root = show_versions(shown, 0);
+    const cJSON *groups = member(root, "groups");
+    const cJSON *first = cJSON_GetArrayItem(member(root, "versions"), 1);
+    const char *signs = text(first, "signs");
+    char seen[5] = "";
+    assert_int_equal(number(first, "version"), 1);
+    assert_int_equal(strlen(signs), 4);
+    for (int i = 0; i < 4; i++) {
+        seen[i] = sign_of(&shown->world, 1, cJSON_GetStringValue(cJSON_GetArrayItem(groups, i)));
+        assert_int_equal(signs[i], seen[i]);
+    }
+    assert_non_null(strchr(seen, 'a'));
+    assert_non_null(strchr(seen, 'r'));
+    assert_non_null(strchr(seen, 'n'));
+    assert_int_equal(number(first, "updates"), 2);
+    assert_true(number(first, "opened_ms") > 0);
+    assert_true(number(first, "last_ms") >= number(first, "first_ms"));
+    assert_true(number(first, "made_ms") >= number(first, "closed_ms"));
+    assert_false(cJSON_IsTrue(member(root, "more")));
+}
+
+static void a_rejected_update_is_an_alert_with_its_reason(void **state)
+{
+    struct shown *shown = *state;
+    finish_round(&shown->world);
+    const cJSON *alert = find(member(show_state(shown, NULL, 0), "alerts"), "kind", "rejected");
+    assert_non_null(strstr(text(alert, "text"), "round 1: its update was rejected: "));
+}
+
+static void a_hostile_text_of_a_board_is_harmless(void **state)
+{
+    struct shown *shown = *state;
+    cn_roster_blame(shown->world.roster, "b", HOSTILE, world_now_ms);
+    const cJSON *root = show_state(shown, NULL, 0);
+    for (size_t i = 0; i < shown->out.size; i++)
+        if (shown->out.data[i] < ' ' || strchr("<>&\x7f", shown->out.data[i]))
+            fail_msg("byte %u at %zu", shown->out.data[i], i);
+    const cJSON *board = find(member(root, "boards"), "name", "b");
+    assert_string_equal(text(board, "state"), "failed");
+    assert_string_equal(text(board, "why"), "error: </script><img src=x onerror=alert(1)> "
+                                            "?[31m ?? \"'&=cmd");
+    const cJSON *alert = find(member(root, "alerts"), "board", "b");
+    assert_string_equal(text(alert, "level"), "error");
+    assert_string_equal(text(alert, "kind"), "failed");
+}
+
+static void bytes_that_are_no_text_become_replacement_characters(void **state)
+{
+    struct cn_buffer out;
+    struct cn_json_text json;
+    (void)state;
+    cn_buffer_init(&out, 1000);
+    cn_json_text_init(&json, &out);
+    cn_json_open(&json, NULL, '[');
+    cn_json_string(&json, NULL, "\xc3\xa4\xff\xe2\x80\xa8\x01\"\\<");
+    cn_json_real(&json, NULL, 1.0 / 0.0);
+    cn_json_close(&json, ']');
+    assert_int_equal(json.err, CN_OK);
+    assert_int_equal(cn_buffer_append(&out, "", 1), CN_OK);
+    assert_string_equal((char *)out.data,
+                        "[\"\xc3\xa4\\ufffd\\u2028\\u0001\\u0022\\u005c\\u003c\",null]");
+    cn_buffer_deinit(&out);
+}
+
+static void only_boards_that_changed_are_told_again(void **state)
+{
+    struct shown *shown = *state;
+    struct cn_show_tracker tracker = {0};
+    const cJSON *root = show_state(shown, &tracker, 0);
+    uint64_t seq = (uint64_t)number(root, "seq");
+    assert_int_equal(cJSON_GetArraySize(member(root, "boards")), 4);
+    assert_true(cJSON_IsTrue(member(root, "boards_all")));
+
+    root = show_state(shown, &tracker, seq);
+    assert_int_equal(cJSON_GetArraySize(member(root, "boards")), 0);
+    assert_false(cJSON_IsTrue(member(root, "boards_all")));
+    assert_int_equal(number(root, "boards_count"), 4);
+    assert_int_equal(number(root, "seq"), seq);
+
+    cn_roster_blame(shown->world.roster, "c", "no data", world_now_ms);
+    root = show_state(shown, &tracker, seq);
+    assert_int_equal(cJSON_GetArraySize(member(root, "boards")), 1);
+    assert_string_equal(text(cJSON_GetArrayItem(member(root, "boards"), 0), "name"), "c");
+
+    root = show_state(shown, &tracker, seq + 1000); // of another gateway
+    assert_int_equal(cJSON_GetArraySize(member(root, "boards")), 4);
+    cn_show_tracker_deinit(&tracker);
+}
+
+static void a_running_gateway_and_its_file_say_the_same(void **state)
+{
+    struct shown *shown = *state;
+    struct cn_run_state run = {.phase = CN_RUN_OPEN, .remaining_ms = 1234};
+    char path[128], *live;
+    cn_roster_blame(shown->world.roster, "c", HOSTILE, world_now_ms);
+    look(shown);
+    shown->live.remaining_ms = run.remaining_ms;
+    assert_int_equal(cn_show_state(&shown->source, NULL, 0, &shown->out), CN_OK);
+    live = strndup((char *)shown->out.data, shown->out.size);
+    cn_status_deinit(&shown->live);
+    assert_int_equal(
+        cn_status_write(shown->world.directory, shown->world.roster, &run, world_now_ms), CN_OK);
+    assert_int_equal(cn_status_read(shown->world.directory, world_now_ms, &shown->live), CN_OK);
+    snprintf(path, sizeof(path), "%s/%s", shown->world.directory, CN_STATUS_FILE);
+    unlink(path);
+    shown->out.size = 0;
+    assert_int_equal(cn_show_state(&shown->source, NULL, 0, &shown->out), CN_OK);
+    assert_int_equal(cn_buffer_append(&shown->out, "", 1), CN_OK);
+    assert_string_equal((char *)shown->out.data, live);
+    free(live);
+}
+
+static void a_board_is_shown_with_its_newest_rounds(void **state)
+{
+    struct shown *shown = *state;
+    finish_round(&shown->world);
+    assert_int_equal(cn_show_board(look(shown), "a", &shown->out), CN_OK);
+    const cJSON *root = parse(shown);
+    assert_string_equal(text(member(root, "board"), "name"), "a");
+    assert_int_equal(text(member(root, "group"), "signs")[0], sign_of(&shown->world, 1, "a"));
+    assert_int_equal(cn_show_board(look(shown), "nobody", &shown->out), CN_ENOTFOUND);
+    assert_int_equal(cn_show_board(look(shown), "../x", &shown->out), CN_ENOTFOUND);
+}
+
+static void a_full_buffer_is_an_error(void **state)
+{
+    struct shown *shown = *state;
+    show_state(shown, NULL, 0);
+    const size_t whole = shown->out.size;
+    for (size_t limit = 0; limit < whole; limit += 7) {
+        struct cn_buffer small;
+        cn_buffer_init(&small, limit);
+        assert_int_equal(cn_show_state(look(shown), NULL, 0, &small), CN_ERANGE);
+        cn_buffer_deinit(&small);
+    }
+}
+
+static void assert_holds(const struct cn_buffer *out, const char *words)
+{
+    if (!memmem(out->data, out->size, words, strlen(words)))
+        fail_msg("'%s' is not in:\n%.*s", words, (int)out->size, (const char *)out->data);
+}
+
+static void a_spreadsheet_runs_no_text_of_a_board(void **state)
+{
+    struct shown *shown = *state;
+    cn_roster_blame(shown->world.roster, "a", "=cmd|' /C calc'!A0", world_now_ms);
+    cn_roster_blame(shown->world.roster, "b", "@\"SUM\"(1,2)", world_now_ms);
+    cn_roster_blame(shown->world.roster, "c", "a,b", world_now_ms);
+    assert_int_equal(cn_show_csv_boards(look(shown), &shown->out), CN_OK);
+    assert_holds(&shown->out, "name,group,state,why,error,version,");
+    assert_holds(&shown->out, "\r\na,a,failed,error: =cmd|' /C calc'!A0,\"'=cmd|' /C calc'!A0\",");
+    assert_holds(&shown->out, ",\"'@\"\"SUM\"\"(1,2)\",");
+    assert_holds(&shown->out, ",\"error: a,b\",\"a,b\",");
+}
+
+static void the_history_is_a_line_for_each_version(void **state)
+{
+    struct shown *shown = *state;
+    finish_round(&shown->world);
+    assert_int_equal(cn_show_csv_rounds(look(shown), &shown->out), CN_OK);
+    size_t lines = 0;
+    for (size_t i = 0; i < shown->out.size; i++)
+        lines += shown->out.data[i] == '\n';
+    assert_int_equal(lines, 3);
+    assert_holds(&shown->out, "\r\n0,0.8,1,");
+}
+
+// A silent board is told of after two minutes, a board that was never heard at once.
+static void boards_that_are_not_heard_are_alerts(void **state)
+{
+    struct shown *shown = *state;
+    assert_int_equal(world_enroll(&shown->world, "e", "e", 0), CN_OK);
+    assert_int_equal(cn_roster_refresh(shown->world.roster, NULL, NULL), CN_OK);
+    const cJSON *root = show_state(shown, NULL, 0);
+    assert_string_equal(text(find(member(root, "alerts"), "kind", "never"), "board"), "e");
+    assert_string_equal(text(find(member(root, "boards"), "name", "b"), "state"), "awaited");
+    world_now_ms += CN_REASON_SILENT_MS + 1;
+    root = show_state(shown, NULL, 0);
+    assert_string_equal(text(find(member(root, "boards"), "name", "b"), "state"), "silent");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(signs_are_those_of_the_ledger, open_round, close_world),
+        cmocka_unit_test_setup_teardown(a_rejected_update_is_an_alert_with_its_reason, open_round,
+                                        close_world),
+        cmocka_unit_test_setup_teardown(a_hostile_text_of_a_board_is_harmless, open_round,
+                                        close_world),
+        cmocka_unit_test(bytes_that_are_no_text_become_replacement_characters),
+        cmocka_unit_test_setup_teardown(only_boards_that_changed_are_told_again, open_round,
+                                        close_world),
+        cmocka_unit_test_setup_teardown(a_running_gateway_and_its_file_say_the_same, open_round,
+                                        close_world),
+        cmocka_unit_test_setup_teardown(a_board_is_shown_with_its_newest_rounds, open_round,
+                                        close_world),
+        cmocka_unit_test_setup_teardown(a_full_buffer_is_an_error, open_round, close_world),
+        cmocka_unit_test_setup_teardown(a_spreadsheet_runs_no_text_of_a_board, open_round,
+                                        close_world),
+        cmocka_unit_test_setup_teardown(the_history_is_a_line_for_each_version, open_round,
+                                        close_world),
+        cmocka_unit_test_setup_teardown(boards_that_are_not_heard_are_alerts, open_round,
+                                        close_world),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
