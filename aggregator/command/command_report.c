@@ -13,6 +13,7 @@
 #include "aggregator/serve/status.h"
 #include "aggregator/show/show_csv.h"
 #include "aggregator/store/job_settings.h"
+#include "runtime/base/build_version.h"
 #include "runtime/port/platform.h"
 #include "runtime/profile/job_text.h"
 
@@ -72,7 +73,7 @@ static cn_err make_data(const struct cn_setup *setup, const struct cn_show_sourc
     *settings = *setup->settings;
     settings->job = *source->job;
     cn_err err = cn_job_text_make(settings, &text);
-    const struct cn_report_facts facts = {.program = CAIRN_VERSION, .settings = text};
+    const struct cn_report_facts facts = {.program = cn_build_version, .settings = text};
     if (!err)
         err = cn_report_data(source, &facts, data);
     free(text);
