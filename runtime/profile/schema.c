@@ -37,7 +37,8 @@ static const char *const lr_scalings[] = {"none", "sqrt", "linear", NULL};
 static const char *const parallel_kinds[] = {"given", "auto", NULL};
 static const char *const server_optimizers[] = {"fedavg",  "fedavgm", "nesterov", "fedadagrad",
                                                 "fedadam", "fedyogi", NULL};
-static const char *const robust_rules[] = {"none", "median", "trimmed", "multi_krum", "rfa", NULL};
+static const char *const robust_rules[] = {"none", "median", "trimmed", "multi_krum",
+                                           "rfa",  "cclip",  NULL};
 static const char *const robust_mixes[] = {"none", "bucket", "nearest", NULL};
 static const char *const robust_shorts[] = {"wait", "clip", NULL};
 static const char *const statistics[] = {"shared", "local", NULL};
