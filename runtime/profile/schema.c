@@ -37,7 +37,8 @@ static const char *const lr_scalings[] = {"none", "sqrt", "linear", NULL};
 static const char *const parallel_kinds[] = {"given", "auto", NULL};
 static const char *const server_optimizers[] = {"fedavg",  "fedavgm", "nesterov", "fedadagrad",
                                                 "fedadam", "fedyogi", NULL};
-static const char *const robust_rules[] = {"none", "median", "trimmed", "multi_krum", "rfa", NULL};
+static const char *const robust_rules[] = {"none", "median", "trimmed", "multi_krum",
+                                           "rfa",  "cclip",  NULL};
 static const char *const robust_mixes[] = {"none", "bucket", "nearest", NULL};
 static const char *const robust_shorts[] = {"wait", "clip", NULL};
 static const char *const statistics[] = {"shared", "local", NULL};
@@ -187,6 +188,17 @@ const struct cn_schema_row cn_schema[] = {
     {"gateway.board_rate", CN_VALUE_RATE, SITE, AT(gateway.board_bps), 1000, 1e12, "none",
      .initial = "250 Mbit/s", .uses = GATEWAY,
      .about = "most bits per second of updates and models for each board, both ways together"},
+    {"http.listen", CN_VALUE_HTTP, SITE, AT(http.listen), .example = "127.0.0.1:8684",
+     .suggested = GATEWAY, .uses = GATEWAY,
+     .about = "host:port or unix:PATH for the page, metrics and health; without it there is none"},
+    {"http.token_file", CN_VALUE_PATH, SITE, AT(http.token_file), .example = "http.token",
+     .uses = GATEWAY,
+     .about = "file, mode 0600, with the token that clients must send; needed beyond this machine"},
+    {"http.names", CN_VALUE_WORDS, SITE, AT(http.names), .zero = "none", .initial = "none",
+     .uses = GATEWAY, .about = "more names or name:port by which browsers may call the server"},
+    {"http.board_series", CN_VALUE_COUNT, SITE, AT(http.board_series), 0, 10000, "none",
+     .initial = "200", .uses = GATEWAY,
+     .about = "metrics of single boards are left out where more are enrolled"},
     {"job", CN_VALUE_LINK, SITE, .example = "job.yaml", .uses = TRAIN | GATEWAY,
      .about = "file of the job, or the job's keys themselves"},
     {"job.name", CN_VALUE_NAME, JOB, AT(job.name), .example = "my-job", .required = TRAIN | GATEWAY,
