@@ -51,6 +51,9 @@
     const { versions, measure, sets } = learning(store);
     const scales = { x: axis("version"), y: axis(measure) };
     if (measure === "accuracy") {
+      const values = sets.filter((set) => set.yAxisID === "y").flatMap((set) => set.data).filter((value) => value !== null);
+      scales.y.min = Math.max(0, Math.floor(10 * Math.min(...values) - 0.1) / 10);
+      scales.y.max = Math.min(1, Math.ceil(10 * Math.max(...values) + 0.1) / 10);
       scales.y.ticks.callback = (value) => `${Math.round(100 * value)} %`;
       scales.loss = axis("loss", { position: "right", grid: { display: false } });
     }
@@ -135,6 +138,7 @@
 
   function roundsText(store) {
     const { end } = store.state;
+    if (!lastRounds(store, 1).length) return "No round is done yet.";
     const times = lastRounds(store, BARS).filter((version) => parts(version) && version.updates > 1);
     const counts = new Map();
     for (const version of times) counts.set(version.last, (counts.get(version.last) || 0) + 1);
@@ -144,10 +148,11 @@
       ? `${pace} Mostly ${slowest[0]} is last (${slowest[1]} of ${times.length}).` : pace;
   }
 
-  function costText({ state }) {
+  function costText(store) {
+    const { state } = store;
     const { bytes: cost, disk } = state;
     const wire = cost.in.wire ? `${bytes(cost.in.wire + cost.out.wire)} on the wire with all headers. ` : "";
-    return `${wire}${disk ? `The gateway's disk has ${bytes(disk.free)} free.` : ""}`;
+    return `${costs(store, 1).length ? "" : "No round is done yet. "}${wire}${disk ? `The gateway's disk has ${bytes(disk.free)} free.` : ""}`;
   }
 
   // --- drawing ---
@@ -161,6 +166,9 @@
   function draw(kind, store) {
     if (typeof Chart === "undefined") return;
     const made = kind.chart(store);
+    const empty = made.data.labels.length === 0;
+    document.querySelector(`#${kind.id} .chart`).hidden = empty;
+    if (empty) return;
     const chart = charts.get(kind.id);
     if (chart) {
       chart.data = made.data;

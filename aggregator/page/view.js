@@ -34,6 +34,7 @@ const Cairn = {};
 
   const MANY = 200; // boards from which on groups are shown
   const ROWS = 100; // most rows of a table
+  const FOLD = 3; // more alerts of one kind become one line
   const COLUMNS = 30; // rounds in the matrix
   const GROUP_ROWS = 60; // groups in the matrix
   const VERSION_ROWS = 8;
@@ -153,19 +154,42 @@ const Cairn = {};
 
   // --- alerts ---
 
+  // Alerts of the same kind with the same text are told once, however many boards they are about.
+  function foldAlerts(store) {
+    const folded = new Map();
+    for (const alert of store.state.alerts) {
+      const key = `${alert.level} ${alert.kind} ${alert.text}`;
+      if (!folded.has(key)) folded.set(key, []);
+      folded.get(key).push(alert);
+    }
+    return [...folded.values()].flatMap((same) => (same.length > FOLD ? [{ ...same[0], same }] : same));
+  }
+
+  // The names of boards or groups that an alert is about.
+  function subjectOf(alert, store) {
+    const name = (one) => one.board || one.group;
+    if (alert.same) {
+      const all = [...store.boards.values()].filter((board) => board.state === alert.kind).length;
+      const count = Math.max(all, alert.same.length);
+      return `${plural(count, "board")}, ${alert.same.slice(0, FOLD).map(name).join(", ")} and others: `;
+    }
+    if (alert.board) return alert.group && alert.group !== alert.board ? `${alert.board} (${alert.group}): ` : `${alert.board}: `;
+    return alert.group ? `group ${alert.group}: ` : "";
+  }
+
   function showAlerts(store) {
     const { alerts, alerts_more: more } = store.state;
+    const marks = { error: ["✕", "bad", "error"], warning: ["!", "worry", "warning"], info: ["i", "wait", "note"] };
+    const folded = foldAlerts(store);
+    // What is folded is counted in full already.
+    const left = folded.some((alert) => alert.same) ? 0 : more;
+    const lines = folded.map((alert) => [alert, subjectOf(alert, store)]);
     document.getElementById("alerts-none").hidden = alerts.length > 0;
-    update("alerts-list", [alerts, more], () => {
-      const marks = { error: ["✕", "bad", "error"], warning: ["!", "worry", "warning"], info: ["i", "wait", "note"] };
-      const items = alerts.map((alert) => {
-        const subject = alert.board ? `${alert.board}${alert.group && alert.group !== alert.board
-          ? ` (${alert.group})` : ""}: ` : alert.group ? `group ${alert.group}: ` : "";
-        return el("li", { class: `alert ${alert.level}` }, el("span", {}, ...sign(marks[alert.level] || UNKNOWN)),
-          el("span", {}, el("strong", {}, subject), alert.text),
-          alert.since_ms ? el("span", { class: "age", "data-since": alert.since_ms }) : "");
-      });
-      if (more) items.push(el("li", { class: "quiet" }, `… and ${plain(more)} more`));
+    update("alerts-list", [lines, left], () => {
+      const items = lines.map(([alert, subject]) => el("li", { class: `alert ${alert.level}` },
+        el("span", {}, ...sign(marks[alert.level] || UNKNOWN)), el("span", {}, el("strong", {}, subject), alert.text),
+        alert.since_ms && !alert.same ? el("span", { class: "age", "data-since": alert.since_ms }) : ""));
+      if (left) items.push(el("li", { class: "quiet" }, `… and ${plain(left)} more`));
       return items;
     });
   }
@@ -387,7 +411,8 @@ const Cairn = {};
       return { name: group.name, size: sizes.get(group.name) || 0, signs,
         bad: signs.filter((letter) => letter === "l" || letter === "r").length };
     });
-    return groups.length > GROUP_ROWS ? rows.sort((a, b) => b.bad - a.bad) : rows;
+    if (groups.length <= GROUP_ROWS) return rows;
+    return rows.filter((row) => row.signs.some((letter) => letter !== "n")).sort((a, b) => b.bad - a.bad);
   }
 
   function showMatrix(store) {
@@ -415,8 +440,10 @@ const Cairn = {};
     if (changed && atEnd) place.scrollLeft = place.scrollWidth;
     const more = rows.slice(GROUP_ROWS);
     const bad = more.filter((row) => row.bad).length;
-    document.getElementById("matrix-more").textContent = !more.length ? ""
-      : `${plural(more.length, "group")} more; ${bad ? `${plain(bad)} of them missed a round` : "none missed a round"}`;
+    const idle = store.state.groups.length - rows.length;
+    const words = [idle ? `${plural(idle, "group")} not invited in these rounds` : "", !more.length ? ""
+      : `${plural(more.length, "group")} more; ${bad ? `${plain(bad)} of them missed a round` : "none missed a round"}`];
+    document.getElementById("matrix-more").textContent = words.filter(Boolean).join("; ");
   }
 
   // --- versions ---
