@@ -5,6 +5,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "aggregator/page/page.h"
 #include "aggregator/serve/metrics.h"
 #include "aggregator/serve/readiness.h"
 #include "aggregator/serve/status.h"
@@ -169,6 +170,21 @@ static const struct cn_http_route routes[] = {
      .fresh_ms = FRESH_MS},
 };
 
+// Lists the routes and the files of the page. The files need no token: the page asks for it.
+static size_t list_routes(struct cn_http_route list[CN_HTTP_ROUTES])
+{
+    size_t files, count = sizeof(routes) / sizeof(routes[0]);
+    const struct cn_page_file *file = cn_page_files(&files);
+    memcpy(list, routes, sizeof(routes));
+    for (size_t i = 0; i < files && count < CN_HTTP_ROUTES; i++)
+        list[count++] = (struct cn_http_route){.path = file[i].path,
+                                               .type = file[i].type,
+                                               .open = true,
+                                               .fixed = file[i].data,
+                                               .fixed_size = file[i].size};
+    return count;
+}
+
 // --- opening, closing ---
 
 static cn_err read_token(const struct cn_http_settings *http, uint8_t token[CN_DIGEST_SIZE])
@@ -180,15 +196,16 @@ static cn_err read_token(const struct cn_http_settings *http, uint8_t token[CN_D
     return err;
 }
 
-static cn_err listen_as(const struct cn_http_settings *http, const char *listen, void *context,
-                        struct cn_http_server **server)
+// list has room for CN_HTTP_ROUTES, and the server keeps it.
+static cn_err listen_as(const struct cn_http_settings *http, const char *listen,
+                        struct cn_http_route *list, void *context, struct cn_http_server **server)
 {
     uint8_t token[CN_DIGEST_SIZE];
     bool has_token = http->token_file[0] != '\0';
     struct cn_http_config config = {
         .listen = listen,
-        .routes = routes,
-        .route_count = sizeof(routes) / sizeof(routes[0]),
+        .routes = list,
+        .route_count = list_routes(list),
         .context = context,
     };
     cn_err err = has_token ? read_token(http, token) : CN_OK;
@@ -203,7 +220,8 @@ cn_err cn_http_service_open(struct cn_http_service *service, const struct cn_htt
     const struct cn_http_settings *http = &sources->settings->http;
     service->sources = *sources;
     service->pauses.bounds = cn_histogram_pauses;
-    return http->listen[0] ? listen_as(http, http->listen, service, &service->http) : CN_OK;
+    return http->listen[0] ? listen_as(http, http->listen, service->routes, service, &service->http)
+                           : CN_OK;
 }
 
 void cn_http_service_close(struct cn_http_service *service)
@@ -217,9 +235,10 @@ cn_err cn_http_service_check(const struct cn_settings *settings, bool running)
 {
     const struct cn_http_settings *http = &settings->http;
     struct cn_http_server *server = NULL;
+    struct cn_http_route list[CN_HTTP_ROUTES];
     if (!http->listen[0])
         return CN_OK;
-    cn_err err = listen_as(http, running ? NULL : http->listen, NULL, &server);
+    cn_err err = listen_as(http, running ? NULL : http->listen, list, NULL, &server);
     cn_http_close(server);
     if (!err)
         printf("http: %s%s\n", http->listen,
