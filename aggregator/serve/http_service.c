@@ -1,5 +1,6 @@
 #include "aggregator/serve/http_service.h"
 
+#include <assert.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
@@ -145,7 +146,7 @@ static cn_err produce_board(void *context, const struct cn_http_request *request
     return show(context, VIEW_BOARD, request, &answer->body);
 }
 
-static const struct cn_http_route routes[] = {
+static const struct cn_http_route produced[] = {
     {.path = "/healthz",
      .type = TEXT,
      .open = true,
@@ -170,19 +171,22 @@ static const struct cn_http_route routes[] = {
      .fresh_ms = FRESH_MS},
 };
 
-// Lists the routes and the files of the page. The files need no token: the page asks for it.
-static size_t list_routes(struct cn_http_route list[CN_HTTP_ROUTES])
+// The page is open: it asks for the token itself.
+static void add_routes(struct cn_http_service *service)
 {
-    size_t files, count = sizeof(routes) / sizeof(routes[0]);
-    const struct cn_page_file *file = cn_page_files(&files);
-    memcpy(list, routes, sizeof(routes));
-    for (size_t i = 0; i < files && count < CN_HTTP_ROUTES; i++)
-        list[count++] = (struct cn_http_route){.path = file[i].path,
-                                               .type = file[i].type,
-                                               .open = true,
-                                               .fixed = file[i].data,
-                                               .fixed_size = file[i].size};
-    return count;
+    size_t count, own = sizeof(produced) / sizeof(produced[0]);
+    const struct cn_page_file *files = cn_page_files(&count);
+    assert(own + count <= CN_HTTP_ROUTES);
+    memcpy(service->routes, produced, sizeof(produced));
+    for (size_t i = 0; i < count; i++)
+        service->routes[own + i] = (struct cn_http_route){
+            .path = files[i].path,
+            .type = files[i].type,
+            .open = true,
+            .fixed = files[i].data,
+            .fixed_size = files[i].size,
+        };
+    service->route_count = own + count;
 }
 
 // --- opening, closing ---
@@ -196,17 +200,16 @@ static cn_err read_token(const struct cn_http_settings *http, uint8_t token[CN_D
     return err;
 }
 
-// list has room for CN_HTTP_ROUTES, and the server keeps it.
 static cn_err listen_as(const struct cn_http_settings *http, const char *listen,
-                        struct cn_http_route *list, void *context, struct cn_http_server **server)
+                        struct cn_http_service *service, struct cn_http_server **server)
 {
     uint8_t token[CN_DIGEST_SIZE];
     bool has_token = http->token_file[0] != '\0';
     struct cn_http_config config = {
         .listen = listen,
-        .routes = list,
-        .route_count = list_routes(list),
-        .context = context,
+        .routes = service->routes,
+        .route_count = service->route_count,
+        .context = service,
     };
     cn_err err = has_token ? read_token(http, token) : CN_OK;
     if (err)
@@ -220,8 +223,8 @@ cn_err cn_http_service_open(struct cn_http_service *service, const struct cn_htt
     const struct cn_http_settings *http = &sources->settings->http;
     service->sources = *sources;
     service->pauses.bounds = cn_histogram_pauses;
-    return http->listen[0] ? listen_as(http, http->listen, service->routes, service, &service->http)
-                           : CN_OK;
+    add_routes(service);
+    return http->listen[0] ? listen_as(http, http->listen, service, &service->http) : CN_OK;
 }
 
 void cn_http_service_close(struct cn_http_service *service)
@@ -234,11 +237,11 @@ void cn_http_service_close(struct cn_http_service *service)
 cn_err cn_http_service_check(const struct cn_settings *settings, bool running)
 {
     const struct cn_http_settings *http = &settings->http;
+    struct cn_http_service unused = {0}; // never steps, so nobody is answered
     struct cn_http_server *server = NULL;
-    struct cn_http_route list[CN_HTTP_ROUTES];
     if (!http->listen[0])
         return CN_OK;
-    cn_err err = listen_as(http, running ? NULL : http->listen, list, NULL, &server);
+    cn_err err = listen_as(http, running ? NULL : http->listen, &unused, &server);
     cn_http_close(server);
     if (!err)
         printf("http: %s%s\n", http->listen,
