@@ -232,10 +232,8 @@ static cn_err publish(const struct cn_merge_config *config, const struct cn_layo
     return CN_OK;
 }
 
-// Gives next the parent's rows of the server's optimizer; cn_server_step then updates them. In the
-// first round of an optimizer they have their initial values.
-static cn_err take_state(const struct cn_merge_config *config, const struct cn_model *parent,
-                         struct cn_model *next)
+cn_err cn_merge_take_state(const struct cn_merge_config *config, const struct cn_model *parent,
+                           struct cn_model *next)
 {
     const struct cn_server *server = &config->job->server;
     bool keep = true;
@@ -271,7 +269,7 @@ static cn_err finish(const struct merge *merge, const struct cn_model *parent,
     next->residual = calloc(total + 1, sizeof(*next->residual));
     err = block && next->residual ? CN_OK : CN_ENOMEM;
     if (!err)
-        err = take_state(merge->config, parent, next);
+        err = cn_merge_take_state(merge->config, parent, next);
     if (!err)
         err = cn_fold_finish(merge->fold, rows.step);
     if (!err)

@@ -30,3 +30,8 @@ struct cn_merge_config {
 // result is not finite. An error leaves next empty.
 cn_err cn_merge_round(const struct cn_merge_config *config, const struct cn_model *parent,
                       struct cn_model *next);
+
+// Gives next the rows of the server's optimizer as they are before its step: the parent's, or in
+// the first round of an optimizer initial ones.
+cn_err cn_merge_take_state(const struct cn_merge_config *config, const struct cn_model *parent,
+                           struct cn_model *next);

@@ -20,7 +20,7 @@
 #include "runtime/port/crypto.h"
 #include "runtime/port/link.h"
 
-#define CN_LEDGER_SCHEMA 3 // opening a ledger of schema 1 or 2 converts it to this one
+#define CN_LEDGER_SCHEMA 4 // opening a ledger of schema 1 to 3 converts it to this one
 #define CN_LEDGER_FILE "ledger.sqlite"
 
 struct cn_ledger;

@@ -183,6 +183,12 @@ struct cn_server {
     double epsilon;       // fedadagrad, fedadam, fedyogi: added to the root of the mean square
 };
 
+// When the aggregator refuses a version by what the central set says of it. 0: that limit is off.
+struct cn_gate {
+    double loss;     // how far its loss may lie above the best of the last versions
+    double accuracy; // how far its accuracy may lie below the best of the last versions
+};
+
 struct cn_job {
     char name[CN_NAME_SIZE];
     uint64_t seed;
@@ -225,6 +231,7 @@ struct cn_job {
     double target_accuracy; // accuracy at which the run ends; 0: never
     struct cn_parallel parallel;
     struct cn_server server;
+    struct cn_gate gate;
 };
 
 // Returns the micro-batches of a step of each member that trains.
