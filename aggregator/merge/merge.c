@@ -44,9 +44,16 @@ static cn_err load_frame(const struct merge *merge, const struct cn_ledger_contr
 
 // --- the caps of a round ---
 
+static bool is_without(const struct merge *merge, const struct cn_ledger_contribution *accepted)
+{
+    return merge->config->without && strcmp(merge->config->without, accepted->group) == 0;
+}
+
 static cn_err take_entry(void *context, const struct cn_ledger_contribution *accepted)
 {
     struct merge *merge = context;
+    if (is_without(merge, accepted))
+        return CN_OK;
     if ((merge->count & (merge->count - 1)) == 0) { // the array is full: doubles it
         size_t capacity = merge->count ? 2 * merge->count : 1;
         void *grown = realloc(merge->entries, capacity * sizeof(*merge->entries));
@@ -65,6 +72,8 @@ static cn_err take_norm(void *context, const struct cn_ledger_contribution *acce
     struct merge *merge = context;
     uint8_t *frame;
     size_t size;
+    if (is_without(merge, accepted))
+        return CN_OK;
     cn_err err = load_frame(merge, accepted, &frame, &size);
     if (err)
         return err;
@@ -163,10 +172,12 @@ static void note_entry(const struct merge *merge, const struct cn_ledger_contrib
 static cn_err add_contribution(void *context, const struct cn_ledger_contribution *accepted)
 {
     struct merge *merge = context;
-    const struct cn_caps_entry *entry = &merge->entries[merge->next++];
     struct cn_diag diag;
     uint8_t *frame;
     size_t size;
+    if (is_without(merge, accepted))
+        return CN_OK;
+    const struct cn_caps_entry *entry = &merge->entries[merge->next++];
     cn_diag_init(&diag);
     if (entry->left_out) {
         note_entry(merge, accepted, entry);
@@ -301,6 +312,8 @@ cn_err cn_merge_round(const struct cn_merge_config *config, const struct cn_mode
     if (config->cuts)
         *config->cuts = (struct cn_merge_cuts){.round = next->number};
     cn_err err = find_caps(&merge, next->number);
+    if (!err && config->without && merge.count == 0)
+        err = CN_ERANGE;
     if (!err)
         err = fold_round(&merge, parent, next->number);
     if (!err)

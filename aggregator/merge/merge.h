@@ -22,11 +22,13 @@ struct cn_merge_config {
     const struct cn_layout *layout;
     const struct cn_job *job;
     const uint8_t *graph;       // digest of the model's graph
+    const char *without;        // leaves out the update of this group; NULL: of none
     struct cn_merge_cuts *cuts; // filled in, and each cut is logged; NULL: neither
 };
 
 // Makes version parent->number + 1 in next. Returns CN_ENOTFOUND when an update's file no longer
-// exists, and CN_EDIGEST when it does not hold the accepted update. Returns CN_EDIVERGED when the
+// exists, and CN_EDIGEST when it does not hold the accepted update. Returns CN_ERANGE when without
+// leaves no update. Returns CN_EDIVERGED when the
 // result is not finite. An error leaves next empty.
 cn_err cn_merge_round(const struct cn_merge_config *config, const struct cn_model *parent,
                       struct cn_model *next);

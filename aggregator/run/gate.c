@@ -91,8 +91,7 @@ static cn_err parent_metrics(struct cn_run *run, struct cn_ledger_metrics *metri
 static cn_err refuse(struct cn_run *run, const struct cn_merge_config *config)
 {
     struct cn_model refused;
-    cn_err err =
-        cn_ruled_refuse(config, cn_model_store_newest(run->config.models), &refused);
+    cn_err err = cn_ruled_refuse(config, cn_model_store_newest(run->config.models), &refused);
     if (!err)
         err = parent_metrics(run, &run->judged);
     if (err)
@@ -140,8 +139,8 @@ static cn_err start(struct cn_run *run, uint64_t now_ms)
     cn_err err = cn_run_take_result(run, now_ms, &idle); // of the version before
     if (err || !idle || now_ms < run->judge_ms)
         return err;
-    err = measure->start(measure->context, run->candidate.number,
-                         cn_model_weights(&run->candidate), now_ms);
+    err = measure->start(measure->context, run->candidate.number, cn_model_weights(&run->candidate),
+                         now_ms);
     if (!err)
         run->judging = CN_JUDGE_MEASURES;
     else if (err != CN_EAGAIN)
@@ -163,7 +162,7 @@ static cn_err poll(struct cn_run *run, const struct cn_merge_config *config, uin
     return CN_OK;
 }
 
-cn_err cn_run_judge(struct cn_run *run, const struct cn_merge_config *config, uint64_t now_ms)
+cn_err cn_run_gate(struct cn_run *run, const struct cn_merge_config *config, uint64_t now_ms)
 {
     if (!cn_gate_is_set(run->config.job) || !run->config.measure)
         run->judging = CN_JUDGED;

@@ -17,8 +17,8 @@ static cn_err make(struct cn_run *run, const struct cn_ruling *ruling, struct cn
         .graph = cn_model_store_graph_digest(run->config.models),
     };
     struct cn_model source;
-    cn_err err = cn_model_load_weights(config.store, config.ledger, config.layout, ruling->source,
-                                       &source);
+    cn_err err =
+        cn_model_load_weights(config.store, config.ledger, config.layout, ruling->source, &source);
     if (err)
         return err;
     err = cn_ruled_roll_back(&config, cn_model_store_newest(run->config.models),

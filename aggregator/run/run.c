@@ -208,8 +208,7 @@ static cn_err make_candidate(struct cn_run *run, const struct cn_merge_config *c
 {
     if (run->candidate.bytes)
         return CN_OK;
-    cn_err err =
-        cn_merge_round(config, cn_model_store_newest(run->config.models), &run->candidate);
+    cn_err err = cn_merge_round(config, cn_model_store_newest(run->config.models), &run->candidate);
     run->judging = CN_JUDGE_DUE;
     run->judge_ms = run->judge_tries = 0;
     run->judged = (struct cn_ledger_metrics){0};
@@ -242,7 +241,7 @@ static cn_err merge(struct cn_run *run, uint64_t now_ms, bool *done)
     *done = false;
     cn_err err = make_candidate(run, &config);
     if (!err)
-        err = cn_run_judge(run, &config, now_ms);
+        err = cn_run_gate(run, &config, now_ms);
     if (err || run->judging != CN_JUDGED)
         return err;
     err = add_candidate(run);

@@ -33,7 +33,7 @@ struct cn_run {
     struct cn_ledger_metrics judged; // of the candidate's weights; count 0: not measured
     uint32_t judge_tries;            // failed measurements of the candidate
     uint64_t judge_ms;               // clock; the candidate is not measured before
-    uint32_t measured;       // newest version whose evaluation was started, if measured_any
+    uint32_t measured;               // newest version whose evaluation was started, if measured_any
     bool measured_any;
     struct cn_run_traffic base; // bytes of earlier programs
     // Whether the log has the line about the quorum that is awaited, or about the merge that
@@ -54,7 +54,7 @@ void cn_run_read_traffic(const struct cn_run *run, struct cn_run_traffic *traffi
 
 // Has the gate judge the candidate. Call it until run->judging is CN_JUDGED. A candidate that is
 // refused is replaced.
-cn_err cn_run_judge(struct cn_run *run, const struct cn_merge_config *config, uint64_t now_ms);
+cn_err cn_run_gate(struct cn_run *run, const struct cn_merge_config *config, uint64_t now_ms);
 // Call after the candidate was stored: records its measurement, and raises the alarm when versions
 // in a row were refused.
 void cn_run_note_judged(struct cn_run *run, bool refused);

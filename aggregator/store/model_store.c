@@ -361,7 +361,7 @@ static cn_err make_first(struct cn_model_store *models)
 
 struct walk {
     struct cn_model_store *models;
-    struct cn_buffer names; // each with its terminating 0
+    struct cn_buffer names;        // each with its terminating 0
     uint32_t newest, best, wanted; // wanted: by a rollback that waits; 0: none
 };
 
@@ -422,8 +422,8 @@ static cn_err collect_old(void *context, const char *name)
     uint32_t number;
     char group[CN_NAME_SIZE];
     if (is_version_file(name, &number)) {
-        bool keep = number == 0 || number == walk->best || number == walk->wanted || config->keep_versions == 0 ||
-                    number + config->keep_versions > walk->newest;
+        bool keep = number == 0 || number == walk->best || number == walk->wanted ||
+                    config->keep_versions == 0 || number + config->keep_versions > walk->newest;
         return keep ? CN_OK : collect(walk, name);
     }
     if (cn_spool_parse_name(name, &number, group) != CN_OK)

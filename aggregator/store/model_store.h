@@ -118,5 +118,6 @@ void cn_model_store_snapshot(const struct cn_model_store *models, uint32_t from,
                              struct cn_snapshot *snapshot);
 
 // Removes the files of versions and updates that are older than the settings keep, except those of
-// version 0, version best and the version of a rollback that waits. After an error some files are left for the next call.
+// version 0, version best and the version of a rollback that waits. After an error some files are
+// left for the next call.
 cn_err cn_model_store_prune(struct cn_model_store *models, uint32_t best);

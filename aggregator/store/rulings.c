@@ -42,10 +42,10 @@ cn_err cn_ruling_newest(struct cn_ledger *ledger, enum cn_ruling_kind kind,
                         struct cn_ruling *ruling)
 {
     sqlite3_stmt *statement;
-    cn_err err = cn_ledger_sql_prepare(
-        ledger, &statement,
-        "SELECT " COLUMNS " FROM ruling WHERE kind=? ORDER BY version DESC LIMIT 1", "i",
-        (int64_t)kind);
+    cn_err err = cn_ledger_sql_prepare(ledger, &statement,
+                                       "SELECT " COLUMNS
+                                       " FROM ruling WHERE kind=? ORDER BY version DESC LIMIT 1",
+                                       "i", (int64_t)kind);
     return err ? err : read_ruling(ledger, statement, ruling);
 }
 
@@ -70,11 +70,10 @@ cn_err cn_ruling_streak(struct cn_ledger *ledger, uint32_t *count)
 static cn_err insert_ruling(struct cn_ledger *ledger, const struct cn_ruling *ruling)
 {
     sqlite3_stmt *statement;
-    cn_err err = cn_ledger_sql_prepare(ledger, &statement,
-                                       "INSERT INTO ruling(" COLUMNS ") VALUES(?,?,?,?,?,?)",
-                                       "iiiddt", (int64_t)ruling->version, (int64_t)ruling->kind,
-                                       (int64_t)ruling->source, ruling->loss, ruling->accuracy,
-                                       ruling->reason);
+    cn_err err = cn_ledger_sql_prepare(
+        ledger, &statement, "INSERT INTO ruling(" COLUMNS ") VALUES(?,?,?,?,?,?)", "iiiddt",
+        (int64_t)ruling->version, (int64_t)ruling->kind, (int64_t)ruling->source, ruling->loss,
+        ruling->accuracy, ruling->reason);
     return err ? err : cn_ledger_sql_finish(ledger, statement);
 }
 

@@ -1,8 +1,8 @@
 // rulings.h - what the gate and people decided about versions, as the ledger records it.
 //
-// A version with a ruling was not made of the updates of its round. Replay takes the ruling as given
-// and checks the bits that follow from it. Errors are those of ledger.h. Threading: that of the
-// ledger.
+// A version with a ruling was not made of the updates of its round. Replay takes the ruling as
+// given and checks the bits that follow from it. Errors are those of ledger.h. Threading: that of
+// the ledger.
 #pragma once
 
 #include "aggregator/store/ledger.h"

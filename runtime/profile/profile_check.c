@@ -258,9 +258,9 @@ static void check_gate(const struct cn_profile *profile, struct cn_diagnostics *
     bool lacks_accuracy = job->gate.accuracy > 0 && job->loss != CN_LOSS_CROSS_ENTROPY;
 
     if ((job->gate.accuracy > 0 || job->gate.loss > 0) && (!job->central_set[0] || lacks_accuracy))
-        cn_diagnostics_error(report, place(profile, key, report), "%s: nothing to measure; expected %s",
-                             key + 4, lacks_accuracy ? "loss: cross_entropy, or gate.loss"
-                                                     : "central.set, too");
+        cn_diagnostics_error(
+            report, place(profile, key, report), "%s: nothing to measure; expected %s", key + 4,
+            lacks_accuracy ? "loss: cross_entropy, or gate.loss" : "central.set, too");
 }
 
 // Refuses a run that a board's unproven measurement could end.
