@@ -129,7 +129,7 @@ static int check_revocations(const char *state)
 static int check_boards(const struct cn_setup *setup)
 {
     const char *state = setup->settings->state;
-    uint32_t quorum = setup->settings->job.quorum, groups = 0;
+    uint32_t quorum = cn_job_quorum(&setup->settings->job), groups = 0;
     struct boards boards = {0};
     cn_err err = cn_ledger_boards(setup->ledger, count_board, &boards);
     if (!err)

@@ -35,11 +35,11 @@ static void print(const struct cn_setup *setup, const struct cn_job_reload *relo
     if (!reload->from_round)
         printf("the profile has the values of the run: nothing changes\n");
     if (cn_ledger_group_count(setup->ledger, &groups) == CN_OK &&
-        groups < setup->settings->job.quorum)
+        groups < cn_job_quorum(&setup->settings->job))
         fprintf(stderr,
                 "warning: the quorum is %" PRIu32 " groups and %" PRIu32
                 " are enrolled: no round can close before more are\n",
-                setup->settings->job.quorum, groups);
+                cn_job_quorum(&setup->settings->job), groups);
 }
 
 static int reload_run(const struct cn_setup *setup)

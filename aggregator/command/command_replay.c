@@ -8,7 +8,6 @@
 #include "aggregator/command/aggregator_commands.h"
 #include "aggregator/command/setup.h"
 #include "aggregator/merge/merge.h"
-#include "aggregator/merge/server_optimizer.h"
 #include "aggregator/store/job_settings.h"
 #include "runtime/update/tensor_rules.h"
 
@@ -92,7 +91,7 @@ static cn_err step_over(struct replay *replay, const struct cn_ledger_version *r
     if (err)
         return err;
     err = cn_model_load(setup->store, setup->ledger, &setup->model.layout,
-                        cn_server_rows(replay->job.server.optimizer), recorded->number, &stored);
+                        cn_merge_state_rows(&replay->job), recorded->number, &stored);
     cn_model_deinit(&replay->current);
     if (err == CN_OK)
         replay->current = stored;

@@ -9,7 +9,7 @@
 #include "aggregator/command/aggregator_commands.h"
 #include "aggregator/command/reload.h"
 #include "aggregator/command/setup.h"
-#include "aggregator/merge/server_optimizer.h"
+#include "aggregator/merge/merge.h"
 #include "aggregator/run/evaluate.h"
 #include "aggregator/serve/report.h"
 #include "aggregator/serve/resources.h"
@@ -100,7 +100,7 @@ static cn_err find_state_rows(struct daemon *daemon, size_t *rows)
     cn_err err = cn_ledger_newest_version(daemon->setup.ledger, &newest);
     if (!err && newest.number)
         err = cn_job_settings_load(daemon->setup.ledger, newest.number, &daemon->setup.job, &job);
-    *rows = cn_server_rows(job.server.optimizer);
+    *rows = cn_merge_state_rows(&job);
     return err == CN_ENOTFOUND ? CN_OK : err;
 }
 
@@ -403,17 +403,17 @@ static void announce(struct daemon *daemon)
     printf("job %s, run %016" PRIx64 ": %zu parameters, %" PRIu32 " rounds, quorum %" PRIu32
            "; %zu groups enrolled; listening on %s\n",
            daemon->setup.job.name, cn_ledger_identity(daemon->setup.ledger)->run,
-           daemon->setup.model.layout.total, daemon->setup.job.rounds, daemon->setup.job.quorum,
-           groups, settings->gateway.listen[0]);
+           daemon->setup.model.layout.total, daemon->setup.job.rounds,
+           cn_job_quorum(&daemon->setup.job), groups, settings->gateway.listen[0]);
     struct cn_ledger_origin origin;
     if (!cn_ledger_find_origin(daemon->setup.ledger, &origin))
         printf("version 0 is version %" PRIu32 " of run %016" PRIx64 "\n", origin.version,
                origin.run);
-    if (groups < daemon->setup.job.quorum)
+    if (groups < cn_job_quorum(&daemon->setup.job))
         cn_log(CN_LOG_WARN, "run",
                "the quorum is %" PRIu32 " groups and %zu are enrolled: no round can close before "
                "more are",
-               daemon->setup.job.quorum, groups);
+               cn_job_quorum(&daemon->setup.job), groups);
     cn_report_init(&daemon->report, stdout, daemon->setup.ledger, &daemon->setup.job, version,
                    cn_platform_now_ms());
 }

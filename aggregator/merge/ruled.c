@@ -64,7 +64,7 @@ cn_err cn_ruled_roll_back(const struct cn_merge_config *config, const struct cn_
     const struct cn_server *server = &config->job->server;
     cn_err err = begin(config, parent, next);
     if (!err)
-        next->state_rows = cn_server_rows(server->optimizer);
+        next->state_rows = cn_merge_state_rows(config->job);
     if (!err && next->state_rows) {
         next->state = calloc(next->state_rows * config->layout->total + 1, sizeof(*next->state));
         err = next->state ? CN_OK : CN_ENOMEM;

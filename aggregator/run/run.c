@@ -48,8 +48,8 @@ void cn_run_read_traffic(const struct cn_run *run, struct cn_run_traffic *traffi
 // Returns the number of groups to invite: over_select for each one of the quorum.
 static uint32_t wanted_groups(const struct cn_job *job)
 {
-    double wanted = ceil(job->over_select * job->quorum);
-    return wanted < job->quorum ? job->quorum : (uint32_t)wanted;
+    double wanted = ceil(job->over_select * cn_job_quorum(job));
+    return wanted < cn_job_quorum(job) ? cn_job_quorum(job) : (uint32_t)wanted;
 }
 
 // --- settings ---
@@ -141,7 +141,7 @@ static void tell_waiting(struct cn_run *run, uint32_t live)
     cn_roster_groups(run->config.roster, &groups);
     cn_log(CN_LOG_INFO, "run",
            "round %" PRIu32 " waits for %" PRIu32 " groups; %zu are enrolled, %" PRIu32 " are here",
-           run->round, run->config.job->quorum, groups, live);
+           run->round, cn_job_quorum(run->config.job), groups, live);
     run->waiting_told = true;
 }
 
@@ -151,7 +151,7 @@ static cn_err tick_gather(struct cn_run *run, uint64_t now_ms)
 
     cn_roster_groups(run->config.roster, &enrolled);
     uint32_t live = cn_selection_live(run->config.roster, now_ms, run->config.live_ms);
-    if (live < run->config.job->quorum) {
+    if (live < cn_job_quorum(run->config.job)) {
         run->quorum_seen_ms = 0;
         tell_waiting(run, live);
         return CN_OK;
@@ -186,15 +186,15 @@ static void extend(struct cn_run *run, uint64_t now_ms)
     cn_log(CN_LOG_WARN, "run",
            "round %" PRIu32 " has %" PRIu32 " of %" PRIu32
            " updates at its deadline: extended by %" PRIu64 " s",
-           run->round, run->accepted, job->quorum, job->deadline_ms / 1000);
+           run->round, run->accepted, cn_job_quorum(job), job->deadline_ms / 1000);
     run->deadline_ms = now_ms + job->deadline_ms;
-    run->wanted = run->selected + (job->quorum - run->accepted);
+    run->wanted = run->selected + (cn_job_quorum(job) - run->accepted);
     notify(run);
 }
 
 static cn_err tick_open(struct cn_run *run, uint64_t now_ms)
 {
-    if (run->accepted >= run->config.job->quorum)
+    if (run->accepted >= cn_job_quorum(run->config.job))
         return begin_closing(run);
     if (now_ms >= run->deadline_ms)
         extend(run, now_ms);

@@ -111,7 +111,7 @@ static void judge_round(const struct cn_run *run, const struct cn_declare_reques
                         bool invited, struct cn_upload_status *status)
 {
     // Exactly a quorum counts, also when several uploads complete before the round is closed.
-    bool open = run->phase == CN_RUN_OPEN && run->accepted < run->config.job->quorum;
+    bool open = run->phase == CN_RUN_OPEN && run->accepted < cn_job_quorum(run->config.job);
     bool awaited = run->phase == CN_RUN_GATHER;
     const struct cn_model *newest = cn_model_store_newest(run->config.models);
     if (declared->round < run->round || (declared->round == run->round && !open && !awaited))

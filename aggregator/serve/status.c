@@ -353,7 +353,7 @@ static void print_run(const struct cn_status_report *report)
                 ",\"digest\":\"%s\"",
                 run, report->live->running ? "true" : "false", report->view.round.number,
                 report->job->rounds, describe_phase(report), report->view.invited,
-                report->view.accepted, report->job->quorum, version->number, digest);
+                report->view.accepted, cn_job_quorum(report->job), version->number, digest);
         cn_score_text(score, true, measures);
         if (score->known)
             fprintf(report->stream, ",\"accuracy\":%.6f,\"loss\":%.6f%s", score->accuracy,
@@ -372,7 +372,7 @@ static void print_run(const struct cn_status_report *report)
             "round %" PRIu32 " of %" PRIu32 " (%s): %" PRIu32 " of %" PRIu32 " updates, %" PRIu32
             " groups invited\n",
             report->view.round.number, report->job->rounds, describe_phase(report),
-            report->view.accepted, report->job->quorum, report->view.invited);
+            report->view.accepted, cn_job_quorum(report->job), report->view.invited);
     print_settings(report);
     fprintf(report->stream, "version %" PRIu32 " (%.12s)", version->number, digest);
     cn_score_text(score, false, measures);
@@ -381,9 +381,9 @@ static void print_run(const struct cn_status_report *report)
                 score->loss, measures);
     else if (score->known)
         fprintf(report->stream, "; newest measurement: loss %.4f%s", score->loss, measures);
-    if (report->view.groups < report->job->quorum)
+    if (report->view.groups < cn_job_quorum(report->job))
         fprintf(report->stream, "\nthe quorum is %" PRIu32 " groups and %" PRIu32 " are enrolled",
-                report->job->quorum, report->view.groups);
+                cn_job_quorum(report->job), report->view.groups);
     fprintf(report->stream, "\n\n  %-16s %-16s %-12s %-34s %s\n", "board", "group", "heard",
             "hardware", "status");
 }

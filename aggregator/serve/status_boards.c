@@ -52,7 +52,7 @@ cn_err cn_status_print_board(void *context, const struct cn_ledger_board *board)
     uint64_t heard_ms = live.heard_ms;
     uint64_t silent_s =
         heard_ms && heard_ms <= report->now_ms ? (report->now_ms - heard_ms) / 1000 : 0;
-    const struct cn_reason_facts facts = {&report->view, report->live, report->job->quorum,
+    const struct cn_reason_facts facts = {&report->view, report->live, cn_job_quorum(report->job),
                                           report->now_ms};
     struct cn_reason why = cn_reason_of(&facts, board, found);
     cn_reason_text(&why, report->now_ms, true, reason);

@@ -46,10 +46,19 @@ static int describe_server(const struct cn_server *server, char *to, size_t size
     return strcmp(texts[0], texts[1]) ? snprintf(to, size, "%s", texts[0]) : 0;
 }
 
+// Writes nothing for the defaults of the schema, for the same reason as describe_options.
+static int describe_robust(const struct cn_robust *robust, char *to, size_t size)
+{
+    bool initial = !robust->rule && !robust->mix && !robust->when_short && robust->tolerate <= 1;
+    return initial ? 0
+                   : snprintf(to, size, " robust %d %d %u %d", (int)robust->rule, (int)robust->mix,
+                              robust->tolerate, (int)robust->when_short);
+}
+
 // This text is the format that is digested; "%a" prints a double exactly.
 void cn_job_settings_digest(const struct cn_job *job, uint8_t digest[CN_DIGEST_SIZE])
 {
-    char text[1024 + CN_RULES_TEXT_SIZE];
+    char text[1152 + CN_RULES_TEXT_SIZE];
     int length = snprintf(
         text, sizeof(text),
         "cairn-job-1 %s %" PRIu64 " %d %s %a %a %a %u %u %u %a %a %a %d up %d %a %u down %d %a %u"
@@ -63,6 +72,7 @@ void cn_job_settings_digest(const struct cn_job *job, uint8_t digest[CN_DIGEST_S
     if (job->trust_groups)
         length += snprintf(text + length, sizeof(text) - (size_t)length, " trust groups");
     length += describe_server(&job->server, text + length, sizeof(text) - (size_t)length);
+    length += describe_robust(&job->robust, text + length, sizeof(text) - (size_t)length);
     length += describe_rules(&job->rules, text + length, sizeof(text) - (size_t)length);
     cn_crypto_digest(text, (size_t)length, digest);
 }

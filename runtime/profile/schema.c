@@ -37,6 +37,9 @@ static const char *const lr_scalings[] = {"none", "sqrt", "linear", NULL};
 static const char *const parallel_kinds[] = {"given", "auto", NULL};
 static const char *const server_optimizers[] = {"fedavg",  "fedavgm", "nesterov", "fedadagrad",
                                                 "fedadam", "fedyogi", NULL};
+static const char *const robust_rules[] = {"none", "median", "trimmed", "multi_krum", "rfa", NULL};
+static const char *const robust_mixes[] = {"none", "bucket", "nearest", NULL};
+static const char *const robust_shorts[] = {"wait", "clip", NULL};
 static const char *const statistics[] = {"shared", "local", NULL};
 
 const struct cn_schema_row cn_schema[] = {
@@ -369,6 +372,17 @@ const struct cn_schema_row cn_schema[] = {
     {"job.server.epsilon", CN_VALUE_NUMBER, JOB, AT(job.server.epsilon), 1e-9, 1,
      .initial = "0.001", .uses = GATEWAY,
      .about = "fedadagrad, fedadam, fedyogi: added to the root of the mean square"},
+    {"job.robust.rule", CN_VALUE_CHOICE, JOB, AT(job.robust.rule), .choices = robust_rules,
+     .initial = "none", .uses = GATEWAY,
+     .about = "how the updates of a round are combined although some groups may lie"},
+    {"job.robust.mix", CN_VALUE_CHOICE, JOB, AT(job.robust.mix), .choices = robust_mixes,
+     .initial = "none", .uses = GATEWAY,
+     .about = "what the rule sees: means of two updates, or each with those nearest to it"},
+    {"job.robust.tolerate", CN_VALUE_COUNT, JOB, AT(job.robust.tolerate), 1, 100, .initial = "1",
+     .uses = GATEWAY, .about = "groups that may lie"},
+    {"job.robust.short", CN_VALUE_CHOICE, JOB, AT(job.robust.when_short), .choices = robust_shorts,
+     .initial = "wait", .uses = GATEWAY,
+     .about = "with too few updates for the rule: wait for more, or take the capped mean (clip)"},
     {"job.rounds.count", CN_VALUE_COUNT, JOB, AT(job.rounds), 1, 1e6, .initial = "30",
      .uses = TRAIN | GATEWAY, .about = "rounds of a run"},
     {"job.rounds.quorum", CN_VALUE_COUNT, JOB, AT(job.quorum), 1, 10000, .initial = "1",
