@@ -15,6 +15,7 @@ int main(int argc, char **argv)
         &cn_aggregator_export,
         &cn_aggregator_replay,
         &cn_aggregator_reload,
+        &cn_aggregator_rollback, &cn_aggregator_remove,
         NULL,
     };
     const struct cn_ports ports = {.computes = cn_ports_computes};
