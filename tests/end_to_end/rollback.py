@@ -73,7 +73,7 @@ def a_gate_refuses_what_got_worse(build):
 @scenario
 def the_run_goes_back_to_a_version(build):
     with Cluster(build, GROUPS, **FAST, extra="server: {optimizer: fedadam}") as cluster:
-        refuse(cluster, "no run was ever started here", "rollback", "gateway.yaml", "0", "--reason", "x")
+        refuse(cluster, "the run has no version yet", "rollback", "gateway.yaml", "0", "--reason", "x")
         cluster.start_all()
         wait_for_version(cluster, 4)
         refuse(cluster, "--reason TEXT is missing", "rollback", "gateway.yaml", "2", code=2)
