@@ -73,7 +73,7 @@ endfunction()
 # cairn_program(NAME SOURCES... [LIBS ...]): one of the programs, in bin/ of the build and of an install.
 function(cairn_program name)
     cmake_parse_arguments(arg "" "" "LIBS" ${ARGN})
-    add_executable(${name} ${arg_UNPARSED_ARGUMENTS})
+    add_executable(${name} ${arg_UNPARSED_ARGUMENTS} $<TARGET_OBJECTS:cairn_build_version>)
     target_link_libraries(${name} PRIVATE ${arg_LIBS})
     set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
     install(TARGETS ${name} COMPONENT ${name})

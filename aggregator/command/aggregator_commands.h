@@ -10,6 +10,7 @@ extern const struct cn_command cn_aggregator_enroll;
 extern const struct cn_command cn_aggregator_revoke;
 extern const struct cn_command cn_aggregator_revocations;
 extern const struct cn_command cn_aggregator_status;
+extern const struct cn_command cn_aggregator_report;
 extern const struct cn_command cn_aggregator_export;
 extern const struct cn_command cn_aggregator_replay;
 extern const struct cn_command cn_aggregator_reload;

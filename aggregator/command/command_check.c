@@ -9,6 +9,7 @@
 
 #include "aggregator/command/aggregator_commands.h"
 #include "aggregator/command/setup.h"
+#include "aggregator/serve/http_service.h"
 #include "aggregator/serve/resources.h"
 #include "aggregator/serve/status.h"
 #include "aggregator/store/revocations.h"
@@ -203,7 +204,8 @@ static int check_addresses(const struct cn_settings *settings)
     for (uint32_t i = 0; i < gateway->listen_count && !err; i++)
         printf("listen: %s%s\n", gateway->listen[i],
                running ? ", held by the aggregator that runs here" : "");
-    return err ? CN_EXIT_FAILED : CN_EXIT_DONE;
+    cn_err http = cn_http_service_check(settings, running);
+    return err || http ? CN_EXIT_FAILED : CN_EXIT_DONE;
 }
 
 static int check(struct cn_setup *setup, const struct cn_ports *ports)

@@ -11,11 +11,13 @@
 #include "aggregator/command/setup.h"
 #include "aggregator/merge/merge.h"
 #include "aggregator/run/evaluate.h"
+#include "aggregator/serve/http_service.h"
 #include "aggregator/serve/report.h"
 #include "aggregator/serve/resources.h"
 #include "aggregator/serve/status.h"
 #include "aggregator/store/job_settings.h"
 #include "aggregator/store/restore.h"
+#include "runtime/base/build_version.h"
 #include "runtime/base/log.h"
 
 #define STEP_MS 50
@@ -40,6 +42,9 @@ static const char help[] =
     "run is over, 130 when a signal stopped it before. On SIGHUP it takes the job's\n"
     "values from the profile again, as `cairn-aggregator reload` does.\n"
     "\n"
+    "With http.listen in the profile it shows metrics, health and the state of the\n"
+    "run over HTTP (docs/metrics.md); if it cannot listen there, it does not start.\n"
+    "\n"
     "  --stay           keeps serving the last version after the end\n"
     "  --restored       the state directory is an older copy of its run: boards that\n"
     "                   hold more than it give that up and go on from here. Once, at\n"
@@ -57,6 +62,7 @@ struct daemon {
     struct cn_run *run;
     struct cn_resources resources;
     struct cn_coap_server *server;
+    struct cn_http_service http;
     struct cn_report report;
     uint64_t started_ms;                     // clock
     uint64_t roster_ms, status_ms, ended_ms; // clock; 0: not yet
@@ -224,6 +230,23 @@ static cn_err open_server(struct daemon *daemon)
     return err;
 }
 
+static cn_err open_http(struct daemon *daemon)
+{
+    const struct cn_http_sources sources = {
+        .settings = daemon->setup.settings,
+        .job = &daemon->setup.job,
+        .ledger = daemon->setup.ledger,
+        .roster = daemon->roster,
+        .spool = daemon->spool,
+        .models = daemon->models,
+        .run = daemon->run,
+        .server = daemon->server,
+        .parameters = daemon->setup.model.layout.total,
+        .release = cn_build_version,
+    };
+    return cn_http_service_open(&daemon->http, &sources);
+}
+
 static int open_daemon(struct daemon *daemon, const struct cn_ports *ports, const char *profile,
                        bool restored)
 {
@@ -243,12 +266,15 @@ static int open_daemon(struct daemon *daemon, const struct cn_ports *ports, cons
         err = open_run(daemon);
     if (!err)
         err = open_server(daemon);
+    if (!err)
+        err = open_http(daemon);
     return err ? CN_EXIT_FAILED : CN_EXIT_DONE;
 }
 
-// Closes the server first, because its handlers use all the rest.
+// Closes the servers first, because their handlers use all the rest.
 static void close_daemon(struct daemon *daemon)
 {
+    cn_http_service_close(&daemon->http);
     cn_coap_server_close(daemon->server);
     cn_run_close(daemon->run);
     cn_evaluator_close(daemon->evaluator);
@@ -348,7 +374,8 @@ static cn_err advance(struct daemon *daemon, uint64_t now_ms)
 
 static cn_err tick(struct daemon *daemon, struct cn_run_state *state)
 {
-    cn_err err = cn_coap_server_step(daemon->server, STEP_MS);
+    uint32_t wait_ms = cn_http_service_wait(&daemon->http, STEP_MS);
+    cn_err err = cn_coap_server_step(daemon->server, wait_ms);
     uint64_t now_ms = cn_platform_now_ms();
     if (err)
         return err;
@@ -360,6 +387,10 @@ static cn_err tick(struct daemon *daemon, struct cn_run_state *state)
         return err;
     cn_run_get_state(daemon->run, now_ms, state);
     write_status(daemon, state, now_ms);
+    cn_err trouble = daemon->trouble ? daemon->trouble : state->trouble;
+    err = cn_http_service_step(&daemon->http, trouble, now_ms);
+    if (err)
+        return err;
     return cn_report_update(&daemon->report, state, now_ms);
 }
 
@@ -451,5 +482,6 @@ const struct cn_command cn_aggregator_run = {
     .name = "run",
     .summary = "run the job: rounds, merging, serving",
     .help = help,
+    .exits = "7 state of another version",
     .run = run,
 };

@@ -11,6 +11,7 @@
 #include "aggregator/run/score.h"
 #include "aggregator/store/job_settings.h"
 #include "aggregator/store/read_store.h"
+#include "runtime/command/written_by.h"
 #include "runtime/profile/job_changes.h"
 #include "runtime/update/tensor_rules.h"
 #include "runtime/update/version.h"
@@ -36,15 +37,27 @@ bool cn_aggregator_arguments(int argc, char **argv, int count, const char *names
     return true;
 }
 
+static int explain_version(const char *state)
+{
+    char known[64];
+    snprintf(known, sizeof(known), "%d to %d", CN_LEDGER_OLDEST, CN_LEDGER_SCHEMA);
+    cn_written_by_explain(state, "a ledger of another schema", known);
+    return CN_EXIT_STATE;
+}
+
 static int open_ledger(struct cn_setup *setup, enum cn_setup_access access)
 {
     const char *state = setup->settings->state;
     cn_err err = access == CN_SETUP_LOOK ? cn_ledger_open_existing(state, &setup->ledger)
                                          : cn_ledger_open(state, &setup->ledger);
+    if (err == CN_EVERSION)
+        return explain_version(state);
     if (err == CN_ENOTFOUND)
         fprintf(stderr, "%s/%s: no run was ever started here\n", state, CN_LEDGER_FILE);
     else if (err)
         fprintf(stderr, "%s/%s: %s\n", state, CN_LEDGER_FILE, cn_err_reason(err));
+    else if (access != CN_SETUP_LOOK)
+        cn_written_by_note(state, "cairn-aggregator");
     return err ? CN_EXIT_FAILED : CN_EXIT_DONE;
 }
 
@@ -175,7 +188,9 @@ static int explain_binding(const struct cn_setup *setup, cn_err err,
     return err ? CN_EXIT_FAILED : CN_EXIT_DONE;
 }
 
-// Takes the job of the newest round from the ledger, whatever the profile says.
+// Takes the job of the newest round from the ledger, whatever the profile says. An older program
+// recorded no values; the profile's then stand in for them, and replay shows whether they are
+// right.
 static cn_err look_at_job(struct cn_setup *setup, struct cn_job_conflict *conflict)
 {
     uint8_t graph[CN_DIGEST_SIZE];
@@ -186,8 +201,13 @@ static cn_err look_at_job(struct cn_setup *setup, struct cn_job_conflict *confli
     if (conflict->model)
         return CN_ECONFLICT;
     err = cn_job_settings_load(setup->ledger, UINT32_MAX, &setup->settings->job, &setup->job);
-    conflict->values = conflict->unrecorded = err == CN_ECONFLICT;
-    return err;
+    if (err != CN_ECONFLICT)
+        return err;
+    fprintf(stderr,
+            "warning: %s: an older program recorded no job values, only a digest, and the "
+            "profile's have another one; the profile's are taken\n",
+            setup->settings->state);
+    return CN_OK;
 }
 
 int cn_setup_load_model(struct cn_setup *setup)

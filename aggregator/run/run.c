@@ -86,6 +86,7 @@ static cn_err follow_settings(struct cn_run *run, uint64_t now_ms)
 
 static cn_err begin_open(struct cn_run *run, uint64_t now_ms)
 {
+    run->opened_ms = 0;
     run->phase = CN_RUN_OPEN;
     run->deadline_ms = now_ms + run->config.job->deadline_ms;
     run->wanted = wanted_groups(run->config.job);
@@ -125,6 +126,7 @@ static cn_err open_round(struct cn_run *run, uint64_t now_ms)
         err = take_settings(run, false);
     if (!err)
         err = begin_open(run, now_ms);
+    run->opened_ms = now_ms;
     if (!err)
         err = invite(run, now_ms);
     if (!err)
@@ -187,6 +189,7 @@ static void extend(struct cn_run *run, uint64_t now_ms)
            "round %" PRIu32 " has %" PRIu32 " of %" PRIu32
            " updates at its deadline: extended by %" PRIu64 " s",
            run->round, run->accepted, cn_job_quorum(job), job->deadline_ms / 1000);
+    run->counts.extended++;
     run->deadline_ms = now_ms + job->deadline_ms;
     run->wanted = run->selected + (cn_job_quorum(job) - run->accepted);
     notify(run);
@@ -249,6 +252,20 @@ static cn_err merge(struct cn_run *run, uint64_t now_ms, bool *done)
     return err;
 }
 
+static void count_merge(struct cn_run *run, uint64_t since_us, uint64_t now_ms)
+{
+    struct cn_run_counts *counts = &run->counts;
+    uint64_t took_us = cn_platform_now_us() - since_us;
+
+    counts->merged++;
+    if (run->cuts.round == run->round)
+        counts->cut += run->cuts.count;
+    cn_histogram_add(&counts->merge, (double)took_us / 1e6);
+    if (run->opened_ms)
+        cn_histogram_add(&counts->round,
+                         (double)(now_ms - run->opened_ms) / 1e3 + (double)took_us / 1e6);
+}
+
 static void note_outlier(void *context, const char *group, const char *text)
 {
     struct cn_run *run = context;
@@ -296,6 +313,7 @@ static cn_err tick_closing(struct cn_run *run, uint64_t now_ms)
     if (now_ms < run->retry_ms)
         return CN_OK;
     bool done;
+    uint64_t since_us = cn_platform_now_us();
     cn_err err = merge(run, now_ms, &done);
     if (err == CN_ENOSPC || err == CN_EIO || err == CN_EAGAIN || err == CN_ENOMEM) {
         if (!run->trouble_told)
@@ -303,15 +321,18 @@ static cn_err tick_closing(struct cn_run *run, uint64_t now_ms)
                    "version %" PRIu32 " is not made yet: %s; trying every %d s", run->round,
                    cn_err_text(err), RETRY_MS / 1000);
         run->trouble_told = true;
+        run->trouble = err;
         run->retry_ms = now_ms + RETRY_MS;
         return CN_OK;
     }
     run->trouble_told = false;
+    run->trouble = CN_OK;
     if (err == CN_ENOTFOUND)
         cn_log(CN_LOG_ERROR, "run", "an accepted update of round %" PRIu32 " is gone from the disk",
                run->round);
     if (err || !done)
         return err;
+    count_merge(run, since_us, now_ms);
     err = cn_measured_outliers(run->config.ledger, run->round, note_outlier, run);
     if (err)
         cn_log(CN_LOG_WARN, "run", "what the groups measured is not compared: %s",
@@ -367,6 +388,8 @@ cn_err cn_run_take_result(struct cn_run *run, uint64_t now_ms, bool *idle)
     uint32_t version;
     cn_err err = measure->poll(measure->context, now_ms, &version, &metrics);
     *idle = err != CN_EAGAIN;
+    if (!err)
+        cn_histogram_add(&run->counts.evaluation, (double)(now_ms - run->measure_ms) / 1e3);
     if (err == CN_EDIVERGED)
         watch_loss(run, version, NULL);
     if (err)
@@ -397,6 +420,7 @@ static cn_err measure_newest(struct cn_run *run, uint64_t now_ms, bool *started)
         return err;
     run->measured_any = true;
     run->measured = newest->number;
+    run->measure_ms = now_ms;
     *started =
         measure->start(measure->context, newest->number, cn_model_weights(newest), now_ms) == CN_OK;
     return CN_OK;
@@ -455,6 +479,8 @@ cn_err cn_run_open(const struct cn_run_config *config, uint64_t now_ms, struct c
     if (!opened)
         return CN_ENOMEM;
     opened->config = *config;
+    opened->counts.round.bounds = opened->counts.merge.bounds = cn_histogram_work;
+    opened->counts.evaluation.bounds = opened->counts.commit.bounds = cn_histogram_work;
     struct cn_ledger_version newest;
     cn_err err = cn_ledger_newest_version(config->ledger, &newest);
     if (!err) {
@@ -527,6 +553,7 @@ void cn_run_get_state(const struct cn_run *run, uint64_t now_ms, struct cn_run_s
         .selected = run->selected,
         .accepted = run->accepted,
         .cuts = run->cuts,
+        .trouble = run->trouble,
         .end_reason = run->end_reason,
         .progress = run->progress,
     };
@@ -534,4 +561,9 @@ void cn_run_get_state(const struct cn_run *run, uint64_t now_ms, struct cn_run_s
     if (run->phase == CN_RUN_OPEN && run->deadline_ms > now_ms)
         state->remaining_ms = run->deadline_ms - now_ms;
     cn_run_read_traffic(run, &state->traffic);
+}
+
+const struct cn_run_counts *cn_run_count(const struct cn_run *run)
+{
+    return &run->counts;
 }

@@ -39,12 +39,16 @@ struct cn_run {
     // Whether the log has the line about the quorum that is awaited, or about the merge that
     // failed.
     bool waiting_told, trouble_told;
+    cn_err trouble;                // of the last attempt to make the version
     struct cn_log_quotas late;     // lines about late updates, by group
     struct cn_log_quotas rejected; // lines about refused updates, by group
     struct cn_log_quotas outliers; // lines about measurements, by group
     struct cn_merge_cuts cuts;     // of the newest version
     char warning[CN_RUN_WARNING];  // about the version that was measured last; "": none
     const char *end_reason;
+    struct cn_run_counts counts;
+    uint64_t opened_ms;  // clock; when this program opened the round; 0: an earlier program did
+    uint64_t measure_ms; // clock; when the evaluation under way was started
     struct cn_run_progress progress;
 };
 

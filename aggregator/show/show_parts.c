@@ -54,6 +54,8 @@ void cn_show_write_board(const struct cn_show_source *source, const char *key,
     cn_json_string(json, "group", board->group);
     cn_json_string(json, "state", cn_reason_word(board->reason.kind));
     cn_json_foreign(json, "why", why);
+    if (board->reason.kind == CN_REASON_FAILED)
+        cn_json_foreign(json, "error", board->reason.detail);
     if (board->reason.since_ms)
         cn_json_count(json, "since_ms", board->reason.since_ms);
     if (board->live && board->live->heard_ms)

@@ -289,7 +289,7 @@ static cn_err make_schema(struct cn_ledger *ledger)
     } else if (!err && (version < 0 || version > CN_LEDGER_SCHEMA)) {
         cn_log(CN_LOG_ERROR, "ledger", "schema %d was found, this program knows %d", version,
                CN_LEDGER_SCHEMA);
-        err = CN_EFORMAT;
+        err = CN_EVERSION;
     }
     if (!err && version < 2)
         err = cn_ledger_sql_run(ledger, schema_2);

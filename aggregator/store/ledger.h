@@ -6,8 +6,9 @@
 // rounds, contributions and versions.
 //
 // Errors of all functions: CN_ENOSPC, CN_EAGAIN (another process held the file for over five
-// seconds), CN_EFORMAT (the file is damaged or has another schema), CN_EIO, CN_ENOMEM. Threading:
-// one thread per ledger.
+// seconds), CN_EFORMAT (the file is damaged), CN_EIO, CN_ENOMEM. Opening also returns CN_EVERSION:
+// the file has a schema that this build does not know, and was not changed. Threading: one thread
+// per ledger.
 #pragma once
 
 #include <stdbool.h>
@@ -20,7 +21,8 @@
 #include "runtime/port/crypto.h"
 #include "runtime/port/link.h"
 
-#define CN_LEDGER_SCHEMA 4 // opening a ledger of schema 1 to 3 converts it to this one
+#define CN_LEDGER_SCHEMA 4 // opening a ledger of an older schema converts it to this one
+#define CN_LEDGER_OLDEST 1 // oldest schema that is read
 #define CN_LEDGER_FILE "ledger.sqlite"
 
 struct cn_ledger;

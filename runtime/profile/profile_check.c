@@ -4,6 +4,7 @@
 
 #include "runtime/base/words.h"
 #include "runtime/profile/gpus.h"
+#include "runtime/profile/http_settings.h"
 #include "runtime/profile/layer_entry.h"
 #include "runtime/profile/profile_private.h"
 #include "runtime/profile/profile_value.h"
@@ -182,6 +183,15 @@ static void check_gpus(const struct cn_profile *profile, struct cn_diagnostics *
                 "an address of its own",
                 name);
     }
+}
+
+static void check_http(const struct cn_profile *profile, struct cn_diagnostics *report)
+{
+    const char *key;
+    char text[CN_HTTP_MISTAKE];
+
+    if (cn_http_settings_mistake(&profile->settings.http, &key, text))
+        cn_diagnostics_error(report, cn_profile_place(profile, key, report), "%s", text);
 }
 
 static void check_hardware(const struct cn_profile *profile, struct cn_diagnostics *report)
@@ -528,6 +538,7 @@ void cn_profile_check(const struct cn_profile *profile, struct cn_diagnostics *r
     check_group(profile, report);
     check_gpus(profile, report);
     check_hardware(profile, report);
+    check_http(profile, report);
     check_care(profile, report);
     if (profile->settings.has_job) {
         check_stop(profile, report);

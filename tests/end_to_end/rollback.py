@@ -127,7 +127,7 @@ def what_is_not_kept_cannot_be_gone_back_to(build):
 
 @scenario
 def a_group_is_taken_out(build):
-    with Cluster(build, {**GROUPS, "lab-c": ["board-4"]}, **FAST) as cluster:
+    with Cluster(build, {**GROUPS, "lab-c": ["board-4"]}, **{**FAST, "deadline": "2 s"}) as cluster:
         for name in ("gateway", "board-1", "board-3"):
             cluster.start(name)
         wait_for_version(cluster, 3)

@@ -142,7 +142,7 @@ static int ask(struct world *world, const char *text)
     put(client, text);
     collect(world, client);
     close(client);
-    cn_http_step(world->server, world->now_ms);
+    assert_int_equal(cn_http_step(world->server, world->now_ms), CN_OK);
     if (sscanf(world->answer, "HTTP/1.1 %d", &status) != 1)
         (void)sscanf(world->answer, "HTTP/1.0 %d", &status);
     return status;

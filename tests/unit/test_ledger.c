@@ -172,7 +172,7 @@ static void a_ledger_of_a_later_schema_is_refused(void **state)
     struct world *world = *state;
     assert_int_equal(cn_ledger_sql_run(world->ledger, "PRAGMA user_version=5"), CN_OK);
     cn_ledger_close(world->ledger);
-    assert_int_equal(cn_ledger_open(world->directory, &world->ledger), CN_EFORMAT);
+    assert_int_equal(cn_ledger_open(world->directory, &world->ledger), CN_EVERSION);
 }
 
 static void another_process_changes_the_generation(void **state)

@@ -42,16 +42,6 @@ void cn_http_rules_set(struct cn_http_rules *rules, const char *listen, const ch
         memcpy(rules->token, token, CN_DIGEST_SIZE);
 }
 
-bool cn_http_is_local(const char *listen)
-{
-    size_t length = host_length(listen);
-    if (strncmp(listen, UNIX_PREFIX, strlen(UNIX_PREFIX)) == 0)
-        return true;
-    return (length == 9 && strncasecmp(listen, "localhost", length) == 0) ||
-           (length == 5 && strncmp(listen, "[::1]", length) == 0) ||
-           strncmp(listen, "127.", 4) == 0;
-}
-
 // --- who asks ---
 
 static bool is_own_port(const struct cn_http_rules *rules, const char *port)

@@ -58,9 +58,6 @@ struct cn_http_rules {
 void cn_http_rules_set(struct cn_http_rules *rules, const char *listen, const char *names,
                        const uint8_t token[CN_DIGEST_SIZE]);
 
-// Returns true for an address that only programs of this machine reach: loopback or "unix:PATH".
-bool cn_http_is_local(const char *listen);
-
 // The head of a request. A header that is missing is NULL.
 struct cn_http_head {
     const char *method, *target, *host, *origin, *authorization;
