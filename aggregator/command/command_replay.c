@@ -65,8 +65,8 @@ static cn_err roll_back(const struct replay *replay, const struct cn_merge_confi
                         uint32_t source, struct cn_model *next)
 {
     struct cn_model earlier;
-    cn_err err = cn_model_load_weights(config->store, config->ledger, config->layout, source,
-                                       &earlier);
+    cn_err err =
+        cn_model_load_weights(config->store, config->ledger, config->layout, source, &earlier);
     if (err)
         return err == CN_ENOTFOUND ? CN_ESTALE : err;
     err = cn_ruled_roll_back(config, &replay->current, cn_model_weights(&earlier), next);
@@ -206,9 +206,8 @@ static bool parse_round(const char *text, uint32_t *round)
 
 static int run(const struct cn_ports *ports, int argc, char **argv)
 {
-    static const struct option known[] = {{"without", required_argument, NULL, 'w'},
-                                          {"from", required_argument, NULL, 'f'},
-                                          {0}};
+    static const struct option known[] = {
+        {"without", required_argument, NULL, 'w'}, {"from", required_argument, NULL, 'f'}, {0}};
     const char *positional[1], *group = NULL, *from_text = NULL;
     uint32_t from = 0;
     int option;

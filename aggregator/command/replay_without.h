@@ -1,4 +1,5 @@
-// replay_without.h - recomputes versions without the updates of a group, and says what that is worth.
+// replay_without.h - recomputes versions without the updates of a group, and says what that is
+// worth.
 #pragma once
 
 #include "aggregator/command/setup.h"

@@ -39,7 +39,8 @@ int cn_rollback_check(const struct cn_setup *setup, const char *reason)
         return CN_EXIT_FAILED;
     }
     if (end) {
-        fprintf(stderr, "error: %s: the run is over: %s; export --version gives an earlier version\n",
+        fprintf(stderr,
+                "error: %s: the run is over: %s; export --version gives an earlier version\n",
                 state, end);
         return CN_EXIT_FAILED;
     }
@@ -57,8 +58,8 @@ int cn_rollback_check(const struct cn_setup *setup, const char *reason)
 cn_err cn_rollback_is_kept(const struct cn_setup *setup, uint32_t number)
 {
     struct cn_model model;
-    cn_err err = cn_model_load_weights(setup->store, setup->ledger, &setup->model.layout, number,
-                                       &model);
+    cn_err err =
+        cn_model_load_weights(setup->store, setup->ledger, &setup->model.layout, number, &model);
     cn_model_deinit(&model);
     return err;
 }

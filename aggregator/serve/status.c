@@ -388,8 +388,9 @@ static void print_run(const struct cn_status_report *report)
         print_bytes(report->stream, "in", &report->live->traffic.in, version->bytes_in);
         fputc(',', report->stream);
         print_bytes(report->stream, "out", &report->live->traffic.out, version->bytes_out);
-        fprintf(report->stream, ",\"settings\":%" PRIu32 ",\"next_settings\":%" PRIu32
-                                ",\"refused_in_a_row\":%" PRIu32 "}\n",
+        fprintf(report->stream,
+                ",\"settings\":%" PRIu32 ",\"next_settings\":%" PRIu32
+                ",\"refused_in_a_row\":%" PRIu32 "}\n",
                 report->settings, report->next_settings, report->streak);
         return;
     }

@@ -268,8 +268,8 @@ static void check_gate(const struct cn_profile *profile, struct cn_diagnostics *
 
     if ((job->gate.accuracy > 0 || job->gate.loss > 0) && (!job->central_set[0] || lacks_accuracy))
         cn_diagnostics_error(
-            report, cn_profile_place(profile, key, report), "%s: nothing to measure; expected %s", key + 4,
-            lacks_accuracy ? "loss: cross_entropy, or gate.loss" : "central.set, too");
+            report, cn_profile_place(profile, key, report), "%s: nothing to measure; expected %s",
+            key + 4, lacks_accuracy ? "loss: cross_entropy, or gate.loss" : "central.set, too");
 }
 
 // Refuses a run that a board's unproven measurement could end.

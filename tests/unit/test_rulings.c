@@ -1,4 +1,5 @@
-// Versions that the gate or a person decides: what they are made of, and that a kill changes no bit.
+// Versions that the gate or a person decides: what they are made of, and that a kill changes no
+// bit.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
