@@ -436,12 +436,12 @@ cn_err cn_model_store_prune(struct cn_model_store *models, uint32_t best)
 {
     if (models->config.keep_rounds == 0 && models->config.keep_versions == 0)
         return CN_OK;
-    struct walk walk = {.models = models, .newest = models->newest.number, .best = best};
-    struct cn_ruling waiting;
+    struct cn_ruling waiting; // zeroed when none waits
     cn_err err = cn_rollback_waiting(models->config.ledger, &waiting);
     if (err && err != CN_ENOTFOUND)
         return err;
-    walk.wanted = err ? 0 : waiting.source;
+    struct walk walk = {models, .newest = models->newest.number, .best = best,
+                        .wanted = waiting.source};
     return run_walk(&walk, collect_old);
 }
 

@@ -260,18 +260,6 @@ static void check_stop(const struct cn_profile *profile, struct cn_diagnostics *
     }
 }
 
-static void check_gate(const struct cn_profile *profile, struct cn_diagnostics *report)
-{
-    const struct cn_job *job = &profile->settings.job;
-    const char *key = job->gate.accuracy > 0 ? "job.gate.accuracy" : "job.gate.loss";
-    bool lacks_accuracy = job->gate.accuracy > 0 && job->loss != CN_LOSS_CROSS_ENTROPY;
-
-    if ((job->gate.accuracy > 0 || job->gate.loss > 0) && (!job->central_set[0] || lacks_accuracy))
-        cn_diagnostics_error(
-            report, cn_profile_place(profile, key, report), "%s: nothing to measure; expected %s",
-            key + 4, lacks_accuracy ? "loss: cross_entropy, or gate.loss" : "central.set, too");
-}
-
 // Refuses a run that a board's unproven measurement could end.
 static void check_trust(const struct cn_profile *profile, struct cn_diagnostics *report)
 {
@@ -602,7 +590,7 @@ cn_err cn_profile_require(const struct cn_profile *profile, enum cn_profile_use 
         require_set(profile, "job.data.set", settings->job.data_set, &report);
     if (use == CN_PROFILE_GATEWAY) {
         require_set(profile, "job.central.set", settings->job.central_set, &report);
-        check_gate(profile, &report);
+        cn_profile_check_gate(profile, &report);
         check_trust(profile, &report);
         refuse_wishes(profile, &report);
     }
