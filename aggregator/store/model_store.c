@@ -265,8 +265,7 @@ static void keep_snapshot(struct cn_model_store *models, const struct cn_model *
     free(weights);
 }
 
-// After a restart: makes the snapshot of the newest version that may have one, if the version's
-// files are kept.
+// After a restart: makes the snapshot of the newest version that may have one and is kept.
 static void load_snapshot(struct cn_model_store *models)
 {
     uint32_t every = models->config.snapshot_every, newest = models->newest.number;
@@ -285,8 +284,7 @@ static void load_snapshot(struct cn_model_store *models)
     cn_model_deinit(&model);
 }
 
-// After a restart: loads the older deltas. A delta that cannot be read is skipped; boards then
-// fetch the full version.
+// After a restart: loads the older deltas. Without one that is skipped, boards fetch full versions.
 static void load_deltas(struct cn_model_store *models)
 {
     uint32_t newest = models->newest.number;
