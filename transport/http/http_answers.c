@@ -100,6 +100,8 @@ static struct cn_http_kept *find_fresh(struct cn_http_answers *answers,
 {
     for (size_t i = 0; i < CN_HTTP_KEPT; i++) {
         struct cn_http_kept *kept = &answers->kept[i];
+        if (kept->response && strcmp(kept->target, target) == 0 && route->fixed)
+            kept->made_ms = now_ms; // what never changes and is used makes room last
         if (kept->response && strcmp(kept->target, target) == 0)
             return route->fixed || now_ms - kept->made_ms < route->fresh_ms ? kept : NULL;
     }
