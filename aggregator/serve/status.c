@@ -12,6 +12,7 @@
 #include "aggregator/run/measured.h"
 #include "aggregator/serve/status_boards.h"
 #include "aggregator/serve/status_groups.h"
+#include "aggregator/serve/status_inventory.h"
 #include "runtime/port/platform.h"
 
 #define FILE_MAX (16u << 20)
@@ -53,6 +54,7 @@ static cJSON *describe_boards(const struct cn_roster *roster)
         cJSON_AddNumberToObject(board, "cpus", (double)facts->cpu_count);
         cJSON_AddNumberToObject(board, "memory", (double)facts->memory);
         cJSON_AddNumberToObject(board, "power_mw", (double)facts->power_mw);
+        cn_status_inventory_add(board, &facts->inventory);
         if (facts->ahead_lineage)
             cJSON_AddNumberToObject(board, "ahead_lineage", (double)facts->ahead_lineage);
         if (boards[i].instances.twice_ms) {
@@ -210,6 +212,7 @@ static cn_err read_boards(const cJSON *root, struct cn_status_live *live)
         board->facts.cpu_count = (uint32_t)read_number(item, "cpus");
         board->facts.memory = read_number(item, "memory");
         board->facts.power_mw = read_number(item, "power_mw");
+        cn_status_inventory_read(item, &board->facts.inventory);
         board->facts.ahead_lineage = read_number(item, "ahead_lineage");
         const char *fault = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(item, "fault"));
         if (fault)
