@@ -17,9 +17,9 @@ const Cairn = {};
     failed: ["✕", "bad", "failed", 0],
     twice: ["✕", "bad", "runs twice", 0],
     ahead: ["✕", "bad", "ahead of the ledger", 0],
-    silent: ["·", "worry", "silent", 1],
-    missing: ["·", "worry", "missing", 1],
-    never: ["·", "worry", "never heard", 1],
+    silent: ["!", "worry", "silent", 1],
+    missing: ["!", "worry", "missing", 1],
+    never: ["!", "worry", "never heard", 1],
     halted: ["◌", "none", "stopped", 2],
     stopped: ["◌", "none", "stopped", 2],
     awaited: ["◐", "wait", "awaited", 3],
@@ -269,7 +269,8 @@ const Cairn = {};
     }
     const pace = end.round_ms ? ` at ${duration(end.round_ms)} a round` : "";
     if (end.left_ms === undefined) return tile("End", "–", `${plural(end.rounds_left, "round")} left${pace}`, sooner);
-    return tile("End", ["~ ", moment(state.date_ms + end.left_ms, state.date_ms)],
+    const at = moment(state.date_ms + end.left_ms, state.date_ms).split(" ");
+    return tile("End", [`~ ${at[0]}`, at[1] ? el("small", {}, ` ${at[1]}`) : ""],
       `${plural(end.rounds_left, "round")} left${pace}`, sooner);
   }
 

@@ -20,7 +20,7 @@
 #include "ports/cpu/compute_cpu.h"
 #include "runtime/base/log.h"
 #include "runtime/engine/data/dataset.h"
-#include "runtime/engine/trainer/trainer.h"
+#include "runtime/engine/trainer/trainer_state.h"
 #include "runtime/port/platform.h"
 #include "runtime/update/residual.h"
 #include "tests/support/layouts.h"
