@@ -4,8 +4,6 @@
 #include "runtime/base/bytes.h"
 #include "runtime/base/log.h"
 
-#define FIND_MS 500 // longest wait until the end of a lost member's connection is seen here, too
-
 static uint32_t member_of(const struct cn_tcp *tcp, uint32_t rank)
 {
     return tcp->view.ranks[rank];
@@ -15,7 +13,8 @@ cn_err cn_tcp_call_fail(struct cn_tcp *tcp, uint32_t lost, cn_err err)
 {
     // A board that is stopped gives no notice: it does not end because of another member.
     if (err != CN_ECANCELED) {
-        uint32_t cut = cn_parting_run(&tcp->mesh, &tcp->view, lost, err == CN_EPEER ? FIND_MS : 0);
+        uint32_t cut =
+            cn_parting_run(&tcp->mesh, &tcp->view, lost, err == CN_EPEER ? CN_PARTING_FIND_MS : 0);
 
         lost = err == CN_EPEER ? cut : lost;
     }
