@@ -392,6 +392,8 @@ cn_err cn_mesh_open(const struct cn_pair_config *config, const struct cn_view *v
                          &meeting.listener);
     if (err)
         return err;
+    if (config->lossy_paths)
+        cn_socket_use_small_segments(meeting.listener);
     err = meet(&meeting, &rank);
     if (err) // also when it was canceled, because another member gives no sign of life
         *lost = part(&meeting, err, rank);
