@@ -12,7 +12,7 @@ set(CMAKE_C_FLAGS_RELEASE "-O2 -DNDEBUG")
 add_compile_definitions(_GNU_SOURCE)
 # Boards and gateway must agree to the bit, so no compiler may contract a*b+c on its own.
 # A table may leave its last fields zero.
-add_compile_options(-Wall -Wextra -Wconversion -Wno-missing-field-initializers
+add_compile_options(-Wall -Wextra -Wconversion -Wshadow -Wno-missing-field-initializers
                     -ffp-contract=off -fno-strict-aliasing)
 if(CAIRN_WERROR)
     add_compile_options(-Werror)
@@ -73,7 +73,7 @@ endfunction()
 # cairn_program(NAME SOURCES... [LIBS ...]): one of the programs, in bin/ of the build and of an install.
 function(cairn_program name)
     cmake_parse_arguments(arg "" "" "LIBS" ${ARGN})
-    add_executable(${name} ${arg_UNPARSED_ARGUMENTS})
+    add_executable(${name} ${arg_UNPARSED_ARGUMENTS} $<TARGET_OBJECTS:cairn_build_version>)
     target_link_libraries(${name} PRIVATE ${arg_LIBS})
     set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
     install(TARGETS ${name} COMPONENT ${name})

@@ -66,7 +66,7 @@ endfunction()
 function(cairn_package_documents package)
     set(doc ${CMAKE_INSTALL_DATADIR}/doc/${package})
     cairn_document(${package} changelog
-        ${package_source}/make_changelog ${PROJECT_VERSION} ${CAIRN_MAINTAINER} ${cairn_date})
+        ${package_source}/make_changelog ${CAIRN_BUILD_VERSION} ${CAIRN_MAINTAINER} ${cairn_date})
     install(FILES ${package_build}/${package}/changelog.gz ${package_source}/copyright
             DESTINATION ${doc} COMPONENT ${package})
 endfunction()
@@ -74,9 +74,9 @@ endfunction()
 # cairn_package(PACKAGE SUMMARY): a program's manual page, bill of materials and completion.
 function(cairn_package package summary)
     cairn_package_documents(${package})
-    cairn_document(${package} ${package}.1 ${package_source}/make_man ${PROJECT_VERSION} ${cairn_day}
+    cairn_document(${package} ${package}.1 ${package_source}/make_man ${CAIRN_BUILD_VERSION} ${cairn_day}
         ${package} ${summary} ${CMAKE_CROSSCOMPILING_EMULATOR} $<TARGET_FILE:${package}>)
-    cairn_document(${package} sbom.spdx.json ${package_source}/make_sbom ${package} ${PROJECT_VERSION}
+    cairn_document(${package} sbom.spdx.json ${package_source}/make_sbom ${package} ${CAIRN_BUILD_VERSION}
         ${package_architecture} ${cairn_epoch} ${package_nvcc} ${package_sysroot})
     install(FILES ${package_build}/${package}/${package}.1.gz DESTINATION ${CMAKE_INSTALL_MANDIR}/man1
             COMPONENT ${package})
@@ -92,13 +92,17 @@ function(cairn_package package summary)
             DESTINATION ${CMAKE_INSTALL_DATADIR}/lintian/overrides COMPONENT ${package})
     install(FILES ${package_source}/completion.bash RENAME ${package}
             DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions COMPONENT ${package})
+    install(FILES ${package_source}/completion.zsh RENAME _${package}
+            DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/vendor-completions COMPONENT ${package})
+    install(FILES ${package_source}/completion.fish RENAME ${package}.fish
+            DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d COMPONENT ${package})
 endfunction()
 
 # cairn_service(PACKAGE): its unit, options and maintainer scripts. What they say is set by the caller:
-# state, state_files, own_files, newest.
+# state, state_files, own_files, oldest, newest, finish.
 function(cairn_service package)
     set(unit ${package}.service)
-    set(version ${PROJECT_VERSION})
+    set(version ${CAIRN_BUILD_VERSION})
     string(REPLACE /var/lib/ /var/lib/private/ private ${state})
     install(FILES ${package_source}/${unit} DESTINATION lib/systemd/system COMPONENT ${package})
     install(FILES ${package_source}/${package}.default DESTINATION /etc/default RENAME ${package}
@@ -115,8 +119,16 @@ function(cairn_service package)
     set(CPACK_DEBIAN_${upper}_PACKAGE_CONTROL_EXTRA "${control}" PARENT_SCOPE)
 endfunction()
 
-file(STRINGS ${CMAKE_SOURCE_DIR}/runtime/round/checkpoint/checkpoint.h newest REGEX "define CN_CHECKPOINT_VERSION")
-string(REGEX REPLACE "[^0-9]*([0-9]+).*" "\\1" newest "${newest}")
+# cairn_number(RESULT HEADER MACRO): the number that a header defines.
+function(cairn_number result header macro)
+    file(STRINGS ${CMAKE_SOURCE_DIR}/${header} line REGEX "define ${macro} ")
+    string(REGEX REPLACE ".*define ${macro} ([0-9]+).*" "\\1" number "${line}")
+    set(${result} ${number} PARENT_SCOPE)
+endfunction()
+
+cairn_number(newest runtime/round/checkpoint/checkpoint.h CN_CHECKPOINT_VERSION)
+cairn_number(oldest runtime/round/checkpoint/checkpoint.h CN_CHECKPOINT_OLDEST)
+set(finish "Before the upgrade, let this board finish the run with the installed version.")
 set(state /var/lib/cairn)
 set(state_files "${state}/checkpoint.a ${state}/checkpoint.b")
 set(own_files "/etc/cairn/node.yaml /etc/cairn/node.key /etc/systemd/system/cairn-node.service.d/jetson-gpu.conf")
@@ -131,8 +143,9 @@ cairn_document(cairn-node PROFILES.md cat ${CMAKE_SOURCE_DIR}/runtime/profile/PR
 install(FILES ${package_build}/cairn-node/PROFILES.md.gz DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/cairn-node
         COMPONENT cairn-node)
 
-file(STRINGS ${CMAKE_SOURCE_DIR}/aggregator/store/ledger.c newest REGEX "PRAGMA user_version=")
-string(REGEX REPLACE ".*user_version=([0-9]+).*" "\\1" newest "${newest}")
+cairn_number(newest aggregator/store/ledger.h CN_LEDGER_SCHEMA)
+cairn_number(oldest aggregator/store/ledger.h CN_LEDGER_OLDEST)
+set(finish "Before the upgrade, finish the run with the installed version, or take the model out: cairn-aggregator export.")
 set(state /var/lib/cairn-aggregator)
 set(state_files ${state}/ledger.sqlite)
 set(own_files /etc/cairn/gateway.yaml)
@@ -143,7 +156,7 @@ cairn_package(cairn-flash "put Cairn on boards and wait until they have joined")
 
 cairn_package_documents(cairn-boards)
 cairn_document(cairn-boards cairn-profile.5 ${CMAKE_CROSSCOMPILING_EMULATOR} $<TARGET_FILE:profile_manual>
-               ${PROJECT_VERSION} ${cairn_day})
+               ${CAIRN_BUILD_VERSION} ${cairn_day})
 install(FILES ${package_build}/cairn-boards/cairn-profile.5.gz DESTINATION ${CMAKE_INSTALL_MANDIR}/man5
         COMPONENT cairn-boards)
 file(GLOB boards RELATIVE ${CMAKE_SOURCE_DIR}/boards CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/boards/*/board.yaml)
@@ -165,7 +178,7 @@ add_dependencies(cairn_documents cairn-node cairn-aggregator cairn-flash)
 
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_NAME cairn)
-set(CPACK_PACKAGE_VERSION ${PROJECT_VERSION})
+set(CPACK_PACKAGE_VERSION ${CAIRN_BUILD_VERSION})
 set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
 set(CPACK_STRIP_FILES ON)
 set(CPACK_DEB_COMPONENT_INSTALL ON)

@@ -9,6 +9,7 @@
 
 #include "aggregator/command/aggregator_commands.h"
 #include "aggregator/command/setup.h"
+#include "aggregator/serve/http_service.h"
 #include "aggregator/serve/resources.h"
 #include "aggregator/serve/status.h"
 #include "aggregator/store/revocations.h"
@@ -129,7 +130,7 @@ static int check_revocations(const char *state)
 static int check_boards(const struct cn_setup *setup)
 {
     const char *state = setup->settings->state;
-    uint32_t quorum = setup->settings->job.quorum, groups = 0;
+    uint32_t quorum = cn_job_quorum(&setup->settings->job), groups = 0;
     struct boards boards = {0};
     cn_err err = cn_ledger_boards(setup->ledger, count_board, &boards);
     if (!err)
@@ -203,7 +204,8 @@ static int check_addresses(const struct cn_settings *settings)
     for (uint32_t i = 0; i < gateway->listen_count && !err; i++)
         printf("listen: %s%s\n", gateway->listen[i],
                running ? ", held by the aggregator that runs here" : "");
-    return err ? CN_EXIT_FAILED : CN_EXIT_DONE;
+    cn_err http = cn_http_service_check(settings, running);
+    return err || http ? CN_EXIT_FAILED : CN_EXIT_DONE;
 }
 
 static int check(struct cn_setup *setup, const struct cn_ports *ports)
@@ -236,6 +238,7 @@ static int run(const struct cn_ports *ports, int argc, char **argv)
     if (!setup.profile)
         return CN_EXIT_PROFILE;
     setup.settings = cn_profile_settings(setup.profile);
+    setup.job = setup.settings->job;
     int result = profile_only ? CN_EXIT_DONE : check(&setup, ports);
     if (!result)
         printf("ok\n");

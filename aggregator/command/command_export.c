@@ -1,21 +1,19 @@
 // cairn-aggregator export: writes a version of the model as ONNX and safetensors.
 #include <errno.h>
-#include <fcntl.h>
 #include <getopt.h>
 #include <limits.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "aggregator/command/aggregator_commands.h"
+#include "aggregator/command/output_file.h"
 #include "aggregator/command/setup.h"
 #include "aggregator/store/model_store.h"
 #include "runtime/engine/onnx/onnx_inference.h"
 
 static const char help[] =
-    "Usage: cairn-aggregator export PROFILE [--version N|last|best] [--training]\n"
-    "                               -o PREFIX\n"
+    "Usage: cairn-aggregator export PROFILE [--version N|last|best] [--best]\n"
+    "                               [--training] -o PREFIX\n"
     "\n"
     "Writes PREFIX.onnx and PREFIX.safetensors. Works while the aggregator runs.\n"
     "\n"
@@ -23,43 +21,23 @@ static const char help[] =
     "Dropout drops nothing.\n"
     "\n"
     "  --version V      a number, last (the default) or best: the best measured one\n"
+    "  --best           the same as --version best\n"
     "  --training       PREFIX.onnx in the form that the job's model has, to train\n"
     "                   on\n"
     "  -o PREFIX        existing files are replaced\n";
 
-static bool write_all(int file, const uint8_t *data, size_t size)
-{
-    while (size) {
-        ssize_t written = write(file, data, size);
-        if (written < 0 && errno == EINTR)
-            continue;
-        if (written <= 0)
-            return false;
-        data += written;
-        size -= (size_t)written;
-    }
-    return true;
-}
-
-// Writes the file completely or not at all: under another name, which is then renamed.
 static int write_file(const char *prefix, const char *suffix, const struct cn_buffer *buffer)
 {
-    char path[PATH_MAX], aside[PATH_MAX + 8];
+    char path[PATH_MAX];
     int length = snprintf(path, sizeof(path), "%s.%s", prefix, suffix);
-    snprintf(aside, sizeof(aside), "%s.new", path);
-    int file = length < 0 || (size_t)length >= sizeof(path)
-                   ? -1
-                   : open(aside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    bool done = file >= 0 && write_all(file, buffer->data, buffer->size) && fsync(file) == 0;
-    if (file >= 0)
-        done = close(file) == 0 && done;
-    if (!done || rename(aside, path) != 0) {
-        fprintf(stderr, "%s: %s\n", path, strerror(errno));
-        unlink(aside);
+    if (length < 0 || (size_t)length >= sizeof(path)) {
+        fprintf(stderr, "%s: %s\n", prefix, strerror(ENAMETOOLONG));
         return CN_EXIT_FAILED;
     }
-    printf("%s\n", path);
-    return CN_EXIT_DONE;
+    int result = cn_output_file_write(path, buffer);
+    if (!result)
+        printf("%s\n", path);
+    return result;
 }
 
 static int write_both(const struct cn_setup *setup, const struct cn_model *model,
@@ -112,6 +90,7 @@ static int run(const struct cn_ports *ports, int argc, char **argv)
     static const struct option known[] = {
         {"version", required_argument, NULL, 'v'},
         {"output", required_argument, NULL, 'o'},
+        {"best", no_argument, NULL, 'b'},
         {"training", no_argument, NULL, 't'},
         {0},
     };
@@ -122,6 +101,8 @@ static int run(const struct cn_ports *ports, int argc, char **argv)
     while ((option = getopt_long(argc, argv, "o:", known, NULL)) != -1) {
         if (option == 'v')
             version = optarg;
+        else if (option == 'b')
+            version = "best";
         else if (option == 'o')
             prefix = optarg;
         else if (option == 't')

@@ -7,13 +7,17 @@
 #include <string.h>
 
 #include "aggregator/command/aggregator_commands.h"
+#include "aggregator/command/reload.h"
 #include "aggregator/command/setup.h"
-#include "aggregator/merge/server_optimizer.h"
+#include "aggregator/merge/merge.h"
 #include "aggregator/run/evaluate.h"
+#include "aggregator/serve/http_service.h"
 #include "aggregator/serve/report.h"
 #include "aggregator/serve/resources.h"
 #include "aggregator/serve/status.h"
+#include "aggregator/store/job_settings.h"
 #include "aggregator/store/restore.h"
+#include "runtime/base/build_version.h"
 #include "runtime/base/log.h"
 
 #define STEP_MS 50
@@ -35,7 +39,11 @@ static const char help[] =
     "\n"
     "Runs the job of the profile: opens rounds, merges the updates of the boards,\n"
     "serves the versions. Goes on where it was stopped or killed. Exits 0 when the\n"
-    "run is over, 130 when a signal stopped it before.\n"
+    "run is over, 130 when a signal stopped it before. On SIGHUP it takes the job's\n"
+    "values from the profile again, as `cairn-aggregator reload` does.\n"
+    "\n"
+    "With http.listen in the profile it shows metrics, health and the state of the\n"
+    "run over HTTP (docs/metrics.md); if it cannot listen there, it does not start.\n"
     "\n"
     "  --stay           keeps serving the last version after the end\n"
     "  --restored       the state directory is an older copy of its run: boards that\n"
@@ -44,6 +52,8 @@ static const char help[] =
 
 struct daemon {
     struct cn_setup setup;
+    const char *profile; // path
+    struct cn_live_job live;
     struct cn_roster *roster;
     struct cn_spool *spool;
     struct cn_model_store *models;
@@ -52,6 +62,7 @@ struct daemon {
     struct cn_run *run;
     struct cn_resources resources;
     struct cn_coap_server *server;
+    struct cn_http_service http;
     struct cn_report report;
     uint64_t started_ms;                     // clock
     uint64_t roster_ms, status_ms, ended_ms; // clock; 0: not yet
@@ -87,10 +98,26 @@ static void drop_board(void *context, const char *board)
 
 // --- opening ---
 
+// Finds the number of rows that the newest version's state has, which its own settings decide.
+static cn_err find_state_rows(struct daemon *daemon, size_t *rows)
+{
+    struct cn_ledger_version newest;
+    struct cn_job job = daemon->setup.job;
+    cn_err err = cn_ledger_newest_version(daemon->setup.ledger, &newest);
+    if (!err && newest.number)
+        err = cn_job_settings_load(daemon->setup.ledger, newest.number, &daemon->setup.job, &job);
+    *rows = cn_merge_state_rows(&job);
+    return err == CN_ENOTFOUND ? CN_OK : err;
+}
+
 static cn_err open_models(struct daemon *daemon)
 {
     const struct cn_model_file *file = &daemon->setup.model;
     const struct cn_gateway_settings *gateway = &daemon->setup.settings->gateway;
+    size_t state_rows = 0;
+    cn_err err = find_state_rows(daemon, &state_rows);
+    if (err)
+        return err;
     float *initial = calloc(file->layout.total + 1, sizeof(*initial));
     if (!initial)
         return CN_ENOMEM;
@@ -99,14 +126,14 @@ static cn_err open_models(struct daemon *daemon)
         .ledger = daemon->setup.ledger,
         .layout = &file->layout,
         .snapshot_every = daemon->setup.settings->job.options.snapshot_every,
-        .state_rows = cn_server_rows(daemon->setup.settings->job.server.optimizer),
+        .state_rows = state_rows,
         .graph = file->graph.data,
         .graph_size = file->graph.size,
         .initial = initial,
         .keep_rounds = gateway->keep_rounds,
         .keep_versions = gateway->keep_versions,
     };
-    cn_err err = cn_onnx_weights(file->onnx, &file->layout, initial);
+    err = cn_onnx_weights(file->onnx, &file->layout, initial);
     if (!err)
         err = cn_model_store_open(&config, &daemon->models);
     free(initial);
@@ -144,8 +171,13 @@ static cn_err open_evaluator(struct daemon *daemon, const struct cn_ports *ports
 
 static cn_err open_run(struct daemon *daemon)
 {
+    daemon->live = (struct cn_live_job){.ledger = daemon->setup.ledger,
+                                        .layout = &daemon->setup.model.layout,
+                                        .models = daemon->models,
+                                        .job = &daemon->setup.job};
     struct cn_run_config config = {
-        .job = &daemon->setup.settings->job,
+        .job = &daemon->setup.job,
+        .live = &daemon->live,
         .ledger = daemon->setup.ledger,
         .store = daemon->setup.store,
         .roster = daemon->roster,
@@ -177,7 +209,8 @@ static cn_err open_server(struct daemon *daemon)
         .spool = daemon->spool,
         .models = daemon->models,
         .run = daemon->run,
-        .job = &daemon->setup.settings->job,
+        .job = &daemon->setup.job,
+        .live = &daemon->live,
         .now_ms = cn_platform_now_ms,
     };
     struct cn_coap_server_config config = {
@@ -195,6 +228,23 @@ static cn_err open_server(struct daemon *daemon)
     if (err && err != CN_EEXIST) // CN_EEXIST is in the log, with the address
         fprintf(stderr, "%s: %s\n", listen[0], cn_err_text(err));
     return err;
+}
+
+static cn_err open_http(struct daemon *daemon)
+{
+    const struct cn_http_sources sources = {
+        .settings = daemon->setup.settings,
+        .job = &daemon->setup.job,
+        .ledger = daemon->setup.ledger,
+        .roster = daemon->roster,
+        .spool = daemon->spool,
+        .models = daemon->models,
+        .run = daemon->run,
+        .server = daemon->server,
+        .parameters = daemon->setup.model.layout.total,
+        .release = cn_build_version,
+    };
+    return cn_http_service_open(&daemon->http, &sources);
 }
 
 static int open_daemon(struct daemon *daemon, const struct cn_ports *ports, const char *profile,
@@ -216,12 +266,15 @@ static int open_daemon(struct daemon *daemon, const struct cn_ports *ports, cons
         err = open_run(daemon);
     if (!err)
         err = open_server(daemon);
+    if (!err)
+        err = open_http(daemon);
     return err ? CN_EXIT_FAILED : CN_EXIT_DONE;
 }
 
-// Closes the server first, because its handlers use all the rest.
+// Closes the servers first, because their handlers use all the rest.
 static void close_daemon(struct daemon *daemon)
 {
+    cn_http_service_close(&daemon->http);
     cn_coap_server_close(daemon->server);
     cn_run_close(daemon->run);
     cn_evaluator_close(daemon->evaluator);
@@ -321,16 +374,23 @@ static cn_err advance(struct daemon *daemon, uint64_t now_ms)
 
 static cn_err tick(struct daemon *daemon, struct cn_run_state *state)
 {
-    cn_err err = cn_coap_server_step(daemon->server, STEP_MS);
+    uint32_t wait_ms = cn_http_service_wait(&daemon->http, STEP_MS);
+    cn_err err = cn_coap_server_step(daemon->server, wait_ms);
     uint64_t now_ms = cn_platform_now_ms();
     if (err)
         return err;
     refresh_roster(daemon, now_ms);
+    if (cn_reload_is_asked())
+        cn_reload_by_signal(&daemon->setup, daemon->profile);
     err = advance(daemon, now_ms);
     if (err)
         return err;
     cn_run_get_state(daemon->run, now_ms, state);
     write_status(daemon, state, now_ms);
+    cn_err trouble = daemon->trouble ? daemon->trouble : state->trouble;
+    err = cn_http_service_step(&daemon->http, trouble, now_ms);
+    if (err)
+        return err;
     return cn_report_update(&daemon->report, state, now_ms);
 }
 
@@ -373,19 +433,19 @@ static void announce(struct daemon *daemon)
     cn_roster_groups(daemon->roster, &groups);
     printf("job %s, run %016" PRIx64 ": %zu parameters, %" PRIu32 " rounds, quorum %" PRIu32
            "; %zu groups enrolled; listening on %s\n",
-           settings->job.name, cn_ledger_identity(daemon->setup.ledger)->run,
-           daemon->setup.model.layout.total, settings->job.rounds, settings->job.quorum, groups,
-           settings->gateway.listen[0]);
+           daemon->setup.job.name, cn_ledger_identity(daemon->setup.ledger)->run,
+           daemon->setup.model.layout.total, daemon->setup.job.rounds,
+           cn_job_quorum(&daemon->setup.job), groups, settings->gateway.listen[0]);
     struct cn_ledger_origin origin;
     if (!cn_ledger_find_origin(daemon->setup.ledger, &origin))
         printf("version 0 is version %" PRIu32 " of run %016" PRIx64 "\n", origin.version,
                origin.run);
-    if (groups < settings->job.quorum)
+    if (groups < cn_job_quorum(&daemon->setup.job))
         cn_log(CN_LOG_WARN, "run",
                "the quorum is %" PRIu32 " groups and %zu are enrolled: no round can close before "
                "more are",
-               settings->job.quorum, groups);
-    cn_report_init(&daemon->report, stdout, daemon->setup.ledger, &settings->job, version,
+               cn_job_quorum(&daemon->setup.job), groups);
+    cn_report_init(&daemon->report, stdout, daemon->setup.ledger, &daemon->setup.job, version,
                    cn_platform_now_ms());
 }
 
@@ -406,8 +466,9 @@ static int run(const struct cn_ports *ports, int argc, char **argv)
     }
     if (!cn_aggregator_positional(argc, argv, 1, positional))
         return CN_EXIT_USAGE;
-    struct daemon daemon = {0};
+    struct daemon daemon = {.profile = positional[0]};
     const atomic_bool *stop = cn_command_catch_signals();
+    cn_reload_catch_signal();
     int result = open_daemon(&daemon, ports, positional[0], restored);
     if (!result) {
         announce(&daemon);
@@ -421,5 +482,6 @@ const struct cn_command cn_aggregator_run = {
     .name = "run",
     .summary = "run the job: rounds, merging, serving",
     .help = help,
+    .exits = "7 state of another version",
     .run = run,
 };

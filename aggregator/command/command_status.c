@@ -6,6 +6,7 @@
 #include "aggregator/command/aggregator_commands.h"
 #include "aggregator/command/setup.h"
 #include "aggregator/serve/status.h"
+#include "aggregator/store/job_settings.h"
 #include "runtime/command/wrap.h"
 #include "runtime/port/platform.h"
 
@@ -19,10 +20,23 @@ static const char help[] =
     "\n"
     "  --json           one object a line: the run, each board, each group\n";
 
+// Finds the job of the round under way. Where the ledger has none, the profile's counts.
+static cn_err find_job(const struct cn_setup *setup, struct cn_job *job)
+{
+    struct cn_ledger_round newest = {.number = 1};
+    *job = setup->settings->job;
+    cn_err err = cn_ledger_newest_round(setup->ledger, &newest);
+    if (!err || err == CN_ENOTFOUND)
+        err = cn_job_settings_load(setup->ledger, newest.number ? newest.number : 1,
+                                   &setup->settings->job, job);
+    return err == CN_ENOTFOUND || err == CN_ECONFLICT ? CN_OK : err;
+}
+
 // Prints JSON as it is, and other lines wrapped to the width of the terminal.
 static cn_err print(const struct cn_setup *setup, bool json)
 {
     struct cn_status_live live;
+    struct cn_job job;
     uint64_t now_ms = cn_platform_now_ms();
     char *text = NULL;
     size_t size = 0;
@@ -31,7 +45,9 @@ static cn_err print(const struct cn_setup *setup, bool json)
         return CN_ENOMEM;
     cn_err err = cn_status_read(setup->settings->state, now_ms, &live);
     if (!err)
-        err = cn_status_print(setup->ledger, &setup->settings->job, &live, now_ms, json, stream);
+        err = find_job(setup, &job);
+    if (!err)
+        err = cn_status_print(setup->ledger, &job, &live, now_ms, json, stream);
     cn_status_deinit(&live);
     if (!json && fclose(stream) && !err)
         err = CN_ENOMEM;

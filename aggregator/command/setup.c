@@ -11,6 +11,7 @@
 #include "aggregator/run/score.h"
 #include "aggregator/store/job_settings.h"
 #include "aggregator/store/read_store.h"
+#include "runtime/command/written_by.h"
 #include "runtime/profile/job_changes.h"
 #include "runtime/update/tensor_rules.h"
 #include "runtime/update/version.h"
@@ -20,9 +21,15 @@
 
 bool cn_aggregator_positional(int argc, char **argv, int count, const char **positional)
 {
+    return cn_aggregator_arguments(argc, argv, count, count == 1 ? "PROFILE" : "PROFILE and BOARD",
+                                   positional);
+}
+
+bool cn_aggregator_arguments(int argc, char **argv, int count, const char *names,
+                             const char **positional)
+{
     if (argc - optind != count) {
-        fprintf(stderr, "error: %s wants %s; see --help\n", argv[0],
-                count == 1 ? "PROFILE" : "PROFILE and BOARD");
+        fprintf(stderr, "error: %s wants %s; see --help\n", argv[0], names);
         return false;
     }
     for (int i = 0; i < count; i++)
@@ -30,15 +37,27 @@ bool cn_aggregator_positional(int argc, char **argv, int count, const char **pos
     return true;
 }
 
+static int explain_version(const char *state)
+{
+    char known[64];
+    snprintf(known, sizeof(known), "%d to %d", CN_LEDGER_OLDEST, CN_LEDGER_SCHEMA);
+    cn_written_by_explain(state, "a ledger of another schema", known);
+    return CN_EXIT_STATE;
+}
+
 static int open_ledger(struct cn_setup *setup, enum cn_setup_access access)
 {
     const char *state = setup->settings->state;
     cn_err err = access == CN_SETUP_LOOK ? cn_ledger_open_existing(state, &setup->ledger)
                                          : cn_ledger_open(state, &setup->ledger);
+    if (err == CN_EVERSION)
+        return explain_version(state);
     if (err == CN_ENOTFOUND)
         fprintf(stderr, "%s/%s: no run was ever started here\n", state, CN_LEDGER_FILE);
     else if (err)
         fprintf(stderr, "%s/%s: %s\n", state, CN_LEDGER_FILE, cn_err_reason(err));
+    else if (access != CN_SETUP_LOOK)
+        cn_written_by_note(state, "cairn-aggregator");
     return err ? CN_EXIT_FAILED : CN_EXIT_DONE;
 }
 
@@ -62,6 +81,7 @@ int cn_setup_open(struct cn_setup *setup, const char *profile, enum cn_setup_acc
     if (!setup->profile)
         return CN_EXIT_PROFILE;
     setup->settings = cn_profile_settings(setup->profile);
+    setup->job = setup->settings->job;
     setup->access = access;
     if (access == CN_SETUP_RUN) // locks first: a second program must not touch the ledger
         result = open_store(setup, access);
@@ -106,7 +126,8 @@ static void print_changeable(void)
     size_t column = 0;
     for (size_t i = 0; i < cn_job_change_count; i++) {
         const char *key = cn_job_changes[i].key;
-        if (cn_job_changes[i].change != CN_CHANGE_START)
+        if (cn_job_changes[i].change != CN_CHANGE_START &&
+            cn_job_changes[i].change != CN_CHANGE_RESTART)
             continue;
         if (column && column + strlen(key) + 2 > LINE) {
             fprintf(stderr, ",\n");
@@ -155,6 +176,9 @@ static int explain_binding(const struct cn_setup *setup, cn_err err,
     } else if (err) {
         fprintf(stderr, "%s: %s\n", state, cn_err_text(err));
     }
+    if (err == CN_ECONFLICT && conflict && conflict->reloadable && !conflict->model)
+        fprintf(stderr, "`cairn-aggregator reload PROFILE` takes the profile's values from the "
+                        "next round on.\n");
     if (err == CN_ECONFLICT || err == CN_EDIGEST)
         fprintf(stderr,
                 "Restore them in the profile. Or give the profile another state directory and "
@@ -164,7 +188,9 @@ static int explain_binding(const struct cn_setup *setup, cn_err err,
     return err ? CN_EXIT_FAILED : CN_EXIT_DONE;
 }
 
-// Takes the job of the newest round from the ledger, whatever the profile says.
+// Takes the job of the newest round from the ledger, whatever the profile says. An older program
+// recorded no values; the profile's then stand in for them, and replay shows whether they are
+// right.
 static cn_err look_at_job(struct cn_setup *setup, struct cn_job_conflict *conflict)
 {
     uint8_t graph[CN_DIGEST_SIZE];
@@ -175,8 +201,13 @@ static cn_err look_at_job(struct cn_setup *setup, struct cn_job_conflict *confli
     if (conflict->model)
         return CN_ECONFLICT;
     err = cn_job_settings_load(setup->ledger, UINT32_MAX, &setup->settings->job, &setup->job);
-    conflict->values = conflict->unrecorded = err == CN_ECONFLICT;
-    return err;
+    if (err != CN_ECONFLICT)
+        return err;
+    fprintf(stderr,
+            "warning: %s: an older program recorded no job values, only a digest, and the "
+            "profile's have another one; the profile's are taken\n",
+            setup->settings->state);
+    return CN_OK;
 }
 
 int cn_setup_load_model(struct cn_setup *setup)
@@ -195,7 +226,6 @@ int cn_setup_open_model(struct cn_setup *setup)
     struct cn_diag diag;
     struct cn_job_conflict conflict = {0};
     cn_diag_init(&diag);
-    setup->job = setup->settings->job;
     int result = cn_setup_load_model(setup);
     if (result)
         return result;
@@ -251,7 +281,7 @@ cn_err cn_setup_open_evaluator(const struct cn_setup *setup, const struct cn_por
     }
     const struct cn_evaluator_config config = {
         .onnx = setup->model.onnx,
-        .job = &settings->job,
+        .job = &setup->job,
         .files = paths,
         .computes = ports->computes,
         .threads = settings->threads ? settings->threads : cn_platform_cpu_count(),

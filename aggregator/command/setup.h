@@ -22,8 +22,8 @@ struct cn_setup {
     struct cn_profile *profile;
     const struct cn_settings *settings;
     enum cn_setup_access access;
-    // The job of the run; valid once the model is open. The profile's, or with CN_SETUP_LOOK the
-    // ledger's.
+    // The profile's job. Once the model is open with CN_SETUP_LOOK, the ledger's newest one; in a
+    // running aggregator, that of the round.
     struct cn_job job;
     struct cn_model_file model;
     bool has_model;

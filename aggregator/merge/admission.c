@@ -47,7 +47,7 @@ uint64_t cn_admission_cap(const struct cn_job *job, const struct cn_roster_group
     uint64_t boards = group ? group->boards : 1;
     const uint64_t caps[] = {job->max_weight, group ? group->max_weight : 0,
                              job->trust_groups ? 0 : boards * most_of_board(job),
-                             CN_UPDATE_WEIGHT_MAX / (job->quorum ? job->quorum : 1)};
+                             CN_UPDATE_WEIGHT_MAX / (cn_job_quorum(job) ? cn_job_quorum(job) : 1)};
     for (size_t i = 0; i < sizeof(caps) / sizeof(caps[0]); i++)
         if (caps[i] && weight > caps[i])
             weight = caps[i];

@@ -6,9 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FIX_BITS 27
-#define FACTOR_BITS 32
-#define FACTOR_ONE (1ull << FACTOR_BITS)
+#include "aggregator/merge/fixed_point.h"
 
 struct cn_fold {
     const struct cn_layout *layout; // borrowed
@@ -51,67 +49,6 @@ void cn_fold_close(struct cn_fold *fold)
     free(fold);
 }
 
-// value * 2^27 is exact in double. Adding 1.5 * 2^52 leaves the nearest integer, ties to even, in
-// the low bits.
-static int64_t fix(float value)
-{
-    const double rounder = 6755399441055744.0;
-    double shifted = (double)value * (double)(1 << FIX_BITS) + rounder;
-    int64_t bits;
-    int64_t rounder_bits;
-
-    memcpy(&bits, &shifted, sizeof(bits));
-    memcpy(&rounder_bits, &rounder, sizeof(rounder_bits));
-    return bits - rounder_bits;
-}
-
-// Returns the square root, rounded up.
-static uint64_t root(unsigned __int128 square)
-{
-    uint64_t found = 0;
-
-    for (uint64_t bit = 1ull << 62; bit; bit >>= 1) {
-        uint64_t next = found | bit;
-
-        if ((unsigned __int128)next * next <= square)
-            found = next;
-    }
-    return (unsigned __int128)found * found < square ? found + 1 : found;
-}
-
-// Returns the limit of the norm in units of fix; 0: none. A limit of 2^62 is above every norm: 2^32
-// values of 2^31 have the norm 2^47.
-static uint64_t norm_limit(const struct cn_fold *fold)
-{
-    double limit = fold->caps.max_norm * (double)(1 << FIX_BITS);
-    uint64_t most = limit >= (double)(1ull << 62) ? 0 : (uint64_t)limit;
-    uint64_t other = fold->caps.norm_max;
-
-    return most && other ? (most < other ? most : other) : most + other;
-}
-
-static uint64_t find_factor(uint64_t norm_max, unsigned __int128 square)
-{
-    if (square <= (unsigned __int128)norm_max * norm_max)
-        return FACTOR_ONE;
-    return (uint64_t)(((unsigned __int128)norm_max << FACTOR_BITS) / root(square));
-}
-
-// |fix| <= 2^31 and factor <= 2^32. The division rounds towards zero.
-static int64_t scale(int64_t fixed, uint64_t factor)
-{
-    return factor == FACTOR_ONE ? fixed : fixed * (int64_t)factor / (int64_t)FACTOR_ONE;
-}
-
-// Returns the least change that does not make a variance negative, in units of fix.
-static int64_t least_change(float variance)
-{
-    double whole = floor(ldexp((double)variance, FIX_BITS));
-    const double most = (double)(1ull << 31);
-
-    return -(int64_t)(whole > most ? most : whole < -most ? -most : whole);
-}
-
 // Call after values were added times factor. Adds back what was taken from the variances among
 // [offset, offset + count) beyond their values.
 static void limit_variances(const struct addition *addition, size_t offset, const float *values,
@@ -129,8 +66,8 @@ static void limit_variances(const struct addition *addition, size_t offset, cons
         if (end > offset + count)
             end = offset + count;
         for (size_t i = first; i < end; i++) {
-            int64_t change = scale(fix(values[i - offset]), factor);
-            int64_t least = least_change(addition->base[i]);
+            int64_t change = cn_fixed_scale(cn_fixed_of(values[i - offset]), factor);
+            int64_t least = cn_fixed_least_change(addition->base[i]);
 
             if (change < least)
                 addition->sums[i] += (least - change) * addition->weight;
@@ -145,8 +82,8 @@ static cn_err add_whole(void *context, size_t offset, const float *values, size_
     int64_t weight = addition->weight;
 
     for (size_t i = 0; i < count; i++)
-        sums[i] += fix(values[i]) * weight;
-    limit_variances(addition, offset, values, count, FACTOR_ONE);
+        sums[i] += cn_fixed_of(values[i]) * weight;
+    limit_variances(addition, offset, values, count, CN_FIXED_ONE);
     return CN_OK;
 }
 
@@ -159,7 +96,7 @@ static void add_few_whole(void *context, size_t offset, const uint16_t *index, c
     int64_t weight = addition->weight;
 
     for (size_t i = 0; i < count; i++)
-        sums[index[i]] += fix(values[i]) * weight;
+        sums[index[i]] += cn_fixed_of(values[i]) * weight;
 }
 
 static cn_err add_and_square(void *context, size_t offset, const float *values, size_t count)
@@ -167,7 +104,7 @@ static cn_err add_and_square(void *context, size_t offset, const float *values, 
     struct addition *addition = context;
 
     for (size_t i = 0; i < count; i++) {
-        int64_t fixed = fix(values[i]);
+        int64_t fixed = cn_fixed_of(values[i]);
 
         addition->square += (uint64_t)(fixed * fixed); // at most 2^62
     }
@@ -180,7 +117,7 @@ static void add_few_and_square(void *context, size_t offset, const uint16_t *ind
     struct addition *addition = context;
 
     for (size_t i = 0; i < count; i++) {
-        int64_t fixed = fix(values[i]);
+        int64_t fixed = cn_fixed_of(values[i]);
 
         addition->square += (uint64_t)(fixed * fixed);
     }
@@ -193,7 +130,7 @@ static cn_err square_only(void *context, size_t offset, const float *values, siz
 
     (void)offset;
     for (size_t i = 0; i < count; i++) {
-        int64_t fixed = fix(values[i]);
+        int64_t fixed = cn_fixed_of(values[i]);
 
         addition->square += (uint64_t)(fixed * fixed);
     }
@@ -215,13 +152,13 @@ cn_err cn_fold_norm(const struct cn_layout *layout, const uint8_t *frame, size_t
     const struct cn_update_sink sink = {square_only, square_few, &addition};
     cn_err err = cn_update_decode_few(frame, size, layout, &sink);
 
-    *norm = root(addition.square);
+    *norm = cn_fixed_root(addition.square);
     return err;
 }
 
 static int64_t scaled(const struct addition *addition, float value)
 {
-    return scale(fix(value), addition->factor) * addition->weight;
+    return cn_fixed_scale(cn_fixed_of(value), addition->factor) * addition->weight;
 }
 
 static cn_err add_scaled(void *context, size_t offset, const float *values, size_t count)
@@ -264,10 +201,10 @@ static void take_back(struct cn_fold *fold, const uint8_t *frame, size_t size,
 static cn_err add_frame(struct cn_fold *fold, const uint8_t *frame, size_t size,
                         struct addition *addition, struct cn_diag *diag)
 {
-    uint64_t norm_max = norm_limit(fold);
+    uint64_t norm_max = cn_fixed_limit(fold->caps.max_norm, fold->caps.norm_max);
     const struct cn_update_sink sink = {norm_max ? add_and_square : add_whole,
                                         norm_max ? add_few_and_square : add_few_whole, addition};
-    const struct cn_update_sink scaled = {add_scaled, add_few_scaled, addition};
+    const struct cn_update_sink scaling = {add_scaled, add_few_scaled, addition};
     struct cn_update_header header;
     cn_err err = cn_update_check_few(frame, size, fold->layout, diag, &header, &sink);
 
@@ -275,12 +212,12 @@ static cn_err add_frame(struct cn_fold *fold, const uint8_t *frame, size_t size,
         cn_diag_add(diag, "update: a snapshot or one to round by, expected a change");
         err = CN_EFORMAT;
     }
-    addition->factor = norm_max ? find_factor(norm_max, addition->square) : FACTOR_ONE;
-    if (err || addition->factor != FACTOR_ONE)
+    addition->factor = cn_fixed_factor(norm_max, cn_fixed_root(addition->square));
+    if (err || addition->factor != CN_FIXED_ONE)
         take_back(fold, frame, size, addition);
-    if (err || addition->factor == FACTOR_ONE)
+    if (err || addition->factor == CN_FIXED_ONE)
         return err;
-    return cn_update_decode_few(frame, size, fold->layout, &scaled);
+    return cn_update_decode_few(frame, size, fold->layout, &scaling);
 }
 
 cn_err cn_fold_add(struct cn_fold *fold, const uint8_t *frame, size_t size, uint64_t weight,
@@ -302,7 +239,8 @@ cn_err cn_fold_add(struct cn_fold *fold, const uint8_t *frame, size_t size, uint
     if (err)
         return err;
     fold->weight += weight;
-    fold->cut = addition.factor == FACTOR_ONE ? 0 : ldexp(sqrt((double)addition.square), -FIX_BITS);
+    fold->cut =
+        addition.factor == CN_FIXED_ONE ? 0 : ldexp(sqrt((double)addition.square), -CN_FIXED_BITS);
     return CN_OK;
 }
 
@@ -316,35 +254,11 @@ uint64_t cn_fold_weight(const struct cn_fold *fold)
     return fold->weight;
 }
 
-// Returns sum / (weight * 2^27), rounded once. The dividend is shifted left until its
-// second-highest bit is set, so the quotient has at least 31 bits. A remainder sets the quotient's
-// lowest bit, which is below the 24 bits that a float keeps and below their rounding bit.
-static float divide(int64_t sum, uint64_t weight)
-{
-    uint64_t magnitude = sum < 0 ? -(uint64_t)sum : (uint64_t)sum;
-    unsigned shift;
-    uint64_t quotient;
-    uint32_t scale_bits;
-    float scale;
-    float mean;
-
-    if (magnitude == 0)
-        return 0;
-    shift = (unsigned)__builtin_clzll(magnitude) - 1;
-    magnitude <<= shift;
-    quotient = magnitude / weight;
-    quotient |= quotient * weight != magnitude;
-    scale_bits = (127u - FIX_BITS - shift) << 23; // 2^-(27 + shift), a normal number
-    memcpy(&scale, &scale_bits, sizeof(scale));
-    mean = (float)(int64_t)quotient * scale;
-    return sum < 0 ? -mean : mean;
-}
-
 cn_err cn_fold_finish(const struct cn_fold *fold, float *mean)
 {
     if (fold->weight == 0)
         return CN_ENOTFOUND;
     for (size_t i = 0; i < fold->layout->total; i++)
-        mean[i] = divide(fold->sums[i], fold->weight);
+        mean[i] = cn_fixed_divide(fold->sums[i], fold->weight);
     return CN_OK;
 }

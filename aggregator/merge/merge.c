@@ -6,15 +6,20 @@
 #include <string.h>
 
 #include "aggregator/merge/caps.h"
+#include "aggregator/merge/fixed_point.h"
 #include "aggregator/merge/fold.h"
+#include "aggregator/merge/robust_round.h"
 #include "aggregator/merge/server_optimizer.h"
 #include "aggregator/merge/strategy.h"
+#include "aggregator/store/job_settings.h"
 #include "aggregator/store/spool.h"
+#include "aggregator/store/tally.h"
 #include "runtime/base/log.h"
 
 struct merge {
     const struct cn_merge_config *config;
-    struct cn_fold *fold;
+    struct cn_fold *fold;          // NULL: a robust rule combines the updates
+    struct cn_robust_round robust; // the updates, if a robust rule combines them
     uint64_t norm_limit;           // limits.max_norm in units of 2^-27; 0: none
     struct cn_caps_entry *entries; // one for each contribution, in the order of group names
     size_t count, next;            // number of entries; index of the one that is being added
@@ -43,9 +48,16 @@ static cn_err load_frame(const struct merge *merge, const struct cn_ledger_contr
 
 // --- the caps of a round ---
 
+static bool is_without(const struct merge *merge, const struct cn_ledger_contribution *accepted)
+{
+    return merge->config->without && strcmp(merge->config->without, accepted->group) == 0;
+}
+
 static cn_err take_entry(void *context, const struct cn_ledger_contribution *accepted)
 {
     struct merge *merge = context;
+    if (is_without(merge, accepted))
+        return CN_OK;
     if ((merge->count & (merge->count - 1)) == 0) { // the array is full: doubles it
         size_t capacity = merge->count ? 2 * merge->count : 1;
         void *grown = realloc(merge->entries, capacity * sizeof(*merge->entries));
@@ -64,6 +76,8 @@ static cn_err take_norm(void *context, const struct cn_ledger_contribution *acce
     struct merge *merge = context;
     uint8_t *frame;
     size_t size;
+    if (is_without(merge, accepted))
+        return CN_OK;
     cn_err err = load_frame(merge, accepted, &frame, &size);
     if (err)
         return err;
@@ -118,9 +132,9 @@ static void note(const struct merge *merge, const struct cn_ledger_contribution 
 }
 
 // Names a group that stands far out. A group that is only a little above the median is not
-// reported.
+// reported. cut is the update's norm if it was scaled down, otherwise 0.
 static void note_entry(const struct merge *merge, const struct cn_ledger_contribution *accepted,
-                       const struct cn_caps_entry *entry)
+                       const struct cn_caps_entry *entry, double cut)
 {
     double norm = ldexp((double)entry->norm, -27),
            median = ldexp((double)merge->caps.norm_median, -27);
@@ -140,9 +154,9 @@ static void note_entry(const struct merge *merge, const struct cn_ledger_contrib
                  accepted->group, norm, merge->count, median,
                  ldexp((double)merge->caps.norm_max, -27));
         note(merge, accepted, norm, text);
-    } else if (cn_fold_cut(merge->fold) > 0 && merge->norm_limit &&
+    } else if (cut > 0 && merge->norm_limit &&
                (!merge->caps.norm_max || merge->norm_limit <= merge->caps.norm_max)) {
-        norm = cn_fold_cut(merge->fold);
+        norm = cut;
         snprintf(
             text, sizeof(text),
             "the update of group %s has the norm %.4g and is scaled down to limits.max_norm %g",
@@ -162,13 +176,15 @@ static void note_entry(const struct merge *merge, const struct cn_ledger_contrib
 static cn_err add_contribution(void *context, const struct cn_ledger_contribution *accepted)
 {
     struct merge *merge = context;
-    const struct cn_caps_entry *entry = &merge->entries[merge->next++];
     struct cn_diag diag;
     uint8_t *frame;
     size_t size;
+    if (is_without(merge, accepted))
+        return CN_OK;
+    const struct cn_caps_entry *entry = &merge->entries[merge->next++];
     cn_diag_init(&diag);
     if (entry->left_out) {
-        note_entry(merge, accepted, entry);
+        note_entry(merge, accepted, entry, 0);
         return CN_OK;
     }
     cn_err err = load_frame(merge, accepted, &frame, &size);
@@ -177,10 +193,74 @@ static cn_err add_contribution(void *context, const struct cn_ledger_contributio
     err = cn_fold_add(merge->fold, frame, size, entry->weight, &diag);
     free(frame);
     if (!err)
-        note_entry(merge, accepted, entry);
+        note_entry(merge, accepted, entry, cn_fold_cut(merge->fold));
     else
         cn_log(CN_LOG_ERROR, "merge", "round %u, group %s: %s", accepted->round, accepted->group,
                diag.count ? cn_diag_first(&diag) : cn_err_text(err));
+    return err;
+}
+
+// --- robust rules ---
+
+// The rule judges by the same medians as the caps, so it holds in the rounds in which they hold.
+static bool has_rule(const struct merge *merge)
+{
+    const struct cn_robust *robust = &merge->config->job->robust;
+    return robust->rule != CN_ROBUST_NONE && merge->capped && merge->count <= CN_ROBUST_MOST &&
+           (robust->when_short == CN_ROBUST_SHORT_WAIT || merge->count >= cn_robust_needs(robust));
+}
+
+static cn_err open_contribution(void *context, const struct cn_ledger_contribution *accepted)
+{
+    struct merge *merge = context;
+    if (is_without(merge, accepted))
+        return CN_OK;
+    const struct cn_caps_entry *entry = &merge->entries[merge->next++];
+    uint64_t limit = cn_fixed_limit(merge->config->job->max_norm, merge->caps.norm_max);
+    bool cut = limit && entry->norm > limit;
+    note_entry(merge, accepted, entry, cut ? ldexp((double)entry->norm, -27) : 0);
+    return entry->left_out ? CN_OK
+                           : cn_robust_round_add(&merge->robust, merge->config->store, accepted,
+                                                 entry->weight, entry->norm);
+}
+
+// Records how much each update counted, and tells the operator about a group that is refused again
+// and again. Only people use it, so an error has no consequence.
+static void judge(const struct merge *merge, uint32_t round)
+{
+    const char *rule = cn_robust_rule_name(merge->config->job->robust.rule);
+    for (size_t i = 0; i < merge->robust.count; i++) {
+        const struct cn_robust_update *update = &merge->robust.updates[i];
+        uint32_t refused = 0;
+        cn_err err = cn_tally_judge(merge->config->ledger, update->group, round, update->factor,
+                                    update->factor < CN_ROBUST_REFUSED, &refused);
+        if (err)
+            cn_log(CN_LOG_WARN, "merge", "round %u: what counted of group %s is not recorded: %s",
+                   round, update->group, cn_err_text(err));
+        else if (refused && refused % CN_TALLY_REFUSED == 0)
+            cn_log(CN_LOG_WARN, "merge",
+                   "round %u: the updates of group %s were refused by %s in %u rounds in a row: it "
+                   "lies, or its data differ from the others'",
+                   round, update->group, rule, refused);
+    }
+}
+
+// Replaces mean by the result of the rule. center is the row that the rule keeps; NULL: none.
+static cn_err find_robust_mean(struct merge *merge, const struct cn_model *parent, float *center,
+                               float *mean)
+{
+    const struct cn_job *job = merge->config->job;
+    const struct cn_robust_config config = {
+        .layout = merge->config->layout,
+        .robust = &job->robust,
+        .base = cn_model_weights(parent),
+        .norm_max = cn_fixed_limit(job->max_norm, merge->caps.norm_max),
+        .seed = job->seed,
+        .round = parent->number + 1,
+    };
+    cn_err err = cn_robust_mean(&config, merge->robust.updates, merge->robust.count, center, mean);
+    if (!err && merge->config->cuts)
+        judge(merge, config.round);
     return err;
 }
 
@@ -231,28 +311,47 @@ static cn_err publish(const struct cn_merge_config *config, const struct cn_layo
     return CN_OK;
 }
 
-// Gives next the parent's rows of the server's optimizer, or initial ones; cn_server_step then
-// updates them.
-static cn_err take_state(const struct cn_merge_config *config, const struct cn_model *parent,
-                         struct cn_model *next)
+size_t cn_merge_state_rows(const struct cn_job *job)
+{
+    return cn_server_rows(job->server.optimizer) + cn_robust_rows_kept(&job->robust);
+}
+
+cn_err cn_merge_take_state(const struct cn_merge_config *config, const struct cn_model *parent,
+                           struct cn_model *next)
 {
     const struct cn_server *server = &config->job->server;
-    next->state_rows = cn_server_rows(server->optimizer);
+    size_t total = config->layout->total, optimizer = cn_server_rows(server->optimizer);
+    bool keep = true;
+    cn_err err = cn_job_settings_keep_optimizer(config->ledger, next->number, &keep);
+    if (err)
+        return err;
+    next->state_rows = cn_merge_state_rows(config->job);
     if (!next->state_rows)
         return CN_OK;
-    size_t count = next->state_rows * config->layout->total;
-    next->state = calloc(count + 1, sizeof(*next->state));
+    next->state = calloc(next->state_rows * total + 1, sizeof(*next->state));
     if (!next->state)
         return CN_ENOMEM;
-    if (parent->state && parent->state_rows == next->state_rows)
-        memcpy(next->state, parent->state, count * sizeof(*next->state));
-    else
-        cn_server_begin(server, config->layout, next->state);
+    cn_server_begin(server, config->layout, next->state);
+    if (!keep || !parent->state || parent->state_rows < optimizer)
+        return CN_OK;
+    size_t kept = parent->state_rows < next->state_rows ? parent->state_rows : next->state_rows;
+    memcpy(next->state, parent->state, kept * total * sizeof(*next->state));
     return CN_OK;
 }
 
-static cn_err finish(const struct merge *merge, const struct cn_model *parent,
-                     struct cn_model *next)
+// Sets mean to what the round's updates give.
+static cn_err find_mean(struct merge *merge, const struct cn_model *parent, struct cn_model *next,
+                        float *mean)
+{
+    size_t optimizer = cn_server_rows(merge->config->job->server.optimizer);
+    bool kept = next->state_rows > optimizer;
+    if (merge->fold)
+        return cn_fold_finish(merge->fold, mean);
+    return find_robust_mean(
+        merge, parent, kept ? next->state + optimizer * merge->config->layout->total : NULL, mean);
+}
+
+static cn_err finish(struct merge *merge, const struct cn_model *parent, struct cn_model *next)
 {
     struct cn_layout layout;
     cn_err err = cn_layout_copy(merge->config->layout, &layout);
@@ -266,11 +365,14 @@ static cn_err finish(const struct merge *merge, const struct cn_model *parent,
     next->residual = calloc(total + 1, sizeof(*next->residual));
     err = block && next->residual ? CN_OK : CN_ENOMEM;
     if (!err)
-        err = take_state(merge->config, parent, next);
+        err = cn_merge_take_state(merge->config, parent, next);
     if (!err)
-        err = cn_fold_finish(merge->fold, rows.step);
+        err = find_mean(merge, parent, next, rows.step);
     if (!err)
-        err = publish(merge->config, &layout, parent, cn_fold_weight(merge->fold), &rows, next);
+        err = publish(merge->config, &layout, parent,
+                      merge->fold ? cn_fold_weight(merge->fold)
+                                  : cn_robust_round_weight(&merge->robust),
+                      &rows, next);
     free(block);
     cn_layout_deinit(&layout);
     return err;
@@ -282,11 +384,14 @@ static cn_err fold_round(struct merge *merge, const struct cn_model *parent, uin
                                       .norm_max = merge->caps.norm_max,
                                       .base = merge->older ? NULL : cn_model_weights(parent)};
     double limit = ldexp(caps.max_norm, 27);
+    bool rule = has_rule(merge);
     merge->norm_limit = limit < 0x1p62 ? (uint64_t)limit : 0;
-    cn_err err = cn_fold_open(merge->config->layout, &caps, &merge->fold);
+    cn_err err = rule ? cn_robust_round_init(&merge->robust, merge->count)
+                      : cn_fold_open(merge->config->layout, &caps, &merge->fold);
     merge->next = 0;
     return err ? err
-               : cn_ledger_contributions(merge->config->ledger, round, add_contribution, merge);
+               : cn_ledger_contributions(merge->config->ledger, round,
+                                         rule ? open_contribution : add_contribution, merge);
 }
 
 cn_err cn_merge_round(const struct cn_merge_config *config, const struct cn_model *parent,
@@ -298,11 +403,14 @@ cn_err cn_merge_round(const struct cn_merge_config *config, const struct cn_mode
     if (config->cuts)
         *config->cuts = (struct cn_merge_cuts){.round = next->number};
     cn_err err = find_caps(&merge, next->number);
+    if (!err && config->without && merge.count == 0)
+        err = CN_ERANGE;
     if (!err)
         err = fold_round(&merge, parent, next->number);
     if (!err)
         err = finish(&merge, parent, next);
     cn_fold_close(merge.fold);
+    cn_robust_round_deinit(&merge.robust);
     free(merge.entries);
     if (err)
         cn_model_deinit(next);

@@ -13,9 +13,10 @@
 #include "runtime/base/log.h"
 #include "runtime/port/platform.h"
 
-#define RETRY_MS 3000 // pause after a merge that failed
-#define INVITE_MS 500 // least time between two looks for more groups
-#define LOSS_JUMP 4   // a version with more than this times its parent's loss is reported
+#define RETRY_MS 3000   // pause after a merge that failed
+#define SETTINGS_MS 500 // time between two looks for other settings
+#define INVITE_MS 500   // least time between two looks for more groups
+#define LOSS_JUMP 4     // a version with more than this times its parent's loss is reported
 
 static uint32_t newest_version(const struct cn_run *run)
 {
@@ -35,7 +36,7 @@ static void add_bytes(struct cn_link_bytes *sum, const struct cn_link_bytes *mor
     sum->wire += more->wire;
 }
 
-static void read_traffic(const struct cn_run *run, struct cn_run_traffic *traffic)
+void cn_run_read_traffic(const struct cn_run *run, struct cn_run_traffic *traffic)
 {
     *traffic = (struct cn_run_traffic){0};
     if (run->config.traffic)
@@ -47,14 +48,45 @@ static void read_traffic(const struct cn_run *run, struct cn_run_traffic *traffi
 // Returns the number of groups to invite: over_select for each one of the quorum.
 static uint32_t wanted_groups(const struct cn_job *job)
 {
-    double wanted = ceil(job->over_select * job->quorum);
-    return wanted < job->quorum ? job->quorum : (uint32_t)wanted;
+    double wanted = ceil(job->over_select * cn_job_quorum(job));
+    return wanted < cn_job_quorum(job) ? cn_job_quorum(job) : (uint32_t)wanted;
+}
+
+// --- settings ---
+
+// Takes the settings of the round under way, and tells boards if these are others.
+static cn_err take_settings(struct cn_run *run, bool open)
+{
+    struct cn_live_job *live = run->config.live;
+
+    if (!live)
+        return CN_OK;
+    uint32_t before = live->number;
+    cn_err err = cn_live_job_take(live, run->round, open);
+    if (!err && live->number != before)
+        notify(run);
+    return err;
+}
+
+// As take_settings. What only ends rounds may change in an open round.
+static cn_err follow_settings(struct cn_run *run, uint64_t now_ms)
+{
+    uint64_t deadline_ms = run->config.job->deadline_ms;
+    cn_err err = take_settings(run, run->phase == CN_RUN_OPEN);
+    if (err || run->phase != CN_RUN_OPEN)
+        return err;
+    if (run->wanted < wanted_groups(run->config.job))
+        run->wanted = wanted_groups(run->config.job);
+    if (run->config.job->deadline_ms != deadline_ms)
+        run->deadline_ms = now_ms + run->config.job->deadline_ms;
+    return CN_OK;
 }
 
 // --- opening ---
 
 static cn_err begin_open(struct cn_run *run, uint64_t now_ms)
 {
+    run->opened_ms = 0;
     run->phase = CN_RUN_OPEN;
     run->deadline_ms = now_ms + run->config.job->deadline_ms;
     run->wanted = wanted_groups(run->config.job);
@@ -89,8 +121,12 @@ static cn_err open_round(struct cn_run *run, uint64_t now_ms)
 {
     cn_err err = cn_ledger_open_round(run->config.ledger, run->round);
 
+    // A reload writes settings for rounds that are not open. So these are the round's from here on.
+    if (!err)
+        err = take_settings(run, false);
     if (!err)
         err = begin_open(run, now_ms);
+    run->opened_ms = now_ms;
     if (!err)
         err = invite(run, now_ms);
     if (!err)
@@ -107,7 +143,7 @@ static void tell_waiting(struct cn_run *run, uint32_t live)
     cn_roster_groups(run->config.roster, &groups);
     cn_log(CN_LOG_INFO, "run",
            "round %" PRIu32 " waits for %" PRIu32 " groups; %zu are enrolled, %" PRIu32 " are here",
-           run->round, run->config.job->quorum, groups, live);
+           run->round, cn_job_quorum(run->config.job), groups, live);
     run->waiting_told = true;
 }
 
@@ -117,7 +153,7 @@ static cn_err tick_gather(struct cn_run *run, uint64_t now_ms)
 
     cn_roster_groups(run->config.roster, &enrolled);
     uint32_t live = cn_selection_live(run->config.roster, now_ms, run->config.live_ms);
-    if (live < run->config.job->quorum) {
+    if (live < cn_job_quorum(run->config.job)) {
         run->quorum_seen_ms = 0;
         tell_waiting(run, live);
         return CN_OK;
@@ -152,15 +188,16 @@ static void extend(struct cn_run *run, uint64_t now_ms)
     cn_log(CN_LOG_WARN, "run",
            "round %" PRIu32 " has %" PRIu32 " of %" PRIu32
            " updates at its deadline: extended by %" PRIu64 " s",
-           run->round, run->accepted, job->quorum, job->deadline_ms / 1000);
+           run->round, run->accepted, cn_job_quorum(job), job->deadline_ms / 1000);
+    run->counts.extended++;
     run->deadline_ms = now_ms + job->deadline_ms;
-    run->wanted = run->selected + (job->quorum - run->accepted);
+    run->wanted = run->selected + (cn_job_quorum(job) - run->accepted);
     notify(run);
 }
 
 static cn_err tick_open(struct cn_run *run, uint64_t now_ms)
 {
-    if (run->accepted >= run->config.job->quorum)
+    if (run->accepted >= cn_job_quorum(run->config.job))
         return begin_closing(run);
     if (now_ms >= run->deadline_ms)
         extend(run, now_ms);
@@ -170,7 +207,31 @@ static cn_err tick_open(struct cn_run *run, uint64_t now_ms)
 
 // --- closing ---
 
-static cn_err merge(struct cn_run *run)
+static cn_err make_candidate(struct cn_run *run, const struct cn_merge_config *config)
+{
+    if (run->candidate.bytes)
+        return CN_OK;
+    cn_err err = cn_merge_round(config, cn_model_store_newest(run->config.models), &run->candidate);
+    run->judging = CN_JUDGE_DUE;
+    run->judge_ms = run->judge_tries = 0;
+    run->judged = (struct cn_ledger_metrics){0};
+    return err;
+}
+
+static cn_err add_candidate(struct cn_run *run)
+{
+    struct cn_run_traffic traffic;
+    bool refused = run->candidate.ruling != NULL;
+    cn_run_read_traffic(run, &traffic);
+    cn_err err = cn_model_store_add(run->config.models, &run->candidate, traffic.in.messages,
+                                    traffic.out.messages);
+    if (!err)
+        cn_run_note_judged(run, refused);
+    return err;
+}
+
+// Makes the version, has it judged, and stores it. Sets *done when it is stored.
+static cn_err merge(struct cn_run *run, uint64_t now_ms, bool *done)
 {
     const struct cn_merge_config config = {
         .store = run->config.store,
@@ -180,17 +241,29 @@ static cn_err merge(struct cn_run *run)
         .graph = cn_model_store_graph_digest(run->config.models),
         .cuts = &run->cuts,
     };
-    struct cn_model next = {0};
-    struct cn_run_traffic traffic;
-    cn_err err = cn_merge_round(&config, cn_model_store_newest(run->config.models), &next);
-
-    if (!err) {
-        read_traffic(run, &traffic);
-        err = cn_model_store_add(run->config.models, &next, traffic.in.messages,
-                                 traffic.out.messages);
-    }
-    cn_model_deinit(&next);
+    *done = false;
+    cn_err err = make_candidate(run, &config);
+    if (!err)
+        err = cn_run_gate(run, &config, now_ms);
+    if (err || run->judging != CN_JUDGED)
+        return err;
+    err = add_candidate(run);
+    *done = !err;
     return err;
+}
+
+static void count_merge(struct cn_run *run, uint64_t since_us, uint64_t now_ms)
+{
+    struct cn_run_counts *counts = &run->counts;
+    uint64_t took_us = cn_platform_now_us() - since_us;
+
+    counts->merged++;
+    if (run->cuts.round == run->round)
+        counts->cut += run->cuts.count;
+    cn_histogram_add(&counts->merge, (double)took_us / 1e6);
+    if (run->opened_ms)
+        cn_histogram_add(&counts->round,
+                         (double)(now_ms - run->opened_ms) / 1e3 + (double)took_us / 1e6);
 }
 
 static void note_outlier(void *context, const char *group, const char *text)
@@ -220,6 +293,9 @@ static cn_err advance(struct cn_run *run)
     run->round = newest_version(run) + 1;
     run->selected = run->accepted = 0;
     run->quorum_seen_ms = 0;
+    err = take_settings(run, false);
+    if (err)
+        return err;
     err = cn_model_store_prune(run->config.models, run->progress.best);
     if (err)
         cn_log(CN_LOG_WARN, "run", "old files are still there: %s", cn_err_text(err));
@@ -236,22 +312,27 @@ static cn_err tick_closing(struct cn_run *run, uint64_t now_ms)
 {
     if (now_ms < run->retry_ms)
         return CN_OK;
-    cn_err err = merge(run);
+    bool done;
+    uint64_t since_us = cn_platform_now_us();
+    cn_err err = merge(run, now_ms, &done);
     if (err == CN_ENOSPC || err == CN_EIO || err == CN_EAGAIN || err == CN_ENOMEM) {
         if (!run->trouble_told)
             cn_log(CN_LOG_ERROR, "run",
                    "version %" PRIu32 " is not made yet: %s; trying every %d s", run->round,
                    cn_err_text(err), RETRY_MS / 1000);
         run->trouble_told = true;
+        run->trouble = err;
         run->retry_ms = now_ms + RETRY_MS;
         return CN_OK;
     }
     run->trouble_told = false;
+    run->trouble = CN_OK;
     if (err == CN_ENOTFOUND)
         cn_log(CN_LOG_ERROR, "run", "an accepted update of round %" PRIu32 " is gone from the disk",
                run->round);
-    if (err)
+    if (err || !done)
         return err;
+    count_merge(run, since_us, now_ms);
     err = cn_measured_outliers(run->config.ledger, run->round, note_outlier, run);
     if (err)
         cn_log(CN_LOG_WARN, "run", "what the groups measured is not compared: %s",
@@ -296,8 +377,7 @@ static void watch_loss(struct cn_run *run, uint32_t number, const struct cn_ledg
         cn_log(CN_LOG_WARN, "run", "%s", run->warning);
 }
 
-// Stores a result of the evaluation. Sets *idle when no evaluation is running.
-static cn_err take_result(struct cn_run *run, uint64_t now_ms, bool *idle)
+cn_err cn_run_take_result(struct cn_run *run, uint64_t now_ms, bool *idle)
 {
     const struct cn_run_measure *measure = run->config.measure;
     struct cn_ledger_metrics metrics;
@@ -308,6 +388,8 @@ static cn_err take_result(struct cn_run *run, uint64_t now_ms, bool *idle)
     uint32_t version;
     cn_err err = measure->poll(measure->context, now_ms, &version, &metrics);
     *idle = err != CN_EAGAIN;
+    if (!err)
+        cn_histogram_add(&run->counts.evaluation, (double)(now_ms - run->measure_ms) / 1e3);
     if (err == CN_EDIVERGED)
         watch_loss(run, version, NULL);
     if (err)
@@ -338,6 +420,7 @@ static cn_err measure_newest(struct cn_run *run, uint64_t now_ms, bool *started)
         return err;
     run->measured_any = true;
     run->measured = newest->number;
+    run->measure_ms = now_ms;
     *started =
         measure->start(measure->context, newest->number, cn_model_weights(newest), now_ms) == CN_OK;
     return CN_OK;
@@ -346,7 +429,7 @@ static cn_err measure_newest(struct cn_run *run, uint64_t now_ms, bool *started)
 static cn_err tick_measure(struct cn_run *run, uint64_t now_ms)
 {
     bool idle, started;
-    cn_err err = take_result(run, now_ms, &idle);
+    cn_err err = cn_run_take_result(run, now_ms, &idle);
 
     if (err || !idle)
         return err;
@@ -367,6 +450,9 @@ static cn_err recover(struct cn_run *run, uint64_t now_ms)
         return err;
     bool under_way = !err && round.state != CN_LEDGER_MERGED;
     run->round = under_way ? round.number : newest_version(run) + 1;
+    err = take_settings(run, false);
+    if (err)
+        return err;
     if (under_way && round.state == CN_LEDGER_CLOSING) {
         run->phase = CN_RUN_CLOSING;
         return cn_ledger_count(run->config.ledger, run->round, &run->selected, &run->accepted);
@@ -393,6 +479,8 @@ cn_err cn_run_open(const struct cn_run_config *config, uint64_t now_ms, struct c
     if (!opened)
         return CN_ENOMEM;
     opened->config = *config;
+    opened->counts.round.bounds = opened->counts.merge.bounds = cn_histogram_work;
+    opened->counts.evaluation.bounds = opened->counts.commit.bounds = cn_histogram_work;
     struct cn_ledger_version newest;
     cn_err err = cn_ledger_newest_version(config->ledger, &newest);
     if (!err) {
@@ -413,21 +501,41 @@ cn_err cn_run_open(const struct cn_run_config *config, uint64_t now_ms, struct c
 
 void cn_run_close(struct cn_run *run)
 {
+    if (run)
+        cn_model_deinit(&run->candidate);
     free(run);
+}
+
+// Looks for settings and for a rollback that a command wrote into the ledger, not more often than
+// each SETTINGS_MS. Sets *moved when the newest version is another one now.
+static cn_err follow_ledger(struct cn_run *run, uint64_t now_ms, bool *moved)
+{
+    *moved = false;
+    if (now_ms < run->settings_ms)
+        return CN_OK;
+    run->settings_ms = now_ms + SETTINGS_MS;
+    cn_err err = follow_settings(run, now_ms);
+    if (!err)
+        err = cn_run_roll_back(run, moved);
+    return !err && *moved ? advance(run) : err;
 }
 
 cn_err cn_run_tick(struct cn_run *run, uint64_t now_ms)
 {
-    bool idle;
+    bool idle, moved;
     cn_err err;
 
     switch (run->phase) {
     case CN_RUN_GATHER:
-        err = take_result(run, now_ms, &idle);
-        return err ? err : tick_gather(run, now_ms);
+        err = follow_ledger(run, now_ms, &moved);
+        if (!err && !moved)
+            err = cn_run_take_result(run, now_ms, &idle);
+        return err || moved ? err : tick_gather(run, now_ms);
     case CN_RUN_OPEN:
-        err = take_result(run, now_ms, &idle);
-        return err ? err : tick_open(run, now_ms);
+        err = follow_ledger(run, now_ms, &moved);
+        if (!err && !moved)
+            err = cn_run_take_result(run, now_ms, &idle);
+        return err || moved ? err : tick_open(run, now_ms);
     case CN_RUN_CLOSING:
         return tick_closing(run, now_ms);
     case CN_RUN_MEASURE:
@@ -445,11 +553,17 @@ void cn_run_get_state(const struct cn_run *run, uint64_t now_ms, struct cn_run_s
         .selected = run->selected,
         .accepted = run->accepted,
         .cuts = run->cuts,
+        .trouble = run->trouble,
         .end_reason = run->end_reason,
         .progress = run->progress,
     };
     memcpy(state->warning, run->warning, sizeof(state->warning));
     if (run->phase == CN_RUN_OPEN && run->deadline_ms > now_ms)
         state->remaining_ms = run->deadline_ms - now_ms;
-    read_traffic(run, &state->traffic);
+    cn_run_read_traffic(run, &state->traffic);
+}
+
+const struct cn_run_counts *cn_run_count(const struct cn_run *run)
+{
+    return &run->counts;
 }

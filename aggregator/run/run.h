@@ -12,6 +12,8 @@
 #pragma once
 
 #include "aggregator/merge/merge.h"
+#include "aggregator/run/live_job.h"
+#include "aggregator/run/run_counts.h"
 #include "aggregator/run/score.h"
 #include "aggregator/store/model_store.h"
 #include "aggregator/store/roster.h"
@@ -45,6 +47,8 @@ struct cn_run_traffic {
 
 struct cn_run_config {
     const struct cn_job *job;
+    // Takes the ledger's settings into job when they change; NULL: job does not change.
+    struct cn_live_job *live;
     struct cn_ledger *ledger; // borrowed, as all pointers here
     struct cn_store *store;
     struct cn_roster *roster;
@@ -75,6 +79,7 @@ struct cn_run_state {
     struct cn_run_traffic traffic; // of the whole run, over restarts
     struct cn_merge_cuts cuts;     // of the newest version, if this program made it
     char warning[CN_RUN_WARNING];  // set when a version is far worse than its parent; "": none
+    cn_err trouble;                // why the round's version is not made yet; CN_OK: no error
     const char *end_reason;        // why the run ended; NULL before ENDED
     struct cn_run_progress progress;
 };
@@ -90,6 +95,9 @@ void cn_run_close(struct cn_run *run);
 cn_err cn_run_tick(struct cn_run *run, uint64_t now_ms);
 
 void cn_run_get_state(const struct cn_run *run, uint64_t now_ms, struct cn_run_state *state);
+
+// Returns what was counted since the run was opened. It is valid until close.
+const struct cn_run_counts *cn_run_count(const struct cn_run *run);
 
 // Describes the round as this group sees it.
 cn_err cn_run_describe(struct cn_run *run, const char *group, uint64_t now_ms,

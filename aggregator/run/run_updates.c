@@ -58,6 +58,30 @@ cn_err cn_run_describe(struct cn_run *run, const char *group, uint64_t now_ms,
     return CN_OK;
 }
 
+// Sentences for the board; monitors get the number. CN_REFUSAL_FRAME has a sentence for each case.
+static const char *const refusals[CN_REFUSAL_COUNT] = {
+    [CN_REFUSAL_OTHER] = "another update of this group counts for the round",
+    [CN_REFUSAL_RUN] = "the update belongs to another run",
+    [CN_REFUSAL_NOT_OPEN] = "the round is not open yet",
+    [CN_REFUSAL_NOT_INVITED] = "the group is not invited to this round",
+    [CN_REFUSAL_BASE] = "the update is relative to another version",
+};
+
+static void count_refusal(struct cn_run_counts *counts, const struct cn_upload_status *status)
+{
+    enum cn_run_refusal refusal = CN_REFUSAL_FRAME;
+
+    if (status->verdict == CN_VERDICT_LATE) {
+        counts->late++;
+        return;
+    }
+    for (int i = 0; i < CN_REFUSAL_COUNT; i++)
+        if (refusals[i] && strcmp(status->reason, refusals[i]) == 0)
+            refusal = (enum cn_run_refusal)i;
+    counts->rejected++;
+    counts->refused[refusal]++;
+}
+
 static void decide(struct cn_upload_status *status, enum cn_verdict verdict, const char *reason)
 {
     status->decided = true;
@@ -75,6 +99,7 @@ static void note_refusal(struct cn_run *run, const char *group,
     if (declared->run == CN_RUN_MEASUREMENT || !status->decided ||
         status->verdict == CN_VERDICT_ACCEPTED)
         return;
+    count_refusal(&run->counts, status);
     cn_log_within(cn_log_quota_of(late ? &run->late : &run->rejected, group), cn_platform_now_ms(),
                   late ? CN_LOG_INFO : CN_LOG_WARN, "run",
                   "round %" PRIu32 ": an update of group %s is %s: %s", declared->round, group,
@@ -100,10 +125,12 @@ static cn_err judge_against_accepted(struct cn_run *run, const char *group,
     if (err)
         return err == CN_ENOTFOUND ? CN_OK : err;
     memcpy(status->accepted, accepted.digest, CN_DIGEST_SIZE);
-    if (memcmp(accepted.digest, declared->digest, CN_DIGEST_SIZE) == 0)
+    if (memcmp(accepted.digest, declared->digest, CN_DIGEST_SIZE) == 0) {
         decide(status, CN_VERDICT_ACCEPTED, "");
-    else
-        decide(status, CN_VERDICT_REJECTED, "another update of this group counts for the round");
+        run->counts.repeated++;
+    } else {
+        decide(status, CN_VERDICT_REJECTED, refusals[CN_REFUSAL_OTHER]);
+    }
     return CN_OK;
 }
 
@@ -111,17 +138,17 @@ static void judge_round(const struct cn_run *run, const struct cn_declare_reques
                         bool invited, struct cn_upload_status *status)
 {
     // Exactly a quorum counts, also when several uploads complete before the round is closed.
-    bool open = run->phase == CN_RUN_OPEN && run->accepted < run->config.job->quorum;
+    bool open = run->phase == CN_RUN_OPEN && run->accepted < cn_job_quorum(run->config.job);
     bool awaited = run->phase == CN_RUN_GATHER;
     const struct cn_model *newest = cn_model_store_newest(run->config.models);
     if (declared->round < run->round || (declared->round == run->round && !open && !awaited))
         decide(status, CN_VERDICT_LATE, "the round is over");
     else if (declared->round > run->round || awaited)
-        decide(status, CN_VERDICT_REJECTED, "the round is not open yet");
+        decide(status, CN_VERDICT_REJECTED, refusals[CN_REFUSAL_NOT_OPEN]);
     else if (!invited)
-        decide(status, CN_VERDICT_REJECTED, "the group is not invited to this round");
+        decide(status, CN_VERDICT_REJECTED, refusals[CN_REFUSAL_NOT_INVITED]);
     else if (memcmp(declared->base, newest->digest, CN_DIGEST_SIZE) != 0)
-        decide(status, CN_VERDICT_REJECTED, "the update is relative to another version");
+        decide(status, CN_VERDICT_REJECTED, refusals[CN_REFUSAL_BASE]);
 }
 
 static cn_err judge(struct cn_run *run, const char *group,
@@ -132,7 +159,7 @@ static cn_err judge(struct cn_run *run, const char *group,
     memset(status, 0, sizeof(*status));
     bool measures = declared->run == CN_RUN_MEASUREMENT;
     if (!measures && declared->run != cn_ledger_identity(run->config.ledger)->run)
-        decide(status, CN_VERDICT_REJECTED, "the update belongs to another run");
+        decide(status, CN_VERDICT_REJECTED, refusals[CN_REFUSAL_RUN]);
     if (measures || status->decided)
         return CN_OK;
     cn_err err = judge_against_accepted(run, group, declared, status);
@@ -195,6 +222,7 @@ static cn_err record(struct cn_run *run, struct cn_spooled *upload, uint64_t wei
                                       upload->declared.member_count);
 
     describe_contribution(upload, weight, group ? group->boards : 1, &contribution);
+    uint64_t since_us = cn_platform_now_us();
     cn_err err = cn_measured_bound(run->config.ledger, group, &contribution);
     if (err)
         cn_spool_drop(run->config.spool, upload);
@@ -205,6 +233,8 @@ static cn_err record(struct cn_run *run, struct cn_spooled *upload, uint64_t wei
     if (err)
         return err;
     run->accepted++;
+    run->counts.accepted++;
+    cn_histogram_add(&run->counts.commit, (double)(cn_platform_now_us() - since_us) / 1e6);
     note_attendance(run, &contribution, boards);
     memcpy(status->accepted, contribution.digest, CN_DIGEST_SIZE);
     decide(status, CN_VERDICT_ACCEPTED, "");
@@ -253,10 +283,12 @@ cn_err cn_run_accept(struct cn_run *run, struct cn_spooled *upload, struct cn_up
     }
     uint64_t counted = cn_admission_cap(
         run->config.job, cn_roster_find_group(run->config.roster, upload->group), weight);
-    if (counted < weight)
+    if (counted < weight) {
+        run->counts.capped++;
         cn_log(CN_LOG_WARN, "run",
                "round %" PRIu32 ": group %s says %" PRIu64 " samples and counts for %" PRIu64
                ", the most that the job and its enrolment allow",
                upload->declared.round, upload->group, weight, counted);
+    }
     return record(run, upload, counted, status);
 }

@@ -91,7 +91,8 @@ static void draw_line(struct cn_report *report, const struct cn_run_state *state
     case CN_RUN_OPEN:
         fprintf(report->stream,
                 "round %" PRIu32 ": %" PRIu32 " of %" PRIu32 " updates, %" PRIu64 " s left",
-                state->round, state->accepted, report->job->quorum, state->remaining_ms / 1000);
+                state->round, state->accepted, cn_job_quorum(report->job),
+                state->remaining_ms / 1000);
         break;
     case CN_RUN_ENDED:
         fprintf(report->stream, "%s", state->end_reason);

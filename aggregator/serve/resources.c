@@ -177,6 +177,11 @@ static void name_origin(const struct cn_address *address, char text[CN_ADDRESS_S
         snprintf(text, CN_ADDRESS_SIZE, "an unknown address");
 }
 
+static uint32_t settings_number(const struct cn_resources *resources)
+{
+    return resources->live ? resources->live->number : 0;
+}
+
 static void note_facts(struct cn_resources *resources, const struct cn_coap_request *request,
                        uint32_t protocol, const struct cn_registration *registration)
 {
@@ -184,9 +189,11 @@ static void note_facts(struct cn_resources *resources, const struct cn_coap_requ
     char origin[CN_ADDRESS_SIZE] = "an unknown address";
     struct cn_roster_facts facts = {
         .protocol = protocol,
+        .settings = settings_number(resources),
         .cpu_count = registration->cpu_count,
         .memory = registration->memory,
         .power_mw = registration->power_mw,
+        .inventory = registration->inventory,
     };
     memcpy(facts.type, registration->board_type, sizeof(facts.type));
     note_ahead(resources, board, registration, &facts);
@@ -221,7 +228,7 @@ static void handle_register(void *context, const struct cn_coap_request *request
     answer.manifest.run = identity->run;
     answer.manifest.lineage = identity->lineage;
     answer.manifest.graph_size = cn_model_store_graph_size(resources->models);
-    answer.manifest.job = *resources->job;
+    answer.manifest.job = resources->live ? resources->live->told : *resources->job;
     memcpy(answer.manifest.graph, cn_model_store_graph_digest(resources->models), CN_DIGEST_SIZE);
     memcpy(answer.manifest.group, board->enrolled.group, CN_NAME_SIZE);
     answer.manifest.key_epoch = group_of(resources, board)->key_epoch;
@@ -291,7 +298,7 @@ static void handle_round(void *context, const struct cn_coap_request *request,
     const struct cn_roster_board *board = identify(resources, request, reply);
     if (!board)
         return;
-    if (!cn_roster_is_registered(board)) {
+    if (!cn_roster_is_registered(board) || board->facts.settings != settings_number(resources)) {
         cn_coap_reply_error(reply, CN_COAP_UNAUTHORIZED, "the job may be another: register again");
         return;
     }

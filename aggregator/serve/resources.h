@@ -34,6 +34,7 @@ struct cn_resources {
     struct cn_model_store *models;
     struct cn_run *run;
     const struct cn_job *job;
+    const struct cn_live_job *live; // names the job that boards are told; NULL: job
     uint64_t (*now_ms)(void);
     uint64_t trouble_ms; // clock; when an error of the aggregator itself was last logged
     // Limits lines about boards that are ahead of the ledger, by a hash of the board's name.

@@ -12,6 +12,7 @@
 #include "aggregator/run/measured.h"
 #include "aggregator/serve/status_boards.h"
 #include "aggregator/serve/status_groups.h"
+#include "aggregator/serve/status_inventory.h"
 #include "runtime/port/platform.h"
 
 #define FILE_MAX (16u << 20)
@@ -53,6 +54,7 @@ static cJSON *describe_boards(const struct cn_roster *roster)
         cJSON_AddNumberToObject(board, "cpus", (double)facts->cpu_count);
         cJSON_AddNumberToObject(board, "memory", (double)facts->memory);
         cJSON_AddNumberToObject(board, "power_mw", (double)facts->power_mw);
+        cn_status_inventory_add(board, &facts->inventory);
         if (facts->ahead_lineage)
             cJSON_AddNumberToObject(board, "ahead_lineage", (double)facts->ahead_lineage);
         if (boards[i].instances.twice_ms) {
@@ -210,6 +212,7 @@ static cn_err read_boards(const cJSON *root, struct cn_status_live *live)
         board->facts.cpu_count = (uint32_t)read_number(item, "cpus");
         board->facts.memory = read_number(item, "memory");
         board->facts.power_mw = read_number(item, "power_mw");
+        cn_status_inventory_read(item, &board->facts.inventory);
         board->facts.ahead_lineage = read_number(item, "ahead_lineage");
         const char *fault = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(item, "fault"));
         if (fault)
@@ -328,6 +331,42 @@ static void print_bytes(FILE *stream, const char *way, const struct cn_link_byte
             told->wire);
 }
 
+// Prints what the gate and people decided about the newest versions.
+static cn_err print_rulings(const struct cn_status_report *report)
+{
+    struct cn_ruling ruling;
+    cn_err err = cn_ruling_newest(report->ledger, CN_RULING_ROLLBACK, &ruling);
+    if (!err)
+        fprintf(report->stream, "version %" PRIu32 " went back to version %" PRIu32 ": %s\n",
+                ruling.version, ruling.source, ruling.reason);
+    if (!err || err == CN_ENOTFOUND)
+        err = cn_rollback_waiting(report->ledger, &ruling);
+    if (!err)
+        fprintf(report->stream, "a rollback to version %" PRIu32 " waits: %s\n", ruling.source,
+                ruling.reason);
+    if (!err || err == CN_ENOTFOUND)
+        err = cn_ruling_newest(report->ledger, CN_RULING_REFUSED, &ruling);
+    if (!err)
+        fprintf(report->stream, "the gate refused version %" PRIu32 ": %s\n", ruling.version,
+                ruling.reason);
+    if (report->streak > 1)
+        fprintf(report->stream,
+                "ALARM: the gate refused the newest %" PRIu32 " versions in a row: a group, the "
+                "data or the limit is wrong\n",
+                report->streak);
+    return err == CN_ENOTFOUND ? CN_OK : err;
+}
+
+static void print_settings(const struct cn_status_report *report)
+{
+    if (report->settings > 1)
+        fprintf(report->stream, "the settings that hold were changed for round %" PRIu32 "\n",
+                report->settings);
+    if (report->next_settings)
+        fprintf(report->stream, "other settings hold from round %" PRIu32 " on\n",
+                report->next_settings);
+}
+
 static void print_run(const struct cn_status_report *report)
 {
     const struct cn_ledger_version *version = &report->view.version;
@@ -343,7 +382,7 @@ static void print_run(const struct cn_status_report *report)
                 ",\"digest\":\"%s\"",
                 run, report->live->running ? "true" : "false", report->view.round.number,
                 report->job->rounds, describe_phase(report), report->view.invited,
-                report->view.accepted, report->job->quorum, version->number, digest);
+                report->view.accepted, cn_job_quorum(report->job), version->number, digest);
         cn_score_text(score, true, measures);
         if (score->known)
             fprintf(report->stream, ",\"accuracy\":%.6f,\"loss\":%.6f%s", score->accuracy,
@@ -352,7 +391,10 @@ static void print_run(const struct cn_status_report *report)
         print_bytes(report->stream, "in", &report->live->traffic.in, version->bytes_in);
         fputc(',', report->stream);
         print_bytes(report->stream, "out", &report->live->traffic.out, version->bytes_out);
-        fputs("}\n", report->stream);
+        fprintf(report->stream,
+                ",\"settings\":%" PRIu32 ",\"next_settings\":%" PRIu32
+                ",\"refused_in_a_row\":%" PRIu32 "}\n",
+                report->settings, report->next_settings, report->streak);
         return;
     }
     fprintf(report->stream, "run %016" PRIx64 ", %s\n", run,
@@ -361,7 +403,8 @@ static void print_run(const struct cn_status_report *report)
             "round %" PRIu32 " of %" PRIu32 " (%s): %" PRIu32 " of %" PRIu32 " updates, %" PRIu32
             " groups invited\n",
             report->view.round.number, report->job->rounds, describe_phase(report),
-            report->view.accepted, report->job->quorum, report->view.invited);
+            report->view.accepted, cn_job_quorum(report->job), report->view.invited);
+    print_settings(report);
     fprintf(report->stream, "version %" PRIu32 " (%.12s)", version->number, digest);
     cn_score_text(score, false, measures);
     if (score->known && report->job->loss == CN_LOSS_CROSS_ENTROPY)
@@ -369,9 +412,9 @@ static void print_run(const struct cn_status_report *report)
                 score->loss, measures);
     else if (score->known)
         fprintf(report->stream, "; newest measurement: loss %.4f%s", score->loss, measures);
-    if (report->view.groups < report->job->quorum)
+    if (report->view.groups < cn_job_quorum(report->job))
         fprintf(report->stream, "\nthe quorum is %" PRIu32 " groups and %" PRIu32 " are enrolled",
-                report->job->quorum, report->view.groups);
+                cn_job_quorum(report->job), report->view.groups);
     fprintf(report->stream, "\n\n  %-16s %-16s %-12s %-34s %s\n", "board", "group", "heard",
             "hardware", "status");
 }
@@ -401,11 +444,31 @@ static cn_err print_outliers(struct cn_status_report *report, uint32_t merged)
     return cn_measured_outliers(report->ledger, merged, print_outlier, report);
 }
 
+// Finds from which round on the settings of the round under way hold, and newer ones.
+static cn_err find_settings(struct cn_status_report *report)
+{
+    struct cn_ledger_setting row;
+    uint32_t round = report->view.round.number ? report->view.round.number : 1;
+    cn_err err = cn_ledger_find_setting(report->ledger, round, &row);
+    if (!err)
+        report->settings = row.from_round;
+    cn_ledger_setting_deinit(&row);
+    if (!err)
+        err = cn_ledger_find_setting(report->ledger, UINT32_MAX, &row);
+    if (!err && row.from_round > report->settings)
+        report->next_settings = row.from_round;
+    if (!err)
+        cn_ledger_setting_deinit(&row);
+    return err && err != CN_ENOTFOUND ? err : cn_ruling_streak(report->ledger, &report->streak);
+}
+
 static cn_err print_all(struct cn_status_report *report)
 {
     uint32_t merged = report->view.version.number;
     print_cuts(report);
-    cn_err err = print_outliers(report, merged);
+    cn_err err = report->json ? CN_OK : print_rulings(report);
+    if (!err)
+        err = print_outliers(report, merged);
     if (err)
         return err;
     print_run(report);
@@ -423,6 +486,8 @@ cn_err cn_status_print(struct cn_ledger *ledger, const struct cn_job *job,
                                       .json = json,
                                       .stream = stream};
     cn_err err = cn_round_view_load(ledger, job, NULL, &report.view);
+    if (!err)
+        err = find_settings(&report);
     if (!err)
         err = print_all(&report);
     cn_round_view_deinit(&report.view);

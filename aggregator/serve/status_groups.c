@@ -58,6 +58,11 @@ static cn_err print_json(const struct group *group, const struct cn_tally *tally
         cJSON_AddNumberToObject(object, "rejected_round", (double)tally->rejected_round);
         cJSON_AddStringToObject(object, "reason", tally->reason);
     }
+    if (tally->judged_round) {
+        cJSON_AddNumberToObject(object, "judged_round", (double)tally->judged_round);
+        cJSON_AddNumberToObject(object, "factor", tally->factor);
+        cJSON_AddNumberToObject(object, "refused_in_a_row", (double)tally->refused);
+    }
     if (group->outlier[0])
         cJSON_AddStringToObject(object, "outlier", group->outlier);
     char *text = cJSON_PrintUnformatted(object);
@@ -76,6 +81,11 @@ static void print_row(const char *group, const struct cn_tally *tally, FILE *str
     if (tally->rejected)
         fprintf(stream, "   round %" PRIu32 ": %s", tally->rejected_round, tally->reason);
     fputc('\n', stream);
+    if (tally->refused)
+        fprintf(stream,
+                "  %-16s its update of round %" PRIu32 " counted for %.0f %%, the robust rule "
+                "refused %" PRIu32 " in a row\n",
+                "", tally->judged_round, 100 * tally->factor, tally->refused);
 }
 
 cn_err cn_status_print_groups(struct cn_ledger *ledger, uint32_t merged, bool json, FILE *stream)

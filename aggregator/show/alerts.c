@@ -77,10 +77,10 @@ static void add_gateway(struct alerts *alerts)
     if (!live->running && !view->end_reason)
         snprintf(add(alerts, LEVEL_ERROR, "stopped")->text, TEXT_SIZE,
                  "the aggregator is not running: the run stands still");
-    if (view->groups < source->job->quorum && !view->end_reason)
+    if (view->groups < cn_job_quorum(source->job) && !view->end_reason)
         snprintf(add(alerts, LEVEL_ERROR, "quorum")->text, TEXT_SIZE,
                  "the quorum is %" PRIu32 " groups and %" PRIu32 " are enrolled",
-                 source->job->quorum, view->groups);
+                 cn_job_quorum(source->job), view->groups);
     if (source->disk_free && source->disk_free < 2 * source->disk_reserve) {
         bool below = source->disk_free < source->disk_reserve;
         snprintf(add(alerts, below ? LEVEL_ERROR : LEVEL_WARNING, "disk")->text, TEXT_SIZE,

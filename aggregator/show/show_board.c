@@ -52,7 +52,8 @@ static cn_err write_board(const struct cn_show_source *source, const struct cn_r
 {
     struct cn_json_text json;
     size_t hint = 0;
-    const struct cn_reason_facts facts = {view, source->live, source->job->quorum, source->now_ms};
+    const struct cn_reason_facts facts = {view, source->live, cn_job_quorum(source->job),
+                                          source->now_ms};
     struct cn_board_entry entry = {.max_weight = board->max_weight, .revoked = board->revoked};
     memcpy(entry.name, board->name, sizeof(entry.name));
     memcpy(entry.group, board->group, sizeof(entry.group));

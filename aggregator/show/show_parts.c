@@ -42,6 +42,14 @@ static void write_hardware(const struct cn_roster_facts *facts, struct cn_json_t
         cn_json_count(json, "memory", facts->memory);
     if (facts->power_mw)
         cn_json_count(json, "power_mw", facts->power_mw);
+    if (facts->inventory.build[0])
+        cn_json_foreign(json, "build", facts->inventory.build);
+    if (facts->inventory.system[0])
+        cn_json_foreign(json, "system", facts->inventory.system);
+    if (facts->inventory.disk_size) {
+        cn_json_count(json, "disk_size", facts->inventory.disk_size);
+        cn_json_count(json, "disk_free", facts->inventory.disk_free);
+    }
 }
 
 void cn_show_write_board(const struct cn_show_source *source, const char *key,
@@ -54,6 +62,8 @@ void cn_show_write_board(const struct cn_show_source *source, const char *key,
     cn_json_string(json, "group", board->group);
     cn_json_string(json, "state", cn_reason_word(board->reason.kind));
     cn_json_foreign(json, "why", why);
+    if (board->reason.kind == CN_REASON_FAILED)
+        cn_json_foreign(json, "error", board->reason.detail);
     if (board->reason.since_ms)
         cn_json_count(json, "since_ms", board->reason.since_ms);
     if (board->live && board->live->heard_ms)

@@ -41,7 +41,7 @@ static void write_run(struct answer *answer)
     cn_json_count(json, "groups", view->groups);
     cn_json_count(json, "invited", view->invited);
     cn_json_count(json, "accepted", view->accepted);
-    cn_json_count(json, "quorum", source->job->quorum);
+    cn_json_count(json, "quorum", cn_job_quorum(source->job));
     cn_json_count(json, "deadline_ms", source->job->deadline_ms);
     if (source->live->running && source->live->phase == CN_RUN_OPEN)
         cn_json_count(json, "remaining_ms", source->live->remaining_ms);
@@ -181,7 +181,7 @@ static cn_err write_boards(struct answer *answer, struct cn_show_tracker *tracke
 static cn_err write_state(struct answer *answer, struct cn_show_tracker *tracker, uint64_t since)
 {
     const struct cn_show_source *source = answer->source;
-    const struct cn_reason_facts facts = {&answer->view, source->live, source->job->quorum,
+    const struct cn_reason_facts facts = {&answer->view, source->live, cn_job_quorum(source->job),
                                           source->now_ms};
     cn_err err = cn_round_view_load(source->ledger, source->job, source->progress, &answer->view);
     if (!err)

@@ -46,10 +46,19 @@ static int describe_server(const struct cn_server *server, char *to, size_t size
     return strcmp(texts[0], texts[1]) ? snprintf(to, size, "%s", texts[0]) : 0;
 }
 
+// Writes nothing for the defaults of the schema, for the same reason as describe_options.
+static int describe_robust(const struct cn_robust *robust, char *to, size_t size)
+{
+    bool initial = !robust->rule && !robust->mix && !robust->when_short && robust->tolerate <= 1;
+    return initial ? 0
+                   : snprintf(to, size, " robust %d %d %u %d", (int)robust->rule, (int)robust->mix,
+                              robust->tolerate, (int)robust->when_short);
+}
+
 // This text is the format that is digested; "%a" prints a double exactly.
 void cn_job_settings_digest(const struct cn_job *job, uint8_t digest[CN_DIGEST_SIZE])
 {
-    char text[1024 + CN_RULES_TEXT_SIZE];
+    char text[1152 + CN_RULES_TEXT_SIZE];
     int length = snprintf(
         text, sizeof(text),
         "cairn-job-1 %s %" PRIu64 " %d %s %a %a %a %u %u %u %a %a %a %d up %d %a %u down %d %a %u"
@@ -63,13 +72,12 @@ void cn_job_settings_digest(const struct cn_job *job, uint8_t digest[CN_DIGEST_S
     if (job->trust_groups)
         length += snprintf(text + length, sizeof(text) - (size_t)length, " trust groups");
     length += describe_server(&job->server, text + length, sizeof(text) - (size_t)length);
+    length += describe_robust(&job->robust, text + length, sizeof(text) - (size_t)length);
     length += describe_rules(&job->rules, text + length, sizeof(text) - (size_t)length);
     cn_crypto_digest(text, (size_t)length, digest);
 }
 
-// Reads the settings of a row, which the caller frees. On an error *settings is NULL; a damaged row
-// is logged.
-static cn_err read_row(const struct cn_ledger_setting *row, struct cn_settings **settings)
+cn_err cn_job_settings_read(const struct cn_ledger_setting *row, struct cn_settings **settings)
 {
     struct cn_diag diag;
     uint8_t digest[CN_DIGEST_SIZE];
@@ -112,10 +120,16 @@ static cn_err compare(const struct cn_ledger_setting *held, const struct cn_ledg
 {
     struct cn_settings *run;
     if (held->job) {
-        cn_err err = read_row(held, &run);
+        cn_err err = cn_job_settings_read(held, &run);
         if (err)
             return err;
-        conflict->values = cn_job_text_compare(run, settings, &conflict->lines) > 0;
+        conflict->values =
+            cn_job_text_compare(run, settings,
+                                CN_CHANGE_BIT(CN_CHANGE_NEVER) | CN_CHANGE_BIT(CN_CHANGE_ROUND),
+                                cn_job_text_conflict, &conflict->lines) > 0;
+        conflict->reloadable =
+            conflict->values && !cn_job_text_compare(run, settings, CN_CHANGE_BIT(CN_CHANGE_NEVER),
+                                                     cn_job_text_conflict, NULL);
         free(run);
     } else { // the digest is all that is known
         conflict->unrecorded = memcmp(held->digest, wanted->digest, CN_DIGEST_SIZE) != 0;
@@ -141,6 +155,9 @@ static cn_err go_on(struct cn_ledger *ledger, struct cn_ledger_setting *wanted,
         wanted->from_round = held.from_round; // an older program's values are only now recorded
         if (held.job)
             err = next_round(ledger, &wanted->from_round);
+        // A reload may have set what holds from the next round on, and it is not lost.
+        if (!err && wanted->from_round < held.from_round)
+            wanted->from_round = held.from_round;
         if (!err)
             err = cn_ledger_put_setting(ledger, wanted);
     }
@@ -192,7 +209,7 @@ cn_err cn_job_settings_load(struct cn_ledger *ledger, uint32_t round, const stru
     if (err)
         return err;
     if (held.job) {
-        err = read_row(&held, &run);
+        err = cn_job_settings_read(&held, &run);
         if (!err)
             *job = run->job;
         free(run);
@@ -203,4 +220,34 @@ cn_err cn_job_settings_load(struct cn_ledger *ledger, uint32_t round, const stru
     }
     cn_ledger_setting_deinit(&held);
     return err;
+}
+
+static cn_err read_optimizer(const struct cn_ledger_setting *row,
+                             enum cn_server_optimizer *optimizer)
+{
+    struct cn_settings *settings;
+    cn_err err = cn_job_settings_read(row, &settings);
+    if (!err)
+        *optimizer = settings->job.server.optimizer;
+    free(settings);
+    return err;
+}
+
+cn_err cn_job_settings_keep_optimizer(struct cn_ledger *ledger, uint32_t round, bool *keep)
+{
+    struct cn_ledger_setting before = {0}, now = {0};
+    enum cn_server_optimizer old = CN_SERVER_FEDAVG, new = CN_SERVER_FEDAVG;
+    *keep = true;
+    cn_err err = round > 1 ? cn_ledger_find_setting(ledger, round - 1, &before) : CN_ENOTFOUND;
+    if (!err)
+        err = cn_ledger_find_setting(ledger, round, &now);
+    if (!err && now.from_round != before.from_round && before.job && now.job) {
+        err = read_optimizer(&before, &old);
+        if (!err)
+            err = read_optimizer(&now, &new);
+        *keep = old == new;
+    }
+    cn_ledger_setting_deinit(&before);
+    cn_ledger_setting_deinit(&now);
+    return err == CN_ENOTFOUND ? CN_OK : err;
 }

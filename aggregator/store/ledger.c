@@ -48,6 +48,16 @@ static const char schema_3[] =
     "ALTER TABLE meta DROP COLUMN job;"
     "PRAGMA user_version=3";
 
+// Schema 4 records versions that were not made of updates: refused by the gate (kind 1), or rolled
+// back (kind 2). A program that does not know the table would make them of updates.
+static const char schema_4[] =
+    "CREATE TABLE ruling(version INTEGER PRIMARY KEY, kind INTEGER NOT NULL,"
+    " source INTEGER NOT NULL, loss REAL NOT NULL, accuracy REAL NOT NULL, reason TEXT NOT NULL)"
+    " STRICT;"
+    "CREATE TABLE rollback(id INTEGER PRIMARY KEY CHECK(id=1), source INTEGER NOT NULL,"
+    " reason TEXT NOT NULL) STRICT;"
+    "PRAGMA user_version=4";
+
 // Tables that were added within a schema: older programs ignore them, so the schema's number stays.
 // The source of a measure is a group, or '' for the central set.
 static const char later[] =
@@ -58,6 +68,9 @@ static const char later[] =
     " round INTEGER NOT NULL, reason TEXT NOT NULL) STRICT, WITHOUT ROWID;"
     "CREATE TABLE IF NOT EXISTS attendance(round INTEGER NOT NULL, grp TEXT NOT NULL,"
     " boards INTEGER NOT NULL, PRIMARY KEY(round,grp)) STRICT, WITHOUT ROWID;"
+    "CREATE TABLE IF NOT EXISTS judgement(grp TEXT NOT NULL, round INTEGER NOT NULL,"
+    " factor REAL NOT NULL, refused INTEGER NOT NULL, PRIMARY KEY(grp,round)) STRICT,"
+    " WITHOUT ROWID;"
     "CREATE TABLE IF NOT EXISTS origin(id INTEGER PRIMARY KEY CHECK(id=1), run INTEGER NOT NULL,"
     " version INTEGER NOT NULL, digest BLOB NOT NULL) STRICT;";
 
@@ -276,12 +289,14 @@ static cn_err make_schema(struct cn_ledger *ledger)
     } else if (!err && (version < 0 || version > CN_LEDGER_SCHEMA)) {
         cn_log(CN_LOG_ERROR, "ledger", "schema %d was found, this program knows %d", version,
                CN_LEDGER_SCHEMA);
-        err = CN_EFORMAT;
+        err = CN_EVERSION;
     }
     if (!err && version < 2)
         err = cn_ledger_sql_run(ledger, schema_2);
     if (!err && version < 3)
         err = cn_ledger_sql_run(ledger, schema_3);
+    if (!err && version < 4)
+        err = cn_ledger_sql_run(ledger, schema_4);
     if (!err)
         err = cn_ledger_sql_run(ledger, later);
     if (!err)
@@ -550,6 +565,16 @@ cn_err cn_ledger_begin_read(struct cn_ledger *ledger)
 void cn_ledger_end_read(struct cn_ledger *ledger)
 {
     (void)!cn_ledger_sql_end(ledger, CN_OK); // nothing was written, so nothing can be lost
+}
+
+cn_err cn_ledger_begin_write(struct cn_ledger *ledger)
+{
+    return cn_ledger_sql_run(ledger, "BEGIN IMMEDIATE");
+}
+
+cn_err cn_ledger_end_write(struct cn_ledger *ledger, cn_err err)
+{
+    return cn_ledger_sql_end(ledger, err);
 }
 
 cn_err cn_ledger_generation(struct cn_ledger *ledger, int64_t *generation)

@@ -6,8 +6,9 @@
 // rounds, contributions and versions.
 //
 // Errors of all functions: CN_ENOSPC, CN_EAGAIN (another process held the file for over five
-// seconds), CN_EFORMAT (the file is damaged or has another schema), CN_EIO, CN_ENOMEM. Threading:
-// one thread per ledger.
+// seconds), CN_EFORMAT (the file is damaged), CN_EIO, CN_ENOMEM. Opening also returns CN_EVERSION:
+// the file has a schema that this build does not know, and was not changed. Threading: one thread
+// per ledger.
 #pragma once
 
 #include <stdbool.h>
@@ -20,7 +21,8 @@
 #include "runtime/port/crypto.h"
 #include "runtime/port/link.h"
 
-#define CN_LEDGER_SCHEMA 3 // opening a ledger of schema 1 or 2 converts it to this one
+#define CN_LEDGER_SCHEMA 4 // opening a ledger of an older schema converts it to this one
+#define CN_LEDGER_OLDEST 1 // oldest schema that is read
 #define CN_LEDGER_FILE "ledger.sqlite"
 
 struct cn_ledger;
@@ -143,6 +145,12 @@ cn_err cn_ledger_group_count(struct cn_ledger *ledger, uint32_t *count);
 // meanwhile. This process must not write between the two.
 cn_err cn_ledger_begin_read(struct cn_ledger *ledger);
 void cn_ledger_end_read(struct cn_ledger *ledger);
+
+// Everything between begin and end is written in one transaction, or nothing of it: end commits
+// when err is CN_OK, otherwise undoes it, and returns the first error. Functions that write in a
+// transaction of their own must not be called between the two.
+cn_err cn_ledger_begin_write(struct cn_ledger *ledger);
+cn_err cn_ledger_end_write(struct cn_ledger *ledger, cn_err err);
 
 // Reads a number that changes when another process writes to the ledger.
 cn_err cn_ledger_generation(struct cn_ledger *ledger, int64_t *generation);

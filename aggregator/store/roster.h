@@ -16,10 +16,12 @@ struct cn_roster_facts {
     uint64_t memory;    // bytes for training
     uint64_t power_mw;  // power budget; 0: none
     uint32_t protocol;  // the version that both sides use
+    uint32_t settings;  // the number of the settings that it was told (cn_live_job)
     // Set when the board holds a newer version of the run than the ledger has; lineage 0: it does
     // not.
     uint64_t ahead_lineage, ahead_version;
     char type[CN_NAME_SIZE];
+    struct cn_inventory inventory; // its texts are the board's own: print them as foreign text
 };
 
 struct cn_roster_board {

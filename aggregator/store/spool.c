@@ -518,3 +518,12 @@ cn_err cn_spool_open(const struct cn_spool_config *config, struct cn_spool **spo
     *spool = opened;
     return CN_OK;
 }
+
+uint32_t cn_spool_usage(const struct cn_spool *spool, uint64_t *bytes)
+{
+    uint32_t count = 0;
+    for (const struct cn_spooled *upload = spool->uploads; upload; upload = upload->next)
+        count++;
+    *bytes = spool->used;
+    return count;
+}

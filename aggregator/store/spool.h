@@ -75,6 +75,9 @@ cn_err cn_spool_open(const struct cn_spool_config *config, struct cn_spool **spo
 // Saves the received chunks of all uploads and closes the spool.
 void cn_spool_close(struct cn_spool *spool);
 
+// Returns the number of uploads under way, and sets bytes to their declared size together.
+uint32_t cn_spool_usage(const struct cn_spool *spool, uint64_t *bytes);
+
 // Begins the board's upload or finds it: declaring the same frame again continues the upload.
 // Copies to it the chunks that other boards of the group have sent of the same frame; each upload
 // is lent at most once in ten seconds. Returns CN_ERANGE for a size of 0 or above the largest

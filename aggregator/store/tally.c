@@ -36,6 +36,45 @@ static cn_err read_rejections(struct cn_ledger *ledger, const char *group, struc
     return err == CN_ENOTFOUND ? CN_OK : err;
 }
 
+// Reads the newest judgement, and the number of refusals since the newest update that was taken.
+static cn_err read_judgements(struct cn_ledger *ledger, const char *group, struct cn_tally *tally)
+{
+    sqlite3_stmt *statement;
+    cn_err err = cn_ledger_sql_prepare(
+        ledger, &statement,
+        "SELECT round,factor,(SELECT count(*) FROM judgement WHERE grp=?1 AND round>"
+        "(SELECT ifnull(max(round),0) FROM judgement WHERE grp=?1 AND refused=0))"
+        " FROM judgement WHERE grp=?1 ORDER BY round DESC LIMIT 1",
+        "t", group);
+    if (err)
+        return err;
+    err = cn_ledger_sql_step(ledger, statement);
+    if (!err) {
+        tally->judged_round = (uint32_t)sqlite3_column_int64(statement, 0);
+        tally->factor = sqlite3_column_double(statement, 1);
+        tally->refused = (uint32_t)sqlite3_column_int64(statement, 2);
+    }
+    sqlite3_finalize(statement);
+    return err == CN_ENOTFOUND ? CN_OK : err;
+}
+
+cn_err cn_tally_judge(struct cn_ledger *ledger, const char *group, uint32_t round, double factor,
+                      bool refused, uint32_t *in_a_row)
+{
+    sqlite3_stmt *statement;
+    struct cn_tally tally = {0};
+    cn_err err = cn_ledger_sql_prepare(
+        ledger, &statement,
+        "INSERT OR REPLACE INTO judgement(grp,round,factor,refused) VALUES(?,?,?,?)", "tidi", group,
+        (int64_t)round, factor, (int64_t)refused);
+    if (!err)
+        err = cn_ledger_sql_finish(ledger, statement);
+    if (!err)
+        err = read_judgements(ledger, group, &tally);
+    *in_a_row = tally.refused;
+    return err;
+}
+
 cn_err cn_tally_read(struct cn_ledger *ledger, const char *group, struct cn_tally *tally)
 {
     sqlite3_stmt *statement;
@@ -55,7 +94,9 @@ cn_err cn_tally_read(struct cn_ledger *ledger, const char *group, struct cn_tall
         tally->late = (uint64_t)sqlite3_column_int64(statement, 1);
     }
     sqlite3_finalize(statement);
-    return err ? err : read_rejections(ledger, group, tally);
+    if (!err)
+        err = read_rejections(ledger, group, tally);
+    return err ? err : read_judgements(ledger, group, tally);
 }
 
 cn_err cn_tally_attend(struct cn_ledger *ledger, const char *group, uint32_t round, uint32_t boards)

@@ -112,8 +112,8 @@ build_cjson()
         mkdir -p "$prefix/include/cjson" && cp "$work/cjson/cJSON.h" "$prefix/include/cjson/"
 }
 
-# Without HTTPS, which would bring GnuTLS, and without all that reads a body, a cookie or a password. No threads:
-# the caller's loop drives it. No messages: its own answers to malformed requests have no body.
+# Without HTTPS, which would bring GnuTLS, and without all that reads a body, a cookie or a password. No
+# messages: its own answers to malformed requests have no body. Without threads 1.0.10 lacks a function.
 # The compiler is named after --host so that configure knows a cross build.
 build_libmicrohttpd()
 {
@@ -121,7 +121,7 @@ build_libmicrohttpd()
         (
             cd "$work/libmicrohttpd" &&
                 ./configure --host="$($cc -dumpmachine)" --prefix="$prefix" CC="$cc" AR="$ar" CFLAGS="$cflags" \
-                    --disable-shared --enable-static --disable-dependency-tracking --with-threads=none \
+                    --disable-shared --enable-static --disable-dependency-tracking --with-threads=posix \
                     --enable-epoll=yes --enable-poll=no --enable-https=no --disable-postprocessor --disable-bauth \
                     --disable-dauth --disable-httpupgrade --disable-cookie --disable-messages --disable-sendfile \
                     --disable-curl --disable-doc --disable-examples --disable-tools &&

@@ -49,7 +49,8 @@ void cpu_products(const struct cpu_task *task)
     struct cpu_product product = {
         .rows = op->rows, .inner = op->inner, .cols = op->cols, .alpha = op->alpha};
 
-    for (size_t i = 0; !task->samples && !task->add && i < op->count; i++)
+    // Without samples only a sum over them is written: other words at out belong to another lane.
+    for (size_t i = 0; !task->samples && !c_stride && !task->add && i < op->count; i++)
         for (size_t r = 0; r < op->rows; r++)
             memset(task->out[0] + i * op->stride_c + r * op->leading_c, 0,
                    op->cols * sizeof(float));

@@ -24,6 +24,7 @@ static const char *const texts[] = {
     [-CN_ECANCELED] = "stopped on request",
     [-CN_EDIVERGED] = "a number is not finite",
     [-CN_EWEDGED] = "this process cannot go on",
+    [-CN_EVERSION] = "of another version of Cairn",
 };
 
 const char *cn_err_text(cn_err err)

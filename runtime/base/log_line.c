@@ -5,9 +5,9 @@
 #include <string.h>
 #include <time.h>
 
+#include "runtime/base/clock.h"
 #include "runtime/base/utf8.h"
 
-#define SET_MS 1767225600000   // 2026-01-01: a clock that shows an earlier time was never set
 #define END_MS 253402300800000 // the year 10000, which RFC 3339 cannot write
 #define TIME_SIZE 32
 #define UNIT_SIZE 8 // longest escape or character, with its zero
@@ -19,7 +19,8 @@ static void write_time(const struct cn_log_event *event, char text[TIME_SIZE])
     time_t seconds = (time_t)(event->unix_ms / 1000);
     struct tm utc;
 
-    if (event->unix_ms < SET_MS || event->unix_ms >= END_MS || !gmtime_r(&seconds, &utc)) {
+    if (event->unix_ms < CN_CLOCK_SET_S * 1000 || event->unix_ms >= END_MS ||
+        !gmtime_r(&seconds, &utc)) {
         snprintf(text, TIME_SIZE, "+%llu.%03us", (unsigned long long)(event->boot_ms / 1000),
                  (unsigned)(event->boot_ms % 1000));
         return;

@@ -7,9 +7,12 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "runtime/base/build_version.h"
 #include "runtime/command/log_options.h"
+#include "runtime/command/written_by.h"
 #include "runtime/port/platform.h"
 #include "runtime/profile/gpus.h"
+#include "runtime/round/checkpoint/checkpoint.h"
 
 static atomic_bool stop_requested; // a signal handler reaches nothing else
 
@@ -104,14 +107,28 @@ int cn_command_take_profile(int argc, char **argv, const char *help, enum cn_pro
     return *profile ? CN_EXIT_DONE : CN_EXIT_PROFILE;
 }
 
-cn_err cn_command_open_store(const struct cn_settings *settings, struct cn_store **store)
+int cn_command_open_store(const struct cn_settings *settings, struct cn_store **store)
 {
+    uint32_t version = 0;
     cn_err err = cn_platform_open_store(settings->state, store);
 
-    if (err)
+    if (err) {
         fprintf(stderr, "error: state directory %s: %s\n", settings->state,
                 err == CN_EEXIST ? "another cairn-node uses it" : cn_err_reason(err));
-    return err;
+        return CN_EXIT_FAILED;
+    }
+    if (cn_checkpoint_find_unknown(*store, &version) == CN_OK) {
+        char found[64], known[64];
+
+        snprintf(found, sizeof(found), "checkpoint format %u", version);
+        snprintf(known, sizeof(known), "%d and %d", CN_CHECKPOINT_OLDEST, CN_CHECKPOINT_VERSION);
+        cn_written_by_explain(settings->state, found, known);
+        (*store)->ops->close(*store);
+        *store = NULL;
+        return CN_EXIT_STATE;
+    }
+    cn_written_by_note(settings->state, "cairn-node");
+    return CN_EXIT_DONE;
 }
 
 bool cn_command_is_sysroot(const char *directory)
@@ -277,7 +294,7 @@ int cn_command_dispatch(const char *program, const struct cn_command *const *com
         return CN_EXIT_DONE;
     }
     if (strcmp(argv[1], "--version") == 0) {
-        printf("%s %s\n", program, CAIRN_VERSION);
+        printf("%s %s\n", program, cn_build_version);
         return CN_EXIT_DONE;
     }
     for (const struct cn_command *const *command = commands; *command; command++) {

@@ -17,6 +17,7 @@ enum cn_exit {
     CN_EXIT_FAILED = 1,
     CN_EXIT_USAGE = 2,
     CN_EXIT_PROFILE = 3,       // invalid profile
+    CN_EXIT_STATE = 7,         // the state is of a version of Cairn that this build cannot read
     CN_EXIT_INTERRUPTED = 130, // by Ctrl-C or SIGTERM, after everything was saved
 };
 
@@ -58,8 +59,10 @@ struct cn_profile *cn_command_load_profile(const char *path, enum cn_profile_use
 int cn_command_take_profile(int argc, char **argv, const char *help, enum cn_profile_use use,
                             bool *json, struct cn_profile **profile);
 
-// Opens the state directory, whose lock keeps a second program out. Says why when it cannot.
-cn_err cn_command_open_store(const struct cn_settings *settings, struct cn_store **store);
+// Opens a board's state directory, whose lock keeps a second program out, and notes there which
+// build writes it from now on. Returns CN_EXIT_DONE, or what to exit with after it said why:
+// CN_EXIT_STATE for a state that this build cannot read, which stays as it is.
+int cn_command_open_store(const struct cn_settings *settings, struct cn_store **store);
 
 // Whether --sysroot DIR has what a board's root has: sys/ or proc/. Says so when it has not.
 bool cn_command_is_sysroot(const char *directory);

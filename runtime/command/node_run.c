@@ -118,6 +118,7 @@ static int run_node(const struct cn_ports *ports, const struct options *options,
                     const struct cn_settings *settings, struct cn_node_config *config)
 {
     cn_err err;
+    int code;
 
     config->settings = settings;
     config->sysroot = options->sysroot ? options->sysroot : "";
@@ -128,8 +129,9 @@ static int run_node(const struct cn_ports *ports, const struct options *options,
     config->compute = cn_command_compute(ports, settings);
     if (!config->compute)
         return CN_EXIT_FAILED;
-    if (cn_command_open_store(settings, &config->store))
-        return CN_EXIT_FAILED;
+    code = cn_command_open_store(settings, &config->store);
+    if (code)
+        return code;
     config->stop = cn_command_catch_signals();
     err = cn_command_open_timeline(options->timeline, &config->timeline);
     if (!err)
@@ -230,5 +232,6 @@ const struct cn_command cn_command_run = {
     .name = "run",
     .summary = "take part in a run with other boards",
     .help = help,
+    .exits = "7 state of another version",
     .run = run,
 };

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "runtime/base/build_version.h"
 #include "runtime/command/selftest.h"
 
 #define KEY_SIZE 256
@@ -58,7 +59,7 @@ static cn_err examine(const struct cn_selftest *test, cJSON *report)
         cn_selftest_training, cn_selftest_storage, cn_selftest_link};
     cn_err err;
 
-    cJSON_AddStringToObject(report, "cairn_node", CAIRN_VERSION);
+    cJSON_AddStringToObject(report, "cairn_node", cn_build_version);
     cn_selftest_system(test, report);
     cn_selftest_gpu(test, report);
     cn_selftest_clock(report);

@@ -256,11 +256,13 @@ static int train(const struct cn_ports *ports, const struct cn_settings *setting
         return CN_EXIT_FAILED;
     }
     config.model = &model;
-    if ((options->from && open_from(options->from, &diag, &from, &config)) ||
-        cn_command_open_store(settings, &config.store)) {
+    code = CN_EXIT_FAILED;
+    if (!options->from || !open_from(options->from, &diag, &from, &config))
+        code = cn_command_open_store(settings, &config.store);
+    if (code) {
         cn_onnx_file_close(&model);
         cn_onnx_file_close(&from);
-        return CN_EXIT_FAILED;
+        return code;
     }
     config.stop = cn_command_catch_signals();
     config.best = &best;

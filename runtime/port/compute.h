@@ -35,19 +35,21 @@ enum cn_arena {
     CN_ARENA_BATCH,       // one batch as it comes from the data set
     CN_ARENA_GRADIENTS,   // gradients of the weights, in an order of their own; one arena for each
                           // lane, map shows the first lane's
-    CN_ARENA_ACTIVATIONS, // values that live within a run, and workspaces; one for each lane
+    CN_ARENA_ACTIVATIONS, // values of runs, which later runs may read, and workspaces; one for each
+                          // lane
     CN_ARENA_OUTPUTS,     // outputs of an evaluation for the host, one batch
     CN_ARENA_SECOND,      // the optimizer's second moment, same order as CN_ARENA_OPTIMIZER
     CN_ARENA_BASE,        // the weights that a proximal term pulls to, in layout order
     CN_ARENA_SHARE,       // gradient of this board's share of the weights, once for all lanes
     CN_ARENA_OWN,         // this board's share of the weights, when it does not hold all of them
+    CN_ARENA_BOUNDARY,    // what a part of a model receives and sends, samples as in CN_ARENA_BATCH
     CN_ARENA_COUNT,
 };
 
 // Any operand may lie in any arena. Workspaces lie in CN_ARENA_ACTIVATIONS only.
 struct cn_operand {
     enum cn_arena arena;
-    size_t offset; // words, a multiple of 16 in CN_ARENA_ACTIVATIONS and CN_ARENA_BATCH
+    size_t offset; // words, a multiple of 16 in CN_ARENA_ACTIVATIONS, _BATCH and _BOUNDARY
     size_t stride; // words from one sample to the next; 0 when all samples share it
 };
 

@@ -60,6 +60,8 @@ void cn_platform_sleep_ms(uint32_t duration_ms);
 
 // Sets *bytes to the free disk space below path that this process may use.
 cn_err cn_platform_disk_free(const char *path, uint64_t *bytes);
+// Sets *bytes to the size of the file system that holds path.
+cn_err cn_platform_disk_size(const char *path, uint64_t *bytes);
 
 // Returns the number of processors that this process may run on, at least 1.
 unsigned cn_platform_cpu_count(void);
@@ -78,6 +80,16 @@ void cn_platform_hide_memory(void);
 
 // Returns the peak resident memory of this process in bytes.
 uint64_t cn_platform_peak_memory(void);
+
+// What this process uses now, for monitors. 0: not known.
+struct cn_platform_usage {
+    uint64_t resident;    // bytes of memory
+    double cpu_s;         // processor time since the start, in seconds
+    uint32_t files;       // open descriptors
+    uint64_t files_most;  // limit of the latter
+    double since_epoch_s; // when the process started, in seconds since 1970
+};
+void cn_platform_read_usage(struct cn_platform_usage *usage);
 
 // Sends state to the service manager (systemd) that started this program: one or several lines of
 // "READY=1", "WATCHDOG=1", "STATUS=text" and "STOPPING=1". Does nothing without such a manager.

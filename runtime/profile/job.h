@@ -183,6 +183,46 @@ struct cn_server {
     double epsilon;       // fedadagrad, fedadam, fedyogi: added to the root of the mean square
 };
 
+// How the aggregator combines the updates of a round when some groups may lie; the definitions are
+// in aggregator/merge/robust.h. It does not travel to the boards.
+enum cn_robust_rule {
+    CN_ROBUST_NONE, // the weighted mean, after the caps by the round's medians
+    CN_ROBUST_MEDIAN,
+    CN_ROBUST_TRIMMED,
+    CN_ROBUST_MULTI_KRUM,
+    CN_ROBUST_RFA,
+    CN_ROBUST_CCLIP,
+};
+
+// What the rule sees in place of the updates themselves.
+enum cn_robust_mix {
+    CN_ROBUST_MIX_NONE,
+    CN_ROBUST_MIX_BUCKET,  // means of two updates
+    CN_ROBUST_MIX_NEAREST, // of each update the mean with those nearest to it
+};
+
+// What a round does with fewer updates than the rule needs.
+enum cn_robust_short {
+    CN_ROBUST_SHORT_WAIT, // it waits for more
+    CN_ROBUST_SHORT_CLIP, // it takes the weighted mean, as without a rule
+};
+
+// Most updates of a round with a robust rule: the exact sums over pairs fit 128 bits.
+#define CN_ROBUST_MOST 256
+
+struct cn_robust {
+    enum cn_robust_rule rule;
+    enum cn_robust_mix mix;
+    uint32_t tolerate; // groups that may lie
+    enum cn_robust_short when_short;
+};
+
+// When the aggregator refuses a version by what the central set says of it. 0: that limit is off.
+struct cn_gate {
+    double loss;     // how far its loss may lie above the best of the last versions
+    double accuracy; // how far its accuracy may lie below the best of the last versions
+};
+
 struct cn_job {
     char name[CN_NAME_SIZE];
     uint64_t seed;
@@ -225,7 +265,29 @@ struct cn_job {
     double target_accuracy; // accuracy at which the run ends; 0: never
     struct cn_parallel parallel;
     struct cn_server server;
+    struct cn_robust robust;
+    struct cn_gate gate;
 };
+
+// Returns the number of updates that the rule needs for the groups that it tolerates.
+static inline uint32_t cn_robust_needs(const struct cn_robust *robust)
+{
+    uint32_t rows = 2 * robust->tolerate + (robust->rule == CN_ROBUST_MULTI_KRUM ? 3 : 1);
+
+    if (robust->rule == CN_ROBUST_NONE)
+        return 1;
+    return robust->mix == CN_ROBUST_MIX_BUCKET ? 2 * rows - 1 : rows; // one bucket may have one
+}
+
+// Returns the number of groups whose updates make a version: the quorum, or what the robust rule
+// needs if rounds wait for that.
+static inline uint32_t cn_job_quorum(const struct cn_job *job)
+{
+    uint32_t needed =
+        job->robust.when_short == CN_ROBUST_SHORT_WAIT ? cn_robust_needs(&job->robust) : 0;
+
+    return job->quorum > needed ? job->quorum : needed;
+}
 
 // Returns the micro-batches of a step of each member that trains.
 static inline uint32_t cn_job_accumulate(const struct cn_job *job)

@@ -9,13 +9,18 @@
 enum cn_change {
     // What is learned and from what: another value makes another run.
     CN_CHANGE_NEVER,
-    // How boards train and how a version is made of their updates. The ledger's settings rows can
-    // hold a change from one round to the next; no command makes one, so it is refused at a start.
+    // How boards train and how a version is made of their updates. Only `reload` changes it, from
+    // one round to the next. A start of the aggregator refuses another value.
     CN_CHANGE_ROUND,
-    // No version that is made again from its updates depends on it. Another value holds from the
-    // next start of the aggregator on.
+    // No version that is made again from its updates depends on it. Another value may come by a
+    // reload or by a start of the aggregator.
     CN_CHANGE_START,
+    // As CN_CHANGE_START, but only a start of the aggregator opens what the value names.
+    CN_CHANGE_RESTART,
 };
+
+// A class as a bit, for functions that take several.
+#define CN_CHANGE_BIT(change) (1u << (change))
 
 struct cn_job_change {
     const char *key; // without "job."

@@ -106,8 +106,11 @@ static char *value_of(const struct cn_schema_row *row, const struct cn_settings 
     return NULL;
 }
 
+const char *const cn_job_text_conflict[2] = {" in the ledger, ", " in the profile"};
+const char *const cn_job_text_change[2] = {", now ", ""};
+
 size_t cn_job_text_compare(const struct cn_settings *run, const struct cn_settings *other,
-                           struct cn_diag *diag)
+                           unsigned classes, const char *const words[2], struct cn_diag *diag)
 {
     size_t count = 0;
 
@@ -115,14 +118,14 @@ size_t cn_job_text_compare(const struct cn_settings *run, const struct cn_settin
         const struct cn_schema_row *row = &cn_schema[i];
         char *before, *after;
 
-        if (!is_of_job(row) || cn_job_change_of(key_of(row)) == CN_CHANGE_START ||
+        if (!is_of_job(row) || !(classes & CN_CHANGE_BIT(cn_job_change_of(key_of(row)))) ||
             (cn_schema_idle(row, run) && cn_schema_idle(row, other)))
             continue;
         before = value_of(row, run);
         after = value_of(row, other);
         if (!before || !after || strcmp(before, after) != 0) {
-            cn_diag_add(diag, "%s: %.*s in the ledger, %.*s in the profile", key_of(row), SHOWN,
-                        before ? before : "?", SHOWN, after ? after : "?");
+            cn_diag_add(diag, "%s: %.*s%s%.*s%s", key_of(row), SHOWN, before ? before : "?",
+                        words[0], SHOWN, after ? after : "?", words[1]);
             count++;
         }
         free(before);

@@ -17,8 +17,12 @@ cn_err cn_job_text_make(const struct cn_settings *settings, char **text);
 cn_err cn_job_text_read(const char *text, size_t size, struct cn_diag *diag,
                         struct cn_settings *settings);
 
+// The words around the two values of a line: "KEY: VALUE" between[0] "VALUE" between[1].
+extern const char *const cn_job_text_conflict[2]; // "32 in the ledger, 64 in the profile"
+extern const char *const cn_job_text_change[2];   // "32, now 64"
+
 // Compares the job of a run with another one. Adds a line to diag for each value that differs and
-// is not of the class CN_CHANGE_START, except for densities and value bits that neither job uses
-// (cn_schema_idle). Returns the number of lines.
+// whose class is among classes, a sum of CN_CHANGE_BIT. Values without effect in both jobs are left
+// out (cn_schema_idle). Returns the number of lines.
 size_t cn_job_text_compare(const struct cn_settings *run, const struct cn_settings *other,
-                           struct cn_diag *diag);
+                           unsigned classes, const char *const words[2], struct cn_diag *diag);

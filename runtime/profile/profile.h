@@ -84,6 +84,14 @@ struct cn_gateway_settings {
     uint64_t board_bps;   // bit/s of each board, both directions together; 0: no limit
 };
 
+// Metrics, health and the page, for people and monitors.
+struct cn_http_settings {
+    char listen[CN_PATH_SIZE];     // "host:port" or "unix:PATH"; "": no server
+    char token_file[CN_PATH_SIZE]; // file with what clients must send; "": none
+    char names[CN_WORDS_SIZE];     // more hosts by which browsers may call this server
+    uint32_t board_series;         // most enrolled boards with metrics of their own
+};
+
 struct cn_settings {
     char name[CN_NAME_SIZE]; // name of this device: its identity
     char board_type[CN_NAME_SIZE];
@@ -112,6 +120,7 @@ struct cn_settings {
     struct cn_data_paths data[CN_DATASET_MAX];
     uint32_t data_count;
     struct cn_gateway_settings gateway;
+    struct cn_http_settings http;
     bool has_job;
     char model[CN_PATH_SIZE]; // ONNX file of the job
     struct cn_job job;

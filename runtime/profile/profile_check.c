@@ -4,13 +4,13 @@
 
 #include "runtime/base/words.h"
 #include "runtime/profile/gpus.h"
+#include "runtime/profile/http_settings.h"
 #include "runtime/profile/layer_entry.h"
 #include "runtime/profile/profile_private.h"
 #include "runtime/profile/profile_value.h"
 
-// Returns the mark of a key and sets report to its file. A default gets line 1 of the first file.
-static struct cn_mark place(const struct cn_profile *profile, const char *path,
-                            struct cn_diagnostics *report)
+struct cn_mark cn_profile_place(const struct cn_profile *profile, const char *path,
+                                struct cn_diagnostics *report)
 {
     const struct cn_origin *origin = cn_profile_origin(profile, path);
 
@@ -61,7 +61,7 @@ static void check_listen(const struct cn_profile *profile, struct cn_diagnostics
     struct cn_mark mark;
 
     if (group->mapped && cn_gpus_list(settings, gpus) > 1) {
-        mark = place(profile, "group.mapped", report);
+        mark = cn_profile_place(profile, "group.mapped", report);
         cn_diagnostics_error(
             report, mark,
             "group.mapped: true, but each of several GPUs listens at its own port in "
@@ -75,7 +75,7 @@ static void check_listen(const struct cn_profile *profile, struct cn_diagnostics
         if (strcmp(member->name, settings->name) != 0 ||
             cn_value_port(member->address, &length) == cn_value_port(group->listen, &length))
             continue;
-        mark = place(profile, "group.listen", report);
+        mark = cn_profile_place(profile, "group.listen", report);
         cn_diagnostics_error(
             report, mark,
             "group.listen: '%s' has another port than group.members says of '%s', "
@@ -92,7 +92,7 @@ static void check_min_members(const struct cn_profile *profile, struct cn_diagno
 
     if (group->min_members <= group->member_count)
         return;
-    mark = place(profile, "group.min_members", report);
+    mark = cn_profile_place(profile, "group.min_members", report);
     cn_diagnostics_error(report, mark, "group.min_members: %u of %u; expected no more than members",
                          group->min_members, group->member_count);
 }
@@ -100,7 +100,7 @@ static void check_min_members(const struct cn_profile *profile, struct cn_diagno
 static void check_group(const struct cn_profile *profile, struct cn_diagnostics *report)
 {
     const struct cn_settings *settings = &profile->settings;
-    struct cn_mark mark = place(profile, "group.members", report);
+    struct cn_mark mark = cn_profile_place(profile, "group.members", report);
     uint32_t gpus[CN_GROUP_MAX];
     bool found = false;
 
@@ -119,7 +119,7 @@ static void check_group(const struct cn_profile *profile, struct cn_diagnostics 
                              "group.listen: not set, but group.members is; expected host:port");
     if (settings->precision == CN_PRECISION_FLOAT16)
         cn_diagnostics_error(
-            report, place(profile, "compute.precision", report),
+            report, cn_profile_place(profile, "compute.precision", report),
             "compute.precision: a step that overflows float16 is dropped, which members "
             "of a group cannot do alone; expected bfloat16 or float32");
     check_ports(profile, mark, report);
@@ -162,7 +162,7 @@ static bool check_gpu_numbers(const struct cn_settings *settings, struct cn_mark
 static void check_gpus(const struct cn_profile *profile, struct cn_diagnostics *report)
 {
     const struct cn_settings *settings = &profile->settings;
-    struct cn_mark mark = place(profile, "gpus", report);
+    struct cn_mark mark = cn_profile_place(profile, "gpus", report);
     uint32_t gpus[CN_GROUP_MAX], count;
     char name[2 * CN_NAME_SIZE];
 
@@ -185,12 +185,21 @@ static void check_gpus(const struct cn_profile *profile, struct cn_diagnostics *
     }
 }
 
+static void check_http(const struct cn_profile *profile, struct cn_diagnostics *report)
+{
+    const char *key;
+    char text[CN_HTTP_MISTAKE];
+
+    if (cn_http_settings_mistake(&profile->settings.http, &key, text))
+        cn_diagnostics_error(report, cn_profile_place(profile, key, report), "%s", text);
+}
+
 static void check_hardware(const struct cn_profile *profile, struct cn_diagnostics *report)
 {
     const struct cn_settings *settings = &profile->settings;
 
     if (settings->cpu_cores && settings->threads > settings->cpu_cores) {
-        struct cn_mark mark = place(profile, "threads", report);
+        struct cn_mark mark = cn_profile_place(profile, "threads", report);
 
         cn_diagnostics_error(report, mark,
                              "threads: '%u' is more than the board has; expected at most "
@@ -198,7 +207,7 @@ static void check_hardware(const struct cn_profile *profile, struct cn_diagnosti
                              settings->threads, settings->cpu_cores);
     }
     if (settings->memory_size && settings->memory_limit > settings->memory_size) {
-        struct cn_mark mark = place(profile, "memory.train_max", report);
+        struct cn_mark mark = cn_profile_place(profile, "memory.train_max", report);
 
         cn_diagnostics_error(
             report, mark,
@@ -213,14 +222,14 @@ static void check_care(const struct cn_profile *profile, struct cn_diagnostics *
     const struct cn_upkeep_settings *care = &settings->care;
 
     if (care->pause_above_mc && care->resume_below_mc >= care->pause_above_mc) {
-        struct cn_mark mark = place(profile, "thermal.resume_below", report);
+        struct cn_mark mark = cn_profile_place(profile, "thermal.resume_below", report);
 
         cn_diagnostics_error(report, mark,
                              "thermal.resume_below: not below thermal.pause_above, %.1f C",
                              (double)care->pause_above_mc / 1000);
     }
     if (care->enforce_power && (!settings->power_mw || !care->power_sensors[0])) {
-        struct cn_mark mark = place(profile, "power.enforce", report);
+        struct cn_mark mark = cn_profile_place(profile, "power.enforce", report);
 
         cn_diagnostics_error(report, mark, "power.enforce: nothing to hold; expected power.%s, too",
                              settings->power_mw ? "sensor" : "budget");
@@ -236,7 +245,7 @@ static void check_stop(const struct cn_profile *profile, struct cn_diagnostics *
     struct cn_mark mark;
 
     if (job->target_accuracy > 0 && job->loss != CN_LOSS_CROSS_ENTROPY) {
-        mark = place(profile, "job.stop.target_accuracy", report);
+        mark = cn_profile_place(profile, "job.stop.target_accuracy", report);
         cn_diagnostics_error(
             report, mark,
             "stop.target_accuracy: only 'loss: cross_entropy' has an accuracy; expected "
@@ -244,7 +253,7 @@ static void check_stop(const struct cn_profile *profile, struct cn_diagnostics *
     }
     if ((job->patience || job->target_accuracy > 0) && job->held_out <= 0 && !job->central_set[0] &&
         !(data && data->held_out[0])) {
-        mark = place(profile, key, report);
+        mark = cn_profile_place(profile, key, report);
         cn_diagnostics_error(report, mark,
                              "%s: nothing to measure on; expected data.held_out or central.set",
                              key + 4);
@@ -259,7 +268,7 @@ static void check_trust(const struct cn_profile *profile, struct cn_diagnostics 
 
     if ((!job->patience && job->target_accuracy <= 0) || job->central_set[0] || job->trust_boards)
         return;
-    struct cn_mark mark = place(profile, key, report);
+    struct cn_mark mark = cn_profile_place(profile, key, report);
     cn_diagnostics_error(
         report, mark,
         "%s: without central.set the boards' own figures would end the run, and one "
@@ -282,11 +291,11 @@ static void check_rules(const struct cn_profile *profile, struct cn_diagnostics 
             strlen(parallel->train) + strlen(parallel->measure) + strlen(job->options.densities) +
             strlen(job->options.priorities) >
         LISTS_MAX) {
-        mark = place(profile,
-                     rules->freeze[0]    ? "job.train.freeze"
-                     : parallel->sets[0] ? "job.parallel.sets"
-                                         : "job.loss.weights",
-                     report);
+        mark = cn_profile_place(profile,
+                                rules->freeze[0]    ? "job.train.freeze"
+                                : parallel->sets[0] ? "job.parallel.sets"
+                                                    : "job.loss.weights",
+                                report);
         cn_diagnostics_error(
             report, mark,
             "train.freeze, loss.weights, loss.ignore, parallel.sets, update.densities, "
@@ -295,16 +304,16 @@ static void check_rules(const struct cn_profile *profile, struct cn_diagnostics 
             LISTS_MAX);
     }
     if (job->loss == CN_LOSS_OUTPUT && !rules->output[0]) {
-        mark = place(profile, "job.loss.kind", report);
+        mark = cn_profile_place(profile, "job.loss.kind", report);
         cn_diagnostics_error(report, mark,
                              "loss: which output is not said; expected {output: NAME}");
     }
     if (rules->schedule == CN_SCHEDULE_STEP && !rules->every) {
-        mark = place(profile, "job.train.schedule.kind", report);
+        mark = cn_profile_place(profile, "job.train.schedule.kind", report);
         cn_diagnostics_error(report, mark, "train.schedule: step without every; expected a count");
     }
     if (rules->nesterov && !(job->momentum > 0)) {
-        mark = place(profile, "job.train.nesterov", report);
+        mark = cn_profile_place(profile, "job.train.nesterov", report);
         cn_diagnostics_error(report, mark,
                              "train.nesterov: without momentum; expected train.momentum");
     }
@@ -313,7 +322,7 @@ static void check_rules(const struct cn_profile *profile, struct cn_diagnostics 
 static void refuse_entry(const struct cn_profile *profile, const char *key, const char *entry,
                          const char *wanted, struct cn_diagnostics *report)
 {
-    struct cn_mark mark = place(profile, key, report);
+    struct cn_mark mark = cn_profile_place(profile, key, report);
 
     cn_diagnostics_error(report, mark, "%s: '%s'; expected %s", key + 4, entry, wanted);
 }
@@ -325,7 +334,7 @@ static void check_residual(const struct cn_profile *profile, struct cn_diagnosti
 
     if (job->options.residual != CN_RESIDUAL_BF16 || job->statistics != CN_STATISTICS_LOCAL)
         return;
-    cn_diagnostics_error(report, place(profile, "job.update.residual", report),
+    cn_diagnostics_error(report, cn_profile_place(profile, "job.update.residual", report),
                          "update.residual: bf16 would round local statistics; expected fp32, or "
                          "statistics: shared");
 }
@@ -357,12 +366,12 @@ static void check_parallel(const struct cn_profile *profile, struct cn_diagnosti
 
     for (size_t i = 0; i < sizeof(chosen) / sizeof(chosen[0]); i++)
         if (parallel->kind == CN_PARALLEL_AUTO && is_set(profile, chosen[i]))
-            cn_diagnostics_error(report, place(profile, chosen[i], report),
+            cn_diagnostics_error(report, cn_profile_place(profile, chosen[i], report),
                                  "%s: parallel.kind auto chooses it; expected one of the two",
                                  chosen[i] + 4);
     if (parallel->kind == CN_PARALLEL_GIVEN && parallel->stage != CN_SHARING_OPTIMIZER &&
         parallel->shard <= 1)
-        cn_diagnostics_error(report, place(profile, "job.parallel.stage", report),
+        cn_diagnostics_error(report, cn_profile_place(profile, "job.parallel.stage", report),
                              "parallel.stage: nothing is shared out; expected parallel.shard, too");
 }
 
@@ -469,7 +478,7 @@ static void check_companions(const struct cn_profile *profile, struct cn_diagnos
 
         if (!is_set(profile, path) || companions[i].has_meaning(&profile->settings.job))
             continue;
-        cn_diagnostics_warning(report, place(profile, path, report),
+        cn_diagnostics_warning(report, cn_profile_place(profile, path, report),
                                "%s: has no effect; it means something with %s only", path + 4,
                                companions[i].wanted);
     }
@@ -484,17 +493,17 @@ static void check_server(const struct cn_profile *profile, struct cn_diagnostics
     if (!has_server_momentum(job))
         return;
     if (job->up.mode == CN_UPDATE_SIGN || job->down.mode == CN_UPDATE_SIGN)
-        cn_diagnostics_error(report, place(profile, "job.server.optimizer", report),
+        cn_diagnostics_error(report, cn_profile_place(profile, "job.server.optimizer", report),
                              "server.optimizer: momentum diverges with signs only; expected %s "
                              "other than sign",
                              job->up.mode == CN_UPDATE_SIGN ? "update.up.mode"
                                                             : "update.down.mode");
     else if (job->up.mode == CN_UPDATE_AUTO)
-        cn_diagnostics_warning(report, place(profile, "job.update.up.mode", report),
+        cn_diagnostics_warning(report, cn_profile_place(profile, "job.update.up.mode", report),
                                "update.up.mode: auto may choose signs on a slow link, with which "
                                "the server's momentum diverges; another mode suits it");
     else if (job->down.mode == CN_UPDATE_TOPK && job->down.density < 0.1)
-        cn_diagnostics_warning(report, place(profile, "job.update.down.density", report),
+        cn_diagnostics_warning(report, cn_profile_place(profile, "job.update.down.density", report),
                                "update.down.density: most of each step with momentum waits for "
                                "later rounds; 10 %% or more suits it");
 }
@@ -507,7 +516,7 @@ static void check_freeze(const struct cn_profile *profile, struct cn_diagnostics
     while (cn_words_next(&rest, word, sizeof(word)))
         if (strcmp(word, "*") == 0)
             cn_diagnostics_warning(
-                report, place(profile, "job.train.freeze", report),
+                report, cn_profile_place(profile, "job.train.freeze", report),
                 "train.freeze: '*' is every tensor: nothing but running statistics "
                 "changes");
 }
@@ -517,6 +526,7 @@ void cn_profile_check(const struct cn_profile *profile, struct cn_diagnostics *r
     check_group(profile, report);
     check_gpus(profile, report);
     check_hardware(profile, report);
+    check_http(profile, report);
     check_care(profile, report);
     if (profile->settings.has_job) {
         check_stop(profile, report);
@@ -528,6 +538,7 @@ void cn_profile_check(const struct cn_profile *profile, struct cn_diagnostics *r
         check_companions(profile, report);
         check_freeze(profile, report);
         check_server(profile, report);
+        cn_profile_check_robust(profile, report);
     }
 }
 
@@ -537,7 +548,7 @@ static void require_set(const struct cn_profile *profile, const char *path, cons
 {
     if (!set[0] || cn_profile_data(&profile->settings, set))
         return;
-    cn_diagnostics_error(report, place(profile, path, report),
+    cn_diagnostics_error(report, cn_profile_place(profile, path, report),
                          "%s: '%s' is not among the data sets here; expected it below data",
                          path + 4, set);
 }
@@ -579,6 +590,7 @@ cn_err cn_profile_require(const struct cn_profile *profile, enum cn_profile_use 
         require_set(profile, "job.data.set", settings->job.data_set, &report);
     if (use == CN_PROFILE_GATEWAY) {
         require_set(profile, "job.central.set", settings->job.central_set, &report);
+        cn_profile_check_gate(profile, &report);
         check_trust(profile, &report);
         refuse_wishes(profile, &report);
     }

@@ -95,6 +95,8 @@ static bool is_printed(const struct cn_profile *profile, size_t index)
         return false;
     if (strncmp(row->path, "gateway.", 8) == 0 && profile->settings.gateway.listen_count == 0)
         return profile->origins[index].source != NULL;
+    if (strncmp(row->path, "http.", 5) == 0 && !profile->settings.http.listen[0])
+        return profile->origins[index].source != NULL;
     return row->initial || profile->origins[index].source;
 }
 
@@ -151,7 +153,7 @@ static const char *given(const struct template *template, const char *key)
 // Returns true for a row that is not commented out.
 static bool is_active(const struct template *template, const struct cn_schema_row *row)
 {
-    return given(template, row->path) || (row->required & (1u << template->use));
+    return given(template, row->path) || ((row->required | row->suggested) & (1u << template->use));
 }
 
 // Returns false for the job's keys when the job has a file of its own.
@@ -180,7 +182,7 @@ static bool is_comment(const void *context, const char *section)
 static bool is_text(enum cn_value_type type)
 {
     return type == CN_VALUE_LINK || type == CN_VALUE_NAME || type == CN_VALUE_PATH ||
-           type == CN_VALUE_LISTEN;
+           type == CN_VALUE_LISTEN || type == CN_VALUE_HTTP;
 }
 
 static cn_err write_row(struct writer *writer, const struct template *template,

@@ -36,6 +36,17 @@ const struct cn_origin *cn_profile_origin(const struct cn_profile *profile, cons
 // Reports values that contradict each other, which no single row can show.
 void cn_profile_check(const struct cn_profile *profile, struct cn_diagnostics *report);
 
+// profile_check.c: Returns the mark of a key and sets report to its file. A default gets line 1 of
+// the first file.
+struct cn_mark cn_profile_place(const struct cn_profile *profile, const char *path,
+                                struct cn_diagnostics *report);
+
+// Refuses a gate that has nothing to measure on.
+void cn_profile_check_gate(const struct cn_profile *profile, struct cn_diagnostics *report);
+
+// profile_check_robust.c: Reports what has no meaning together with the job's robust rule.
+void cn_profile_check_robust(const struct cn_profile *profile, struct cn_diagnostics *report);
+
 // profile_file.c: Reads a regular file of at most CN_YAML_SIZE_MAX bytes; the caller frees the
 // text. Finds the path of the type of board that "extends: NAME" names. Both report an error at
 // mark and return NULL or false when there is no such file.

@@ -30,6 +30,7 @@ static const char *noun_of(enum cn_value_type type)
         [CN_VALUE_NAME] = "a name of 1 to 63 characters a-z 0-9 . _ -",
         [CN_VALUE_PATH] = "a path",
         [CN_VALUE_LISTEN] = "host:port",
+        [CN_VALUE_HTTP] = "host:port or unix:PATH",
         [CN_VALUE_CHOICE] = "one of",
         [CN_VALUE_BOOL] = "true or false",
         [CN_VALUE_COUNT] = "a whole number",
@@ -306,6 +307,7 @@ void cn_value_print(const struct cn_schema_row *row, const struct cn_settings *s
         break;
     case CN_VALUE_NAME:
     case CN_VALUE_LISTEN:
+    case CN_VALUE_HTTP:
         cn_value_print_text(from, stream);
         break;
     case CN_VALUE_PATH:

@@ -116,6 +116,31 @@ static bool read_address(const struct reading *reading, const struct cn_yaml_nod
     return true;
 }
 
+#define UNIX_PREFIX "unix:"
+#define UNIX_PATH_MAX 107 // bytes, as unix(7) has it
+
+// A path is relative to the directory of the file, as other paths are.
+static bool read_http(const struct reading *reading, const struct cn_yaml_node *node, char *to)
+{
+    struct cn_yaml_node path;
+    size_t length = strlen(UNIX_PREFIX);
+
+    if (!is_text(reading, node))
+        return false;
+    if (strncmp(node->text, UNIX_PREFIX, length) != 0)
+        return read_address(reading, node, true, to);
+    path = *node;
+    path.text += length;
+    if (!path.text[0])
+        return reject(reading, node, "has no path");
+    memcpy(to, UNIX_PREFIX, length);
+    if (!read_path(reading, &path, to + length) || strlen(to + length) > UNIX_PATH_MAX) {
+        to[0] = '\0';
+        return reject(reading, node, "has a path of more than 107 bytes");
+    }
+    return true;
+}
+
 static bool read_addresses(const struct reading *reading, const struct cn_yaml_node *node,
                            bool listen, char to[CN_LINK_ADDRESSES][CN_ADDRESS_SIZE],
                            uint32_t *count)
@@ -524,6 +549,8 @@ bool cn_value_read(struct cn_diagnostics *report, const char *directory, const c
         return read_path(&reading, node, to);
     case CN_VALUE_LISTEN:
         return read_address(&reading, node, true, to);
+    case CN_VALUE_HTTP:
+        return read_http(&reading, node, to);
     case CN_VALUE_ADDRESSES:
         return read_addresses(&reading, node, false, settings->addresses, &settings->address_count);
     case CN_VALUE_LISTENS:

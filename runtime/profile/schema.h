@@ -22,6 +22,7 @@ enum cn_value_type {
     CN_VALUE_NAME,      // char[CN_NAME_SIZE], cn_name_valid
     CN_VALUE_PATH,      // char[CN_PATH_SIZE]
     CN_VALUE_LISTEN,    // char[CN_ADDRESS_SIZE], "host:port"
+    CN_VALUE_HTTP,      // char[CN_PATH_SIZE], "host:port" or "unix:PATH"
     CN_VALUE_CHOICE,    // an enum
     CN_VALUE_BOOL,      // bool
     CN_VALUE_COUNT,     // uint32_t
@@ -62,8 +63,9 @@ struct cn_schema_row {
     const char *initial;        // the default as it would be written; NULL: no default
     const char *example;        // value for the template if there is no default
     unsigned required;          // programs that require the key (CN_USE_*)
-    unsigned uses;              // programs that read the key (CN_USE_*)
-    const char *about;          // one line for the template and the user
+    unsigned suggested; // programs whose template has the example, not as a comment (CN_USE_*)
+    unsigned uses;      // programs that read the key (CN_USE_*)
+    const char *about;  // one line for the template and the user
 };
 
 extern const struct cn_schema_row cn_schema[];

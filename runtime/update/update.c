@@ -44,9 +44,8 @@ enum cn_update_kind cn_update_kind_of(const struct cn_update_header *header,
     return header->leave_statistics ? CN_UPDATE_KIND_NONE : kinds[header->rule.mode][2];
 }
 
-// Returns the number of coordinates of the block that begins at element done of a tensor.
-static size_t block_count(const struct cn_update_rule *rule, const struct cn_tensor_info *tensor,
-                          size_t done)
+size_t cn_update_block_count(const struct cn_update_rule *rule, const struct cn_tensor_info *tensor,
+                             size_t done)
 {
     bool thin = rule->mode == CN_UPDATE_TOPK && rule->density < CN_UPDATE_BLOCK_DENSITY;
     size_t most = thin ? CN_UPDATE_BLOCK_COUNT_MAX : CN_UPDATE_BLOCK_COUNT;
@@ -133,7 +132,7 @@ static cn_err put_tensor(const struct encoder *encoder, const struct cn_tensor_i
     for (size_t done = 0; done < tensor->count; done += count) {
         cn_err err;
 
-        count = block_count(&encoder->header->rule, tensor, done);
+        count = cn_update_block_count(&encoder->header->rule, tensor, done);
         err = put_block(encoder, kind, tensor->offset + done, count, pick);
         if (err)
             return err;
@@ -204,38 +203,46 @@ static cn_err check_crc(const uint8_t *bytes, size_t size, size_t *used)
     return CN_OK;
 }
 
+cn_err cn_update_block_decode(const struct cn_update_header *header, enum cn_update_kind kind,
+                              const uint8_t *bytes, size_t size, size_t count, float *values,
+                              size_t *used)
+{
+    struct cn_update_few few;
+    cn_err err;
+
+    if (kind != CN_UPDATE_KIND_SPARSE) {
+        err = dense[kind].decode(bytes, size, count, values, used);
+        return err ? err : check_crc(bytes, size, used);
+    }
+    err = cn_update_sparse_decode(bytes, size, count, header->rule.value_bits, &few, used);
+    if (!err)
+        err = check_crc(bytes, size, used);
+    if (err)
+        return err;
+    memset(values, 0, count * sizeof(*values));
+    for (size_t i = 0; i < few.count; i++)
+        values[few.index[i]] = few.values[i];
+    return CN_OK;
+}
+
 struct decoder {
     const struct cn_update_header *header;
     struct cn_diag *diag;
     const struct cn_update_sink *sink; // receives decoded values
 };
 
-// Decodes a dense block whose coordinates start at offset in the row, and checks its CRC.
-static cn_err get_dense(const struct decoder *decoder, enum cn_update_kind kind,
-                        const uint8_t *bytes, size_t size, size_t offset, size_t count,
-                        size_t *used)
+// Decodes a block whose coordinates start at offset in the row, and checks its CRC.
+static cn_err get_all(const struct decoder *decoder, enum cn_update_kind kind, const uint8_t *bytes,
+                      size_t size, size_t offset, size_t count, size_t *used)
 {
     float values[CN_UPDATE_BLOCK_COUNT_MAX];
-    cn_err err = dense[kind].decode(bytes, size, count, values, used);
+    cn_err err = cn_update_block_decode(decoder->header, kind, bytes, size, count, values, used);
 
-    if (!err)
-        err = check_crc(bytes, size, used);
     return err ? err : decoder->sink->visit(decoder->sink->context, offset, values, count);
 }
 
-static cn_err visit_scattered(const struct decoder *decoder, const struct cn_update_few *few,
-                              size_t offset, size_t count)
-{
-    float values[CN_UPDATE_BLOCK_COUNT_MAX];
-
-    memset(values, 0, count * sizeof(*values));
-    for (size_t i = 0; i < few->count; i++)
-        values[few->index[i]] = few->values[i];
-    return decoder->sink->visit(decoder->sink->context, offset, values, count);
-}
-
-static cn_err get_sparse(const struct decoder *decoder, const uint8_t *bytes, size_t size,
-                         size_t offset, size_t count, size_t *used)
+static cn_err get_few(const struct decoder *decoder, const uint8_t *bytes, size_t size,
+                      size_t offset, size_t count, size_t *used)
 {
     const struct cn_update_sink *sink = decoder->sink;
     struct cn_update_few few;
@@ -244,12 +251,9 @@ static cn_err get_sparse(const struct decoder *decoder, const uint8_t *bytes, si
 
     if (!err)
         err = check_crc(bytes, size, used);
-    if (err)
-        return err;
-    if (!sink->few)
-        return visit_scattered(decoder, &few, offset, count);
-    sink->few(sink->context, offset, few.index, few.values, few.count);
-    return CN_OK;
+    if (!err)
+        sink->few(sink->context, offset, few.index, few.values, few.count);
+    return err;
 }
 
 // Visits zeros for a tensor that the frame leaves out.
@@ -286,10 +290,10 @@ static cn_err get_tensor(const struct decoder *decoder, const struct cn_tensor_i
         size_t left = size - *used, offset = tensor->offset + done, block_size;
         cn_err err;
 
-        count = block_count(&decoder->header->rule, tensor, done);
-        err = kind == CN_UPDATE_KIND_SPARSE
-                  ? get_sparse(decoder, at, left, offset, count, &block_size)
-                  : get_dense(decoder, kind, at, left, offset, count, &block_size);
+        count = cn_update_block_count(&decoder->header->rule, tensor, done);
+        err = kind == CN_UPDATE_KIND_SPARSE && decoder->sink->few
+                  ? get_few(decoder, at, left, offset, count, &block_size)
+                  : get_all(decoder, kind, at, left, offset, count, &block_size);
         if (err) {
             cn_diag_add(decoder->diag, "update: block %zu of tensor %s: %s", block,
                         tensor->name ? tensor->name : "?", cn_err_text(err));

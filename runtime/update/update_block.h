@@ -104,6 +104,16 @@ size_t cn_update_sign_encode(const float *values, size_t count, float *decoded, 
 cn_err cn_update_sign_decode(const uint8_t *bytes, size_t size, size_t count, float *values,
                              size_t *used);
 
+// Returns the number of coordinates of the block that begins at element done of a tensor.
+size_t cn_update_block_count(const struct cn_update_rule *rule, const struct cn_tensor_info *tensor,
+                             size_t done);
+
+// Decodes a block of any kind except NONE, with its CRC, into count values. Errors are those of
+// the decoders above, and CN_EDIGEST.
+cn_err cn_update_block_decode(const struct cn_update_header *header, enum cn_update_kind kind,
+                              const uint8_t *bytes, size_t size, size_t count, float *values,
+                              size_t *used);
+
 // As cn_update_encode, but with feedback decoded receives the error, values - decoded.
 cn_err cn_update_encode_all(const struct cn_update_header *header, const struct cn_layout *layout,
                             const float *values, bool feedback, float *decoded,

@@ -19,10 +19,15 @@ import sys
 import tempfile
 
 SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path += [os.path.join(SOURCE, "tests", "end_to_end"), os.path.join(SOURCE, "tests", "boot")]
+
+from flashing import change_package  # noqa: E402
+
 EXPOSURE_MAX = 2.0
 SERVICES = {"cairn-node": "var/lib/cairn", "cairn-aggregator": "var/lib/cairn-aggregator"}
 
 
+WRITTEN = {"cairn-node": 4, "cairn-aggregator": 3}  # formats of state that today's programs write
 PROGRAMS = [*SERVICES, "cairn-flash"]
 
 
@@ -65,7 +70,10 @@ def units_are_confined(folder):
         root = os.path.join(folder, "unpacked", name)
         unit = os.path.join(root, "usr/lib/systemd/system", f"{name}.service")
         with open(unit) as file:
-            assert "\nLimitCORE=0\n" in file.read(), f"{unit} leaves cores with keys"
+            text = file.read()
+        assert "\nLimitCORE=0\n" in text, f"{unit} leaves cores with keys"
+        # Usage, profile and state: what does not mend itself is not started again for ever.
+        assert "\nRestartPreventExitStatus=2 3 7\n" in text, f"{unit} starts again what cannot start"
         text = run("systemd-analyze", "security", "--offline=true", "--no-pager", unit).stdout
         exposure = float(text.strip().splitlines()[-1].split(":")[1].split()[0])
         print(f"{name}.service: exposure {exposure}")
@@ -194,6 +202,7 @@ class Root:
 
 
 def write_state(root, name, version):
+    root.write(SERVICES[name] + "/written_by", f"{name} 0.0.{version}\x1b[2J\n".encode())
     if name == "cairn-node":
         root.write("var/lib/cairn/checkpoint.a", f"cairnck{version}".encode() + bytes(300))
         return
@@ -211,13 +220,19 @@ def a_service_keeps_its_state_until_purge(folder, packages, name):
     root.dpkg("-i", package)
     root.write(profile, b"schema: cairn/site/v1\n")
     root.write(options, b"CAIRN_OPTIONS=--log-level debug\n")
-    write_state(root, name, 1)
+    write_state(root, name, WRITTEN[name])
     root.dpkg("-i", package)
     assert root.has(state) and b"debug" in open(root.path(options), "rb").read(), "an upgrade lost something"
     write_state(root, name, 9)
     refused = root.dpkg("-i", package, check=False)
     assert refused.returncode and "format 9" in refused.stderr, "a downgrade was not refused\n" + refused.stderr
-    write_state(root, name, 1)
+    assert f"written by {name} 0.0.92J.\n" in refused.stderr, refused.stderr
+    write_state(root, name, WRITTEN[name])
+    later = change_package(package, os.path.join(folder, "later.deb"), "9.0.1",
+                           ("preinst", r"^oldest=\d+", f"oldest={WRITTEN[name] + 1}"))
+    refused = root.dpkg("-i", later, check=False)
+    assert refused.returncode and "Before the upgrade" in refused.stderr, "an upgrade was not refused\n" + refused.stderr
+    write_state(root, name, WRITTEN[name])
     root.dpkg("-i", package)
     root.dpkg("--remove", name)
     assert root.has(state) and root.has(profile) and root.has(options), "remove took too much"

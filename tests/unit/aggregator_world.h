@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "aggregator/merge/server_optimizer.h"
+#include "aggregator/merge/merge.h"
 #include "aggregator/serve/resources.h"
 #include "tests/support/flaky_store.h"
 #include "tests/support/layouts.h"
@@ -119,7 +119,7 @@ static inline cn_err world_open_parts(struct world *world)
         .graph = graph,
         .graph_size = sizeof(graph),
         .initial = world->initial,
-        .state_rows = cn_server_rows(world->job.server.optimizer),
+        .state_rows = cn_merge_state_rows(&world->job),
     };
     cn_err err = cn_roster_open(world->ledger, &world->roster);
     if (!err)

@@ -13,7 +13,11 @@
 #include <cmocka.h>
 
 #include "ports/cpu/compute_cpu.h"
-#include "runtime/engine/trainer/trainer.h"
+#include "runtime/engine/trainer/trainer_buckets.h"
+#include "runtime/engine/trainer/trainer_state.h"
+#ifdef CHECK_CUTS
+#include "tests/support/cut_check.h"
+#endif
 #include "tests/unit/net.h"
 
 #define SAMPLES 5
@@ -113,6 +117,34 @@ static inline bool is_statistic(const struct bench *bench, size_t index)
     return layout->tensors[i].class == CN_TENSOR_STAT;
 }
 
+#ifdef CHECK_CUTS
+// In place of the gradients: every legal cut of the net gives the bits of the whole.
+static inline void check_gradients(const struct net *net, enum cn_loss loss, uint32_t threads,
+                                   enum loss_by by)
+{
+    const struct cn_trainer_config config = {.compute = &cn_compute_cpu,
+                                             .threads = threads,
+                                             .loss = loss,
+                                             .learning_rate = 0.01f,
+                                             .momentum = 0.9f};
+    const struct message model = net_message(net);
+    struct cut_check check;
+    struct cn_onnx *onnx;
+    struct cn_diag diag;
+
+    (void)by;
+    cn_diag_init(&diag);
+    assert_int_equal(cn_onnx_open(model.bytes, model.size, &diag, &onnx), CN_OK);
+    if (cut_check_open(&check, net->lines[0], onnx, &config, &diag))
+        fail_msg("%s: %s", net->lines[0], cn_diag_first(&diag));
+    if (!cut_check_halves(&check, 1) || !cut_check_parts(&check, 4))
+        fail_msg("%s", check.failed);
+    printf("%s: %zu places, %u cuts trained, %u with tied tensors\n", net->lines[0],
+           check.place_count, check.cuts, check.tied);
+    cut_check_close(&check);
+    cn_onnx_close(onnx);
+}
+#else
 static inline void check_gradients(const struct net *net, enum cn_loss loss, uint32_t threads,
                                    enum loss_by by)
 {
@@ -156,3 +188,4 @@ static inline void check_gradients(const struct net *net, enum cn_loss loss, uin
     free(weights);
     close_net(&bench);
 }
+#endif

@@ -6,6 +6,8 @@
 
 #include <cmocka.h>
 
+#include "aggregator/run/live_job.h"
+#include "aggregator/store/job_reload.h"
 #include "aggregator/store/job_settings.h"
 #include "aggregator/store/ledger_sql.h"
 #include "runtime/profile/job_text.h"
@@ -111,7 +113,8 @@ static void the_digest_is_over_the_values_that_must_not_change(void **state)
         change(row, settings);
         cn_job_settings_digest(&settings->job, after);
         bool same = memcmp(before, after, CN_DIGEST_SIZE) == 0;
-        if (same != (cn_job_change_of(row->path + 4) == CN_CHANGE_START))
+        enum cn_change class = cn_job_change_of(row->path + 4);
+        if (same != (class == CN_CHANGE_START || class == CN_CHANGE_RESTART))
             fail_msg("%s: the digest %s, job_changes.c says otherwise", row->path,
                      same ? "stays" : "changes");
         free(settings);
@@ -171,7 +174,8 @@ static void make_older(struct world *world)
 {
     static const char sql[] = "ALTER TABLE meta ADD COLUMN job BLOB;"
                               "UPDATE meta SET job=(SELECT digest FROM setting);"
-                              "DROP TABLE setting; PRAGMA user_version=2";
+                              "DROP TABLE setting; DROP TABLE ruling; DROP TABLE rollback;"
+                              "PRAGMA user_version=2";
     assert_int_equal(cn_ledger_sql_run(world->ledger, sql), CN_OK);
     cn_ledger_close(world->ledger);
     assert_int_equal(cn_ledger_open(world->directory, &world->ledger), CN_OK);
@@ -223,6 +227,153 @@ static void a_setting_that_does_not_have_its_digest_is_damaged(void **state)
     assert_int_equal(bind_job(world, "", &conflict), CN_EFORMAT);
 }
 
+// --- reload ---
+
+static cn_err reload_job(struct world *world, const char *lines, struct cn_job_reload *reload)
+{
+    struct cn_settings *settings = job_of(lines);
+    cn_err err = cn_job_reload(world->ledger, settings, reload);
+    free(settings);
+    return err;
+}
+
+static struct cn_job job_in(struct world *world, uint32_t round)
+{
+    struct cn_job job, profile = {0};
+    assert_int_equal(cn_job_settings_load(world->ledger, round, &profile, &job), CN_OK);
+    return job;
+}
+
+static void begin_round(struct world *world, uint32_t number)
+{
+    struct cn_job_conflict conflict;
+    assert_int_equal(bind_job(world, "", &conflict), CN_OK);
+    assert_int_equal(cn_ledger_open_round(world->ledger, number), CN_OK);
+}
+
+static void a_reload_holds_from_the_next_round_on(void **state)
+{
+    static struct cn_job_reload reload;
+    begin_round(*state, 4);
+    assert_int_equal(reload_job(*state, "train.batch: 64\nrounds.count: 9\n", &reload), CN_OK);
+    assert_int_equal(reload.from_round, 5);
+    assert_int_equal(reload.open_round, 0);
+    assert_int_equal(reload.changed.count, 2);
+    assert_string_equal(reload.changed.lines[0], "train.batch: 32, now 64");
+    assert_int_equal(job_in(*state, 4).batch, 32);
+    assert_int_equal(job_in(*state, 4).rounds, 30);
+    assert_int_equal(job_in(*state, 5).batch, 64);
+    assert_int_equal(job_in(*state, 5).rounds, 9);
+    assert_int_equal(setting_count(*state), 2);
+    // Once more before round 5 opens: the earlier values were never used.
+    assert_int_equal(reload_job(*state, "train.batch: 16\n", &reload), CN_OK);
+    assert_int_equal(setting_count(*state), 2);
+    assert_int_equal(job_in(*state, 5).batch, 16);
+    assert_int_equal(reload_job(*state, "train.batch: 16\n", &reload), CN_OK);
+    assert_int_equal(reload.from_round, 0);
+}
+
+static void what_ends_the_open_round_changes_at_once(void **state)
+{
+    static struct cn_job_reload reload;
+    begin_round(*state, 2);
+    assert_int_equal(reload_job(*state, "rounds.quorum: 5\ntrain.batch: 64\n", &reload), CN_OK);
+    assert_int_equal(reload.from_round, 3);
+    assert_int_equal(reload.open_round, 2);
+    assert_int_equal(job_in(*state, 1).quorum, 1);
+    assert_int_equal(job_in(*state, 2).quorum, 5);
+    assert_int_equal(job_in(*state, 2).batch, 32); // the version of round 2 does not depend on it
+    assert_int_equal(job_in(*state, 3).batch, 64);
+    assert_int_equal(job_in(*state, 3).quorum, 5);
+}
+
+static void a_reload_is_refused_as_a_whole(void **state)
+{
+    static const struct {
+        const char *lines, *reason;
+    } cases[] = {
+        {"seed: 2\ntrain.batch: 64\n", "seed: 1 in the ledger, 2 in the profile"},
+        {"central.set: other\n", "central.set: not set in the ledger, other in the profile: it may "
+                                 "change only when the aggregator is started"},
+        {"update.residual: bf16\n", "update.residual: fp32 in the ledger, bf16 in the profile"},
+        {"train.optimizer: adam\ntrain.keep_optimizer: true\n",
+         "train.optimizer: it may not change while train.keep_optimizer is true, because boards "
+         "keep the optimizer's state"},
+    };
+    static struct cn_job_reload reload;
+    struct cn_job_conflict conflict;
+    struct world *world = *state;
+    assert_int_equal(reload_job(world, "", &reload), CN_ECONFLICT);
+    assert_string_equal(reload.refused.lines[0], "no run was ever started here");
+    assert_int_equal(bind_job(world, "train.keep_optimizer: true\n", &conflict), CN_OK);
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        assert_int_equal(reload_job(world, cases[i].lines, &reload), CN_ECONFLICT);
+        assert_int_equal(reload.refused.count, 1);
+        assert_string_equal(reload.refused.lines[0], cases[i].reason);
+        assert_int_equal(reload.from_round, 0);
+    }
+    assert_int_equal(setting_count(world), 1);
+    make_older(world);
+    assert_int_equal(reload_job(world, "train.batch: 64\n", &reload), CN_ECONFLICT);
+    assert_non_null(strstr(reload.refused.lines[0], "recorded only the digest"));
+}
+
+static void a_start_does_not_put_a_reload_before_its_round(void **state)
+{
+    static struct cn_job_reload reload;
+    struct cn_job_conflict conflict;
+    begin_round(*state, 2);
+    assert_int_equal(reload_job(*state, "train.batch: 64\n", &reload), CN_OK);
+    assert_int_equal(bind_job(*state, "train.batch: 64\nrounds.count: 9\n", &conflict), CN_OK);
+    assert_int_equal(job_in(*state, 2).batch, 32);
+    assert_int_equal(job_in(*state, 3).batch, 64);
+    assert_int_equal(job_in(*state, 3).rounds, 9);
+    // What only a reload may change is refused, and the answer says so.
+    assert_int_equal(bind_job(*state, "train.batch: 16\n", &conflict), CN_ECONFLICT);
+    assert_true(conflict.values && conflict.reloadable);
+    assert_int_equal(bind_job(*state, "train.batch: 16\nseed: 5\n", &conflict), CN_ECONFLICT);
+    assert_true(conflict.values && !conflict.reloadable);
+}
+
+static void another_optimizer_of_the_server_is_noticed(void **state)
+{
+    static struct cn_job_reload reload;
+    struct world *world = *state;
+    bool keep;
+    begin_round(world, 1);
+    assert_int_equal(reload_job(world, "server.optimizer: fedadam\n", &reload), CN_OK);
+    assert_int_equal(cn_ledger_close_round(world->ledger, 1), CN_OK);
+    assert_int_equal(cn_ledger_open_round(world->ledger, 2), CN_OK);
+    assert_int_equal(
+        reload_job(world, "server.optimizer: fedadam\nserver.learning_rate: 0.1\n", &reload),
+        CN_OK);
+    for (uint32_t round = 1; round <= 4; round++) {
+        assert_int_equal(cn_job_settings_keep_optimizer(world->ledger, round, &keep), CN_OK);
+        assert_int_equal(keep, round != 2);
+    }
+}
+
+static void boards_are_told_again_only_of_what_they_use(void **state)
+{
+    static struct cn_job_reload reload;
+    struct world *world = *state;
+    struct cn_live_job live = {
+        .ledger = world->ledger, .layout = &world->layout, .job = &world->job};
+    begin_round(world, 1);
+    assert_int_equal(cn_live_job_take(&live, 1, false), CN_OK);
+    assert_int_equal(live.number, 1);
+    assert_int_equal(reload_job(world, "rounds.quorum: 5\nrounds.deadline: 7 s\n", &reload), CN_OK);
+    assert_int_equal(cn_live_job_take(&live, 1, true), CN_OK);
+    assert_int_equal(world->job.quorum, 5);
+    assert_int_equal(world->job.deadline_ms, 7000);
+    assert_int_equal(live.number, 1);
+    assert_int_equal(cn_live_job_take(&live, 2, false), CN_OK); // they divide by the deadline
+    assert_int_equal(live.number, 2);
+    assert_int_equal(cn_live_job_take(&live, 2, false), CN_OK);
+    assert_int_equal(live.number, 2);
+    assert_int_equal(live.told.deadline_ms, 7000);
+}
+
 #define WITH_WORLD(test) cmocka_unit_test_setup_teardown(test, open_world, close_world)
 
 int main(void)
@@ -235,6 +386,12 @@ int main(void)
         WITH_WORLD(the_values_of_an_older_ledger_are_unknown_until_a_profile_has_their_digest),
         WITH_WORLD(a_ledger_that_was_never_run_stays_free_when_it_is_brought_up),
         WITH_WORLD(a_setting_that_does_not_have_its_digest_is_damaged),
+        WITH_WORLD(a_reload_holds_from_the_next_round_on),
+        WITH_WORLD(what_ends_the_open_round_changes_at_once),
+        WITH_WORLD(a_reload_is_refused_as_a_whole),
+        WITH_WORLD(a_start_does_not_put_a_reload_before_its_round),
+        WITH_WORLD(another_optimizer_of_the_server_is_noticed),
+        WITH_WORLD(boards_are_told_again_only_of_what_they_use),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -197,6 +197,70 @@ static void momentum_of_the_server_is_refused_beside_signs(void **state)
     cn_profile_free(profile);
 }
 
+// The first message of a job with these keys, or NULL.
+static const char *mistake_of_job(const char *keys)
+{
+    char text[512];
+
+    snprintf(text, sizeof(text), "schema: cairn/site/v1\njob:\n  %s\n", keys);
+    return mistake(text);
+}
+
+static void robust_rules_are_refused_where_they_mean_nothing(void **state)
+{
+    (void)state;
+    assert_non_null(
+        strstr(mistake_of_job("robust: {rule: trimmed}\n  rounds: {quorum: 3}"),
+               ":3:18: error: robust.rule: trimmed with update.up.mode topk: each group"));
+    assert_non_null(strstr(mistake_of_job("robust: {rule: median}\n  rounds: {quorum: 3}\n"
+                                          "  update: {up: {mode: auto}}"),
+                           "median with update.up.mode auto, which may be topk"));
+    assert_non_null(
+        strstr(mistake_of_job("robust: {rule: multi_krum}\n  rounds: {quorum: 4}"),
+               ":4:20: error: rounds.quorum: 4 groups, but the robust rule needs 5 to tolerate 1"));
+    assert_non_null(strstr(mistake_of_job("robust: {rule: rfa, tolerate: 2, mix: bucket}\n"
+                                          "  rounds: {quorum: 8}"),
+                           "needs 9 to tolerate 2"));
+    assert_non_null(strstr(mistake_of_job("robust: {rule: rfa}\n  rounds: {quorum: 300}"),
+                           "expected at most 256 with a robust rule"));
+    assert_non_null(strstr(mistake_of_job("robust: {rule: rfa}\n  rounds: {quorum: 3}\n"
+                                          "  limits: {trust_groups: true}"),
+                           "trust_groups: true says that no group lies"));
+    assert_non_null(strstr(mistake_of_job("robust: {mix: nearest}"),
+                           "robust.mix: has a meaning with a rule only"));
+    assert_non_null(strstr(mistake_of_job("robust: {rule: krum}"), "multi_krum"));
+}
+
+static void a_round_waits_for_what_the_robust_rule_needs_or_takes_its_quorum(void **state)
+{
+    (void)state;
+    struct cn_profile *profile =
+        parse("schema: cairn/site/v1\njob: {robust: {rule: multi_krum, short: wait}}\n");
+    assert_int_equal(cn_job_quorum(&cn_profile_settings(profile)->job), 5);
+    cn_profile_free(profile);
+    profile = parse("schema: cairn/site/v1\njob: {robust: {rule: multi_krum, short: clip}}\n");
+    assert_int_equal(cn_job_quorum(&cn_profile_settings(profile)->job), 1);
+    cn_profile_free(profile);
+}
+
+static void every_robust_rule_has_its_word(void **state)
+{
+    static const char *const words[] = {"none", "median", "trimmed", "multi_krum", "rfa", "cclip"};
+
+    (void)state;
+    for (int i = 0; i <= CN_ROBUST_CCLIP; i++) {
+        char text[256];
+
+        snprintf(text, sizeof(text),
+                 "schema: cairn/site/v1\njob: {robust: {rule: %s}, rounds: {quorum: 5}, "
+                 "update: {up: {mode: q8}}}\n",
+                 words[i]);
+        struct cn_profile *profile = parse(text);
+        assert_int_equal(cn_profile_settings(profile)->job.robust.rule, i);
+        cn_profile_free(profile);
+    }
+}
+
 static void what_a_program_requires_is_told_at_once(void **state)
 {
     struct cn_profile *profile = parse("schema: cairn/site/v1\nname: board-1\n");
@@ -555,6 +619,9 @@ int main(void)
         cmocka_unit_test(a_job_can_only_ask_for_less),
         cmocka_unit_test(a_run_ends_by_what_boards_measure_only_where_they_are_trusted),
         cmocka_unit_test(momentum_of_the_server_is_refused_beside_signs),
+        cmocka_unit_test(every_robust_rule_has_its_word),
+        cmocka_unit_test(robust_rules_are_refused_where_they_mean_nothing),
+        cmocka_unit_test(a_round_waits_for_what_the_robust_rule_needs_or_takes_its_quorum),
         cmocka_unit_test(what_a_program_requires_is_told_at_once),
         cmocka_unit_test(a_job_needs_a_mapped_data_set_to_train),
         cmocka_unit_test(held_out_names_another_data_set),

@@ -11,7 +11,7 @@
 #include "aggregator/serve/status.h"
 #include "aggregator/show/json_text.h"
 #include "aggregator/show/reason.h"
-#include "aggregator/show/show.h"
+#include "aggregator/show/show_csv.h"
 #include "aggregator/store/tally.h"
 #include "tests/unit/aggregator_world.h"
 
@@ -309,6 +309,37 @@ static void a_full_buffer_is_an_error(void **state)
     }
 }
 
+static void assert_holds(const struct cn_buffer *out, const char *words)
+{
+    if (!memmem(out->data, out->size, words, strlen(words)))
+        fail_msg("'%s' is not in:\n%.*s", words, (int)out->size, (const char *)out->data);
+}
+
+static void a_spreadsheet_runs_no_text_of_a_board(void **state)
+{
+    struct shown *shown = *state;
+    cn_roster_blame(shown->world.roster, "a", "=cmd|' /C calc'!A0", world_now_ms);
+    cn_roster_blame(shown->world.roster, "b", "@\"SUM\"(1,2)", world_now_ms);
+    cn_roster_blame(shown->world.roster, "c", "a,b", world_now_ms);
+    assert_int_equal(cn_show_csv_boards(look(shown), &shown->out), CN_OK);
+    assert_holds(&shown->out, "name,group,state,why,error,version,");
+    assert_holds(&shown->out, "\r\na,a,failed,error: =cmd|' /C calc'!A0,\"'=cmd|' /C calc'!A0\",");
+    assert_holds(&shown->out, ",\"'@\"\"SUM\"\"(1,2)\",");
+    assert_holds(&shown->out, ",\"error: a,b\",\"a,b\",");
+}
+
+static void the_history_is_a_line_for_each_version(void **state)
+{
+    struct shown *shown = *state;
+    finish_round(&shown->world);
+    assert_int_equal(cn_show_csv_rounds(look(shown), &shown->out), CN_OK);
+    size_t lines = 0;
+    for (size_t i = 0; i < shown->out.size; i++)
+        lines += shown->out.data[i] == '\n';
+    assert_int_equal(lines, 3);
+    assert_holds(&shown->out, "\r\n0,0.8,1,");
+}
+
 // A silent board is told of after two minutes, a board that was never heard at once.
 static void boards_that_are_not_heard_are_alerts(void **state)
 {
@@ -339,6 +370,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_board_is_shown_with_its_newest_rounds, open_round,
                                         close_world),
         cmocka_unit_test_setup_teardown(a_full_buffer_is_an_error, open_round, close_world),
+        cmocka_unit_test_setup_teardown(a_spreadsheet_runs_no_text_of_a_board, open_round,
+                                        close_world),
+        cmocka_unit_test_setup_teardown(the_history_is_a_line_for_each_version, open_round,
+                                        close_world),
         cmocka_unit_test_setup_teardown(boards_that_are_not_heard_are_alerts, open_round,
                                         close_world),
     };

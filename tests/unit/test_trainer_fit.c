@@ -1,5 +1,6 @@
 // Training within a memory limit: what is given up for it, and that the results stay.
 #include "runtime/base/log.h"
+#include "runtime/engine/trainer/trainer_buckets.h"
 #include "tests/unit/gradient_check.h"
 
 #define NORM(n) "weight g" n " 32", "weight b" n " 32", "weight m" n " 32", "weight v" n " 32"

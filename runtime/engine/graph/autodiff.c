@@ -338,11 +338,14 @@ static cn_err walk_back(struct cn_autodiff *diff)
     struct cn_graph *graph = diff->graph;
 
     diff->gradient[cn_graph_root(graph, graph->output)] = graph->nodes[graph->loss].out[0];
+    for (uint32_t i = 0; i <= graph->loss; i++)
+        graph->nodes[i].origin = i;
     for (size_t i = graph->loss; i-- > 0;) {
         struct cn_node node = graph->nodes[i]; // a copy: emitting may move the list
         uint32_t dy = diff->gradient[cn_graph_root(graph, node.out[0])];
         cn_err err = CN_OK;
 
+        graph->origin = (uint32_t)i;
         if (dy == CN_GRAPH_NONE && has_cell(&node))
             err = cn_autodiff_recurrent_only_cell(diff, &node, &dy);
         if (err)

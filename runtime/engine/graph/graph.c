@@ -115,6 +115,8 @@ cn_err cn_graph_add_value(struct cn_graph *graph, const struct cn_value *value, 
         return err;
     added = &graph->values[graph->value_count];
     *added = *value;
+    added->name = NULL;
+    added->name_size = 0;
     err = count_words(graph, added);
     if (err)
         return err;
@@ -134,7 +136,8 @@ cn_err cn_graph_add_node(struct cn_graph *graph, const struct cn_node *node)
                sizeof(*graph->nodes));
     if (err)
         return err;
-    graph->nodes[graph->node_count++] = *node;
+    graph->nodes[graph->node_count] = *node;
+    graph->nodes[graph->node_count++].origin = graph->origin;
     return CN_OK;
 }
 

@@ -40,6 +40,7 @@ enum cn_value_kind {
     CN_VALUE_NUMBERED,   // during import only: base + step * number of the sample
     CN_VALUE_ACTIVATION, // made by a node; gradients of activations too
     CN_VALUE_GRADIENT,   // the gradient of a parameter
+    CN_VALUE_BOUNDARY,   // in a part of a graph: an activation that another part writes or reads
 };
 
 // Marks a value of the whole batch in the file. The graph keeps it as one number for each sample,
@@ -65,7 +66,8 @@ struct cn_value {
     bool padded;   // the planes count as surrounded by zeros, which are not in memory yet
     uint32_t pad_before[2], pad_after[2]; // padded: rows and columns of zeros on each side
     size_t offset;    // parameter, gradient: words in its row; constant, shape: index in its pool;
-                      // input: see cn_graph.inputs and cn_fact.value
+                      // input: see cn_graph.inputs and cn_fact.value; boundary: words of a sample
+                      // before it, a multiple of 16
     bool frozen;      // parameter: a statistic, or not trained by the user's choice; activation: no
                       // gradient goes through it
     size_t parameter; // gradient: the offset of its parameter
@@ -78,12 +80,16 @@ struct cn_value {
     bool is_sum;      // during import only: a sum or a mean of elements, or a multiple of one
     bool of_batch;    // during import only: floats computed from the size of an open batch
     enum cn_over_batch over_batch; // during import only
+    const char *name; // name of a node's output in the file, borrowed from it; NULL: none
+    size_t name_size; // bytes of name, which has no terminating 0
 };
 
 struct cn_node {
     struct cn_call call;           // op, write and numbers, without operands
     uint32_t in[CN_CALL_INPUTS];   // values read; CN_GRAPH_NONE when left out
     uint32_t out[CN_CALL_OUTPUTS]; // values written; CN_GRAPH_NONE when left out
+    uint32_t origin; // node of the forward pass: its own index; node of the backward pass: index of
+                     // the forward node for whose gradient it was made. Set by autodiff
 };
 
 #define CN_GRAPH_INPUT_MAX 8
@@ -125,6 +131,7 @@ struct cn_graph {
     uint64_t batch;                      // the batch in dims; 0 before the input is known
     uint32_t inputs[CN_GRAPH_INPUT_MAX]; // values; the offset of each is its index here
     uint32_t input_count;
+    uint32_t unread_inputs; // in a part of a graph: inputs that it does not read, bit i for input i
     struct cn_fact facts[CN_GRAPH_FACT_MAX];
     uint32_t fact_count;
     const char *loss_output; // set before import: name of the output that is the loss; NULL: none
@@ -134,7 +141,10 @@ struct cn_graph {
     int64_t head_ignore;     // CN_HEAD_ENTROPY: the label that does not count
     uint32_t output, labels; // labels: CN_GRAPH_NONE when the model computes its loss itself
     enum cn_batch_norm_use batch_norm; // set before import
-    size_t loss;                       // index of the loss node, once cn_loss_add was called
+    size_t loss;                       // index of the loss node, once cn_loss_add was called; in a
+                                       // part of a graph: index of the last forward node
+    uint32_t origin;                   // while autodiff runs: origin of the nodes that are added
+    size_t boundary_words; // in a part of a graph: words of a sample of all boundary values
 };
 
 void cn_graph_init(struct cn_graph *graph);
@@ -143,12 +153,13 @@ void cn_graph_deinit(struct cn_graph *graph);
 // Initialises copy with a copy of graph; the caller deinits it.
 cn_err cn_graph_copy(const struct cn_graph *graph, struct cn_graph *copy);
 
-// Adds a copy of value, and returns its index. Checks dims and computes words; a root of
-// CN_GRAPH_NONE becomes the value itself. CN_ERANGE when the size overflows or there are too many
-// values; CN_ENOMEM.
+// Adds a copy of value without its name, and returns its index. Checks dims and computes words; a
+// root of CN_GRAPH_NONE becomes the value itself. CN_ERANGE when the size overflows or there are
+// too many values; CN_ENOMEM.
 cn_err cn_graph_add_value(struct cn_graph *graph, const struct cn_value *value, uint32_t *index);
 
-// Adds a copy of node at the end of the list. Pointers to nodes are invalid afterwards.
+// Adds a copy of node, with the graph's origin, at the end of the list. Pointers to nodes are
+// invalid afterwards.
 cn_err cn_graph_add_node(struct cn_graph *graph, const struct cn_node *node);
 
 // Returns a node of this op without operands.

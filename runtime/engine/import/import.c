@@ -349,6 +349,15 @@ static cn_err bind_node(struct cn_import_node *node, const struct cn_import_op *
     return err;
 }
 
+// Keeps the first name of a value.
+static void name_value(struct cn_value *value, struct cn_text name)
+{
+    if (value->name)
+        return;
+    value->name = name.data;
+    value->name_size = name.size;
+}
+
 // Marks outputs that were not made, for example by a refused node, as unknown to their readers.
 static cn_err define_outputs(struct cn_import_node *node)
 {
@@ -365,6 +374,7 @@ static cn_err define_outputs(struct cn_import_node *node)
             err = define_name(node->importer, node->node->outputs[i], value);
         if (err)
             return err;
+        name_value(&node->graph->values[value], node->node->outputs[i]);
     }
     return CN_OK;
 }

@@ -14,6 +14,7 @@ struct builder {
     const struct cn_compute *device;
     uint32_t batch;
     uint32_t lane_batch;          // most samples of a lane
+    uint32_t slots;               // 0: forward and backward calls are run as one list
     struct cn_plan_block *blocks; // owned: activations, then workspaces
     size_t block_count;
     size_t *block_of;  // owned; by root; NO_BLOCK unless it is an activation
@@ -146,6 +147,10 @@ static struct cn_operand operand_of(const struct builder *builder, uint32_t valu
     case CN_VALUE_GRADIENT:
         operand.arena = CN_ARENA_GRADIENTS;
         break;
+    case CN_VALUE_BOUNDARY:
+        operand.arena = CN_ARENA_BOUNDARY;
+        operand.offset = root->offset * builder->batch;
+        break;
     case CN_VALUE_ACTIVATION:
         operand.arena = CN_ARENA_ACTIVATIONS;
         operand.offset = builder->blocks[builder->block_of[root->root]].offset;
@@ -193,7 +198,7 @@ static cn_err plan_batch(struct builder *builder)
             program->inputs[i] = end;
         else
             program->labels = end;
-        if (value == CN_GRAPH_NONE)
+        if (value == CN_GRAPH_NONE || (i < graph->input_count && (graph->unread_inputs >> i & 1)))
             continue;
         if (cn_size_multiply(graph->values[value].words, builder->batch, &words) ||
             words > SIZE_MAX / 64)
@@ -211,6 +216,64 @@ static cn_err plan_batch(struct builder *builder)
     return CN_OK;
 }
 
+// Makes room for all slots in an arena that has `shared` words and the words of one slot.
+static cn_err add_slots(const struct builder *builder, enum cn_arena arena, size_t shared,
+                        size_t words)
+{
+    struct cn_program *program = builder->program;
+    size_t all;
+
+    shared = (shared + CN_PLAN_ALIGNMENT - 1) / CN_PLAN_ALIGNMENT * CN_PLAN_ALIGNMENT;
+    words = (words + CN_PLAN_ALIGNMENT - 1) / CN_PLAN_ALIGNMENT * CN_PLAN_ALIGNMENT;
+    if (cn_size_multiply(words, builder->slots, &all) || __builtin_add_overflow(all, shared, &all))
+        return CN_ENOMEM;
+    program->slots[arena] = (struct cn_program_slot){shared, words};
+    program->sizes.words[arena] = all;
+    return CN_OK;
+}
+
+// Places the blocks whose life crosses the end of the forward pass, or the others, from first on.
+static cn_err place_blocks(struct builder *builder, bool crossing, size_t first, size_t *words)
+{
+    size_t loss = builder->graph->loss, count = 0;
+    struct cn_plan_block *chosen = calloc(builder->block_count + 1, sizeof(*chosen));
+    size_t *at = calloc(builder->block_count + 1, sizeof(*at));
+    cn_err err = chosen && at ? CN_OK : CN_ENOMEM;
+
+    for (size_t i = 0; !err && i < builder->block_count; i++)
+        if ((builder->blocks[i].first <= loss && builder->blocks[i].last > loss) == crossing) {
+            at[count] = i;
+            chosen[count++] = builder->blocks[i];
+        }
+    if (!err)
+        err = cn_plan_place(chosen, count, words);
+    for (size_t i = 0; !err && i < count; i++)
+        builder->blocks[at[i]].offset = first + chosen[i].offset;
+    free(chosen);
+    free(at);
+    return err;
+}
+
+// Places what a micro-batch keeps from its forward to its backward calls in a slot, and all other
+// blocks before the slots: no two runs use these at a time.
+static cn_err plan_slots(struct builder *builder)
+{
+    struct cn_program *program = builder->program;
+    size_t passing, kept, boundary;
+    cn_err err = place_blocks(builder, false, 0, &passing);
+
+    passing = (passing + CN_PLAN_ALIGNMENT - 1) / CN_PLAN_ALIGNMENT * CN_PLAN_ALIGNMENT;
+    if (!err)
+        err = place_blocks(builder, true, passing, &kept);
+    if (!err)
+        err = add_slots(builder, CN_ARENA_ACTIVATIONS, passing, kept);
+    if (!err)
+        err = add_slots(builder, CN_ARENA_BATCH, 0, program->sizes.words[CN_ARENA_BATCH]);
+    if (!err && cn_size_multiply(builder->graph->boundary_words, builder->batch, &boundary))
+        err = CN_ENOMEM;
+    return err ? err : add_slots(builder, CN_ARENA_BOUNDARY, 0, boundary);
+}
+
 static cn_err build(struct builder *builder, size_t total)
 {
     const struct cn_graph *graph = builder->graph;
@@ -222,8 +285,9 @@ static cn_err build(struct builder *builder, size_t total)
     if (!err)
         err = plan_batch(builder);
     if (!err)
-        err = cn_plan_place(builder->blocks, builder->block_count,
-                            &program->sizes.words[CN_ARENA_ACTIVATIONS]);
+        err = builder->slots ? plan_slots(builder)
+                             : cn_plan_place(builder->blocks, builder->block_count,
+                                             &program->sizes.words[CN_ARENA_ACTIVATIONS]);
     if (err)
         return err;
     program->sizes.words[CN_ARENA_WEIGHTS] = total;
@@ -235,9 +299,10 @@ static cn_err build(struct builder *builder, size_t total)
 }
 
 cn_err cn_program_build(const struct cn_graph *graph, const struct cn_compute_ops *ops,
-                        const struct cn_compute *device, uint32_t batch, size_t total,
-                        struct cn_program *program)
+                        const struct cn_compute *device, uint32_t batch, uint32_t slots,
+                        size_t total, struct cn_program *program)
 {
+    const struct cn_call *last = &graph->nodes[graph->loss].call;
     uint32_t lanes = ops->lanes(device);
     struct builder builder = {
         .graph = graph,
@@ -245,6 +310,7 @@ cn_err cn_program_build(const struct cn_graph *graph, const struct cn_compute_op
         .device = device,
         .batch = batch,
         .lane_batch = batch / lanes + (batch % lanes != 0),
+        .slots = slots,
         .blocks = calloc(graph->value_count + graph->node_count + 1, sizeof(*builder.blocks)),
         .block_of = malloc((graph->value_count + 1) * sizeof(*builder.block_of)),
         .workspace = malloc((graph->node_count + 1) * sizeof(*builder.workspace)),
@@ -252,7 +318,11 @@ cn_err cn_program_build(const struct cn_graph *graph, const struct cn_compute_op
     };
     cn_err err = CN_ENOMEM;
 
-    *program = (struct cn_program){.count = graph->node_count, .loss = graph->loss};
+    *program = (struct cn_program){
+        .count = graph->node_count,
+        .loss = graph->loss,
+        .has_loss = last->op >= CN_OP_CROSS_ENTROPY && last->op <= CN_OP_MEAN_LOSS,
+    };
     program->calls = calloc(graph->node_count + 1, sizeof(*program->calls));
     if (builder.blocks && builder.block_of && builder.workspace && program->calls) {
         for (size_t i = 0; i < graph->value_count; i++)
@@ -279,7 +349,7 @@ void cn_program_evaluate(struct cn_program *program)
 {
     static const struct cn_operand none = {.arena = CN_ARENA_NONE};
 
-    for (size_t i = 0; i < program->loss; i++) {
+    for (size_t i = 0; i <= program->loss; i++) {
         struct cn_call *call = &program->calls[i];
 
         if (call->op == CN_OP_BATCH_NORM) {
@@ -289,7 +359,29 @@ void cn_program_evaluate(struct cn_program *program)
             call->dropout.rate = 0;
         }
     }
-    program->calls[program->loss].out[0] = none;
+    if (program->has_loss)
+        program->calls[program->loss].out[0] = none;
+}
+
+static void move(const struct cn_program *program, uint32_t slot, struct cn_operand *operand)
+{
+    const struct cn_program_slot *in = &program->slots[operand->arena];
+
+    if (operand->arena != CN_ARENA_NONE && operand->offset >= in->first)
+        operand->offset += slot * in->words;
+}
+
+void cn_program_move(const struct cn_program *program, const struct cn_call *calls, size_t count,
+                     uint32_t slot, struct cn_call *moved)
+{
+    for (size_t i = 0; i < count; i++) {
+        moved[i] = calls[i];
+        for (int j = 0; j < CN_CALL_INPUTS; j++)
+            move(program, slot, &moved[i].in[j]);
+        for (int j = 0; j < CN_CALL_OUTPUTS; j++)
+            move(program, slot, &moved[i].out[j]);
+        move(program, slot, &moved[i].workspace);
+    }
 }
 
 cn_err cn_program_memory(const struct cn_program *program, uint32_t lanes, uint64_t *bytes)

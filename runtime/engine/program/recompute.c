@@ -133,6 +133,16 @@ static cn_err mark_segments(struct recompute *r)
     return CN_OK;
 }
 
+// Returns whether a node writes what another part of the graph sees. Such a node runs only once.
+static bool writes_boundary(const struct cn_graph *graph, const struct cn_node *node)
+{
+    for (int j = 0; j < CN_CALL_OUTPUTS; j++)
+        if (node->out[j] != CN_GRAPH_NONE &&
+            graph->values[cn_graph_root(graph, node->out[j])].kind == CN_VALUE_BOUNDARY)
+            return true;
+    return false;
+}
+
 static cn_err mark(struct recompute *r, enum cn_recompute level)
 {
     const struct cn_graph *graph = r->graph;
@@ -141,6 +151,9 @@ static cn_err mark(struct recompute *r, enum cn_recompute level)
         r->marked[i] = is_cheap(graph->nodes[i].call.op);
     if (level == CN_RECOMPUTE_SEGMENTS && mark_segments(r))
         return CN_ENOMEM;
+    for (size_t i = 0; i < graph->loss; i++)
+        if (writes_boundary(graph, &graph->nodes[i]))
+            r->marked[i] = false;
     for (size_t root = 0; root < r->values; root++) {
         uint32_t at = r->maker[root];
 

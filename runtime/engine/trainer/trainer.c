@@ -3,11 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/base/words.h"
-#include "runtime/engine/graph/autodiff.h"
-#include "runtime/engine/graph/loss.h"
-#include "runtime/engine/graph/passes.h"
-#include "runtime/engine/import/import.h"
 #include "runtime/engine/program/apply.h"
 #include "runtime/engine/program/describe.h"
 #include "runtime/engine/program/program.h"
@@ -20,6 +15,7 @@ void cn_trainer_close(struct cn_trainer *trainer)
     if (trainer->device) {
         cn_trainer_release_buckets(trainer);
         cn_trainer_release_segments(trainer);
+        cn_trainer_release_part(trainer);
         trainer->ops->release(trainer->device, trainer->train);
         trainer->ops->release(trainer->device, trainer->evaluate);
         trainer->ops->release(trainer->device, trainer->sum);
@@ -33,24 +29,6 @@ void cn_trainer_close(struct cn_trainer *trainer)
     free(trainer->calls);
     free(trainer->flat);
     free(trainer);
-}
-
-static cn_err build_graph(struct cn_trainer *trainer, const struct cn_onnx *onnx,
-                          struct cn_diag *diag, struct cn_graph *graph)
-{
-    cn_err err;
-
-    if (trainer->loss == CN_LOSS_OUTPUT)
-        graph->loss_output = trainer->rules.output;
-    graph->batch_norm = trainer->rules.batch_norm;
-    err = cn_import(onnx, &trainer->layout, diag, graph);
-    if (!err)
-        err = cn_passes_run(graph);
-    if (!err)
-        err = cn_loss_add(graph, trainer->loss, &trainer->rules, diag);
-    if (!err)
-        err = cn_autodiff_run(graph);
-    return err ? err : cn_gradient_order(graph, &trainer->layout, &trainer->order);
 }
 
 // Dims of one sample, wherever the batch is.
@@ -102,6 +80,13 @@ static void describe_sample(struct cn_trainer *trainer, const struct cn_onnx *on
         trainer->label_limit = call->outputs;
         trainer->label_ignored = call->ignore;
     }
+}
+
+// Notes what a batch must be staged for, in the graph of the model or of a part.
+static void describe_reads(struct cn_trainer *trainer, const struct cn_graph *graph)
+{
+    for (uint32_t i = 0; i < graph->input_count; i++)
+        trainer->input_read[i] = !(graph->unread_inputs >> i & 1);
     if (graph->labels != CN_GRAPH_NONE)
         trainer->label_words = graph->values[graph->labels].words;
 }
@@ -143,7 +128,7 @@ static cn_err prepare_flat(struct cn_trainer *trainer, const struct cn_graph *gr
     return err ? err : set_first_share(trainer);
 }
 
-// The forward pass, the loss, and a copy of the output for the host.
+// The forward pass; where it ends with the loss, also a copy of the output for the host.
 static cn_err prepare_evaluation(struct cn_trainer *trainer, const struct cn_program *program)
 {
     const struct cn_call *loss = &program->calls[program->loss];
@@ -159,25 +144,33 @@ static cn_err prepare_evaluation(struct cn_trainer *trainer, const struct cn_pro
         count = 0; // they are segments
     }
     memcpy(calls, program->calls, count * sizeof(*calls));
-    calls[count++] = (struct cn_call){
-        .op = CN_OP_MAP,
-        .in = {loss->in[0]},
-        .out = {{.arena = CN_ARENA_OUTPUTS, .stride = words}},
-        .map = {.kind = CN_MAP_SCALE, .alpha = 1, .count = words},
-    };
+    if (program->has_loss)
+        calls[count++] = (struct cn_call){
+            .op = CN_OP_MAP,
+            .in = {loss->in[0]},
+            .out = {{.arena = CN_ARENA_OUTPUTS, .stride = words}},
+            .map = {.kind = CN_MAP_SCALE, .alpha = 1, .count = words},
+        };
     if (!err)
         err = trainer->ops->prepare(trainer->device, calls, count, &trainer->evaluate);
     free(calls);
     return err;
 }
 
-static cn_err prepare(struct cn_trainer *trainer, struct cn_program *program)
+static cn_err prepare_training(struct cn_trainer *trainer, const struct cn_graph *graph,
+                               const struct cn_program *program)
 {
-    const struct cn_compute_ops *ops = trainer->ops;
-    cn_err err =
-        trainer->stage >= CN_STAGE_GRADIENTS
-            ? cn_trainer_prepare_segments(trainer, program->calls)
-            : ops->prepare(trainer->device, program->calls, program->count, &trainer->train);
+    if (trainer->part.slot_count)
+        return cn_trainer_prepare_part(trainer, graph, program);
+    if (trainer->stage >= CN_STAGE_GRADIENTS)
+        return cn_trainer_prepare_segments(trainer, program->calls);
+    return trainer->ops->prepare(trainer->device, program->calls, program->count, &trainer->train);
+}
+
+static cn_err prepare(struct cn_trainer *trainer, const struct cn_graph *graph,
+                      struct cn_program *program)
+{
+    cn_err err = prepare_training(trainer, graph, program);
 
     if (err)
         return err;
@@ -299,6 +292,7 @@ static cn_err set_up(struct cn_trainer *trainer, const struct cn_onnx *onnx,
         return err;
     trainer->gradient_room = program.sizes.words[CN_ARENA_GRADIENTS];
     trainer->labels = program.labels;
+    trainer->has_loss = program.has_loss;
     memcpy(trainer->inputs, program.inputs, sizeof(trainer->inputs));
     err = cn_batch_facts_init(graph, program.inputs + CN_GRAPH_INPUT_MAX, &trainer->facts);
     if (!err)
@@ -308,7 +302,7 @@ static cn_err set_up(struct cn_trainer *trainer, const struct cn_onnx *onnx,
     if (!err)
         err = cn_trainer_take_copies(trainer, &program.sizes);
     if (!err)
-        err = prepare(trainer, &program);
+        err = prepare(trainer, graph, &program);
     cn_program_deinit(&program);
     if (!err)
         err = cn_trainer_set_buckets(trainer, SIZE_MAX);
@@ -318,29 +312,6 @@ static cn_err set_up(struct cn_trainer *trainer, const struct cn_onnx *onnx,
         err =
             cn_trainer_write(trainer, CN_ARENA_CONSTANTS, graph->constants, graph->constant_count);
     return err ? err : load_weights(trainer, onnx);
-}
-
-// Marks the tensors that train.freeze names. A pattern that matches no tensor is an error.
-static cn_err freeze(struct cn_trainer *trainer, struct cn_diag *diag)
-{
-    const char *rest = trainer->rules.freeze;
-    char pattern[CN_WORDS_SIZE];
-    cn_err err = CN_OK;
-
-    while (cn_words_next(&rest, pattern, sizeof(pattern))) {
-        size_t found = 0;
-
-        for (size_t i = 0; i < trainer->layout.tensor_count; i++)
-            if (cn_words_match(pattern, trainer->layout.tensors[i].name)) {
-                trainer->layout.tensors[i].frozen = true;
-                found++;
-            }
-        if (!found) {
-            cn_diag_add(diag, "train.freeze: the model has no tensor '%s'", pattern);
-            err = CN_ENOTSUP;
-        }
-    }
-    return err;
 }
 
 static cn_err count_classes(struct cn_trainer *trainer)
@@ -363,23 +334,24 @@ static cn_err open_trainer(struct cn_trainer *trainer, const struct cn_onnx *onn
         cn_diag_add(diag, "the batch is 0, wanted at least 1");
         return CN_EINVAL;
     }
-    err = cn_onnx_layout(onnx, diag, &trainer->layout);
-    if (!err)
-        err = freeze(trainer, diag);
-    if (err)
-        return err;
     err = trainer->ops->open(&device, &trainer->device);
     if (err == CN_ENOTSUP && config->precision != CN_PRECISION_FLOAT32)
         cn_diag_add(diag, "device %s computes in float32; wanted compute.precision: float32",
                     trainer->ops->name);
     if (err)
         return err;
-    cn_graph_init(&graph);
-    err = build_graph(trainer, onnx, diag, &graph);
+    err = cn_trainer_import(onnx, trainer->loss, &trainer->rules, diag, &trainer->layout, &graph);
+    if (err)
+        return err;
+    describe_sample(trainer, onnx, &graph);
+    if (config->cut)
+        err = cn_trainer_take_part(trainer, config, diag, &graph);
     if (!err) {
-        describe_sample(trainer, onnx, &graph);
-        err = set_up(trainer, onnx, config, &graph, diag);
+        describe_reads(trainer, &graph);
+        err = cn_gradient_order(&graph, &trainer->layout, &trainer->order);
     }
+    if (!err)
+        err = set_up(trainer, onnx, config, &graph, diag);
     if (!err) // after the memory limit was checked: there may be any number of classes
         err = count_classes(trainer);
     cn_graph_deinit(&graph);

@@ -55,8 +55,11 @@ static cn_err prepare_bucket(struct cn_trainer *trainer, uint32_t index, size_t 
     struct bucket *bucket = &trainer->buckets[index];
     bool last = index + 1 == trainer->bucket_count;
     size_t end = last ? trainer->layout.total : bucket->first + bucket->count;
-    cn_err err =
-        trainer->ops->prepare(trainer->device, trainer->calls + from, to - from, &bucket->train);
+    cn_err err = CN_OK;
+
+    if (!trainer->part.slot_count) // else cn_trainer_backward runs the calls
+        err = trainer->ops->prepare(trainer->device, trainer->calls + from, to - from,
+                                    &bucket->train);
 
     return err ? err
                : cn_trainer_prepare_sum(trainer, bucket->first, end - bucket->first, &bucket->sum);
@@ -133,7 +136,8 @@ cn_err cn_trainer_run_buckets(struct cn_trainer *trainer, const struct cn_hyper 
         struct bucket *bucket = &trainer->buckets[i];
         void *host;
 
-        err = ops->run(trainer->device, bucket->train, hyper);
+        if (bucket->train)
+            err = ops->run(trainer->device, bucket->train, hyper);
         if (!err)
             err = ops->run(trainer->device, bucket->sum, hyper);
         if (!err)

@@ -41,8 +41,9 @@ static void add_arenas(const struct cn_trainer *trainer, struct attempt *attempt
         program->sizes.words[CN_ARENA_BASE] = trainer->layout.total;
     for (size_t i = 0; i < count; i++)
         program->sizes.words[shared[i]] = trainer->state_room;
-    program->sizes.words[CN_ARENA_OUTPUTS] =
-        program->calls[program->loss].in[0].stride * (size_t)attempt->plan.batch;
+    if (program->has_loss)
+        program->sizes.words[CN_ARENA_OUTPUTS] =
+            program->calls[program->loss].in[0].stride * (size_t)attempt->plan.batch;
 }
 
 static void drop(struct attempt *attempt)
@@ -64,7 +65,7 @@ static cn_err try_plan(const struct cn_trainer *trainer, const struct cn_graph *
     err = cn_recompute(&copy, attempt->plan.recompute);
     if (!err)
         err = cn_program_build(&copy, trainer->ops, trainer->device, attempt->plan.batch,
-                               trainer->layout.total, &attempt->program);
+                               trainer->part.slot_count, trainer->layout.total, &attempt->program);
     cn_graph_deinit(&copy);
     if (err)
         return err;
@@ -168,14 +169,15 @@ cn_err cn_trainer_fit(struct cn_trainer *trainer, const struct cn_trainer_config
 {
     // Members reduce each micro-batch together, so all must have the same number of pieces.
     bool together = trainer->stage >= CN_STAGE_GRADIENTS;
-    bool whole = normalizes_batch(graph) || together;
+    bool part = trainer->part.slot_count > 0;
+    bool whole = normalizes_batch(graph) || together || part;
     struct cn_trainer_plan first = {
         .batch = config->batch,
         .arriving = config->arriving ? config->arriving(&trainer->layout) : 0,
     };
     struct attempt attempt = {.stage = trainer->stage, .plan = first};
     struct cn_trainer_plan least = {.bytes = UINT64_MAX};
-    cn_err err = config->weighs ? weigh(trainer, graph, &first) : CN_OK;
+    cn_err err = config->weighs && !part ? weigh(trainer, graph, &first) : CN_OK;
 
     if (err)
         return cannot_run(trainer, config->batch, err, diag);
@@ -198,9 +200,10 @@ cn_err cn_trainer_fit(struct cn_trainer *trainer, const struct cn_trainer_config
         attempt.plan.batch = attempt.plan.batch / 2 + attempt.plan.batch % 2;
     }
     refuse(config, &least,
-           together ? ": with parallel.stage 2 or 3 set a smaller train.batch"
-           : whole  ? ": fewer would change its batch normalization"
-                    : "",
+           part       ? ": a part of a model takes whole micro-batches; set a smaller train.batch"
+           : together ? ": with parallel.stage 2 or 3 set a smaller train.batch"
+           : whole    ? ": fewer would change its batch normalization"
+                      : "",
            diag);
     return CN_ENOMEM;
 }

@@ -7,6 +7,10 @@
 #include "runtime/engine/trainer/batch_facts.h"
 #include "runtime/engine/trainer/schedule.h"
 #include "runtime/engine/trainer/trainer.h"
+#include "runtime/engine/trainer/trainer_buckets.h"
+#include "runtime/engine/trainer/trainer_parts.h"
+#include "runtime/engine/trainer/trainer_shards.h"
+#include "runtime/engine/trainer/trainer_state.h"
 
 // Rows of one class in an evaluation, for F1.
 struct class_counts {
@@ -29,6 +33,38 @@ struct sharded {
     float *copies[CN_ARENA_COUNT]; // owned; see cn_trainer_show
 };
 
+// A micro-batch between its forward and its backward pass.
+struct filled_slot {
+    bool filled;
+    uint32_t samples;
+    uint64_t first_sample; // its number in the run
+};
+
+// A value of a message.
+struct boundary_value {
+    size_t place; // words before it in the boundary arena, in slot 0
+    size_t words; // words of one sample
+};
+
+struct boundary_message {
+    struct boundary_value *values; // owned
+    size_t count, words;           // values; words of one sample
+};
+
+// State of a trainer that holds a part of a model.
+struct model_part {
+    uint32_t slot_count; // 0: the trainer holds the whole model
+    uint32_t index;      // number of the part
+    size_t *tensors;     // owned; by tensor of the layout: its index in the whole layout
+    uint32_t *holders;   // owned; by tensor of the layout: parts that hold it
+    struct cn_cut_message cut_messages[CN_BOUNDARY_COUNT]; // owned; until they are prepared
+    struct boundary_message messages[CN_BOUNDARY_COUNT];
+    struct cn_program_slot arenas[CN_ARENA_COUNT];
+    struct filled_slot *slots;                       // owned
+    struct cn_compute_program **forward, **backward; // owned; by slot; NULL entries have no calls
+    bool begun;                                      // a micro-batch of this step ran forward
+};
+
 struct cn_trainer {
     const struct cn_compute_ops *ops;
     struct cn_compute *device;
@@ -48,6 +84,8 @@ struct cn_trainer {
     size_t input_words[CN_INPUT_MAX], label_words; // words of one sample
     size_t sample_words;                           // words of all inputs of a sample
     size_t inputs[CN_INPUT_MAX];                   // words before each input in the batch arena
+    bool input_read[CN_INPUT_MAX];                 // the model, or this part of it, reads the input
+    bool has_loss;                                 // false in all parts of a model except the last
     size_t label_input;                            // 1 + the input that has labels; 0: none
     size_t label_limit;                            // labels of label_input are below this
     int32_t label_ignored;                         // label of label_input that does not count
@@ -70,6 +108,7 @@ struct cn_trainer {
     uint32_t piece_count;
     size_t gradient_room; // words of CN_ARENA_GRADIENTS
     struct sharded sharded;
+    struct model_part part;
     struct cn_trainer_plan plan;
     struct cn_trainer_need needs[CN_STAGE_WEIGHTS]; // by stage - 1
     bool clipped;                                   // share_clip has scaled the share
@@ -151,3 +190,30 @@ void cn_trainer_release_copies(struct cn_trainer *trainer);
 // Returns the bytes of the copies that a stage needs.
 uint64_t cn_trainer_copies(const struct cn_trainer *trainer, enum cn_stage stage,
                            const struct cn_compute_sizes *sizes);
+
+// Copies a batch to the arena for batches, in a slot.
+cn_err cn_trainer_stage_batch(struct cn_trainer *trainer, const struct cn_batch *batch,
+                              uint32_t slot);
+
+// Checks the labels of a whole batch and computes its facts. CN_ERANGE as accumulate.
+cn_err cn_trainer_look_at(struct cn_trainer *trainer, const struct cn_batch *batch);
+
+// Waits for the device, and adds its result to metrics where the trainer has the loss. CN_EDIVERGED
+// when the loss is not finite.
+cn_err cn_trainer_take_result(struct cn_trainer *trainer, const struct cn_batch *batch,
+                              struct cn_metrics *metrics);
+
+// Takes back what cn_trainer_gradients lent.
+cn_err cn_trainer_unmap_gradients(struct cn_trainer *trainer);
+
+// Replaces the graph and the layout of the whole model by those of a part.
+cn_err cn_trainer_take_part(struct cn_trainer *trainer, const struct cn_trainer_config *config,
+                            struct cn_diag *diag, struct cn_graph *graph);
+
+// Prepares the programs and messages of all slots.
+cn_err cn_trainer_prepare_part(struct cn_trainer *trainer, const struct cn_graph *graph,
+                               const struct cn_program *program);
+void cn_trainer_release_part(struct cn_trainer *trainer);
+
+// Forgets the micro-batches of a step.
+void cn_trainer_empty_slots(struct cn_trainer *trainer);

@@ -44,7 +44,8 @@ static bool place(const struct cn_trainer *trainer, uint32_t index, struct cn_ra
 }
 
 // Selects the calls of apply for this share. CN_OP_CHECK and CN_OP_CLIP need the whole gradient; in
-// stages 2 and 3 the caller checks and clips the share before (cn_trainer_share).
+// stages 2 and 3 the caller checks and clips the share before (cn_trainer_share), in a part of a
+// model it clips the gradient (cn_trainer_clip).
 static size_t select_calls(const struct cn_trainer *trainer, struct cn_call *calls)
 {
     bool whole = trainer->stage < CN_STAGE_GRADIENTS;
@@ -52,7 +53,7 @@ static size_t select_calls(const struct cn_trainer *trainer, struct cn_call *cal
 
     for (size_t i = 0; i < trainer->flat_count; i++) {
         if (!changes_weights(&trainer->flat[i])) {
-            if (whole)
+            if (whole && !(trainer->part.slot_count && trainer->flat[i].op == CN_OP_CLIP))
                 calls[count++] = trainer->flat[i];
             continue;
         }

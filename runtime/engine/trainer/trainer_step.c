@@ -1,4 +1,5 @@
 // trainer_step.c - runs batches, and the step that follows them.
+#include <assert.h>
 #include <math.h>
 #include <string.h>
 
@@ -27,8 +28,7 @@ static cn_err check_label_input(const struct cn_trainer *trainer, const struct c
     return CN_OK;
 }
 
-// Checks the labels of a whole batch and computes its facts.
-static cn_err look_at(struct cn_trainer *trainer, const struct cn_batch *batch)
+cn_err cn_trainer_look_at(struct cn_trainer *trainer, const struct cn_batch *batch)
 {
     cn_err err;
 
@@ -39,6 +39,8 @@ static cn_err look_at(struct cn_trainer *trainer, const struct cn_batch *batch)
         return err;
     if (trainer->loss != CN_LOSS_CROSS_ENTROPY)
         return check_label_input(trainer, batch);
+    if (!trainer->label_words) // another part reads them
+        return CN_OK;
     for (size_t i = 0; i < batch->count * trainer->shape.rows; i++)
         if ((batch->labels[i] < 0 || (uint64_t)batch->labels[i] >= trainer->shape.outputs) &&
             !(trainer->rules.ignore[0] && batch->labels[i] == CN_LABEL_IGNORED))
@@ -52,7 +54,7 @@ static void stage_inputs(const struct cn_trainer *trainer, const struct cn_batch
 {
     const float *from = batch->inputs;
 
-    if (trainer->shape.input_count == 1) {
+    if (trainer->shape.input_count == 1 && trainer->input_read[0]) {
         memcpy(arena, from, batch->count * trainer->sample_words * sizeof(float));
         return;
     }
@@ -60,36 +62,39 @@ static void stage_inputs(const struct cn_trainer *trainer, const struct cn_batch
         for (uint32_t i = 0; i < trainer->shape.input_count; i++) {
             size_t words = trainer->input_words[i];
 
-            memcpy(arena + trainer->inputs[i] + n * words, from, words * sizeof(float));
+            if (trainer->input_read[i])
+                memcpy(arena + trainer->inputs[i] + n * words, from, words * sizeof(float));
             from += words;
         }
 }
 
-static cn_err stage(struct cn_trainer *trainer, const struct cn_batch *batch)
+cn_err cn_trainer_stage_batch(struct cn_trainer *trainer, const struct cn_batch *batch,
+                              uint32_t slot)
 {
     bool classes = trainer->loss == CN_LOSS_CROSS_ENTROPY;
     const void *labels = classes ? (const void *)batch->labels : (const void *)batch->targets;
     void *host;
+    float *arena;
     cn_err err = trainer->ops->map(trainer->device, CN_ARENA_BATCH, &host);
 
     if (err)
         return err;
-    stage_inputs(trainer, batch, host);
-    cn_batch_facts_write(&trainer->facts, host);
+    arena = (float *)host + slot * trainer->part.arenas[CN_ARENA_BATCH].words;
+    stage_inputs(trainer, batch, arena);
+    cn_batch_facts_write(&trainer->facts, arena);
     if (trainer->label_words)
-        memcpy((float *)host + trainer->labels, labels,
+        memcpy(arena + trainer->labels, labels,
                batch->count * trainer->label_words * sizeof(float));
     return trainer->ops->unmap(trainer->device, CN_ARENA_BATCH);
 }
 
-// Waits for the device, and adds its result to metrics. CN_EDIVERGED when the loss is not finite.
-static cn_err take_result(struct cn_trainer *trainer, const struct cn_batch *batch,
-                          struct cn_metrics *metrics)
+cn_err cn_trainer_take_result(struct cn_trainer *trainer, const struct cn_batch *batch,
+                              struct cn_metrics *metrics)
 {
     struct cn_compute_result result;
     cn_err err = trainer->ops->wait(trainer->device, &result);
 
-    if (err)
+    if (err || !trainer->has_loss)
         return err;
     metrics->loss += result.loss;
     metrics->weight += result.weight;
@@ -104,7 +109,7 @@ static cn_err run_part(struct cn_trainer *trainer, struct cn_compute_program *pr
                        struct cn_metrics *metrics)
 {
     struct cn_hyper hyper = trainer->hyper;
-    cn_err err = stage(trainer, batch);
+    cn_err err = cn_trainer_stage_batch(trainer, batch, 0);
 
     if (err)
         return err;
@@ -117,7 +122,7 @@ static cn_err run_part(struct cn_trainer *trainer, struct cn_compute_program *pr
         err = cn_trainer_run_forward(trainer, &hyper);
     else
         err = trainer->ops->run(trainer->device, program, &hyper);
-    return err ? err : take_result(trainer, batch, metrics);
+    return err ? err : cn_trainer_take_result(trainer, batch, metrics);
 }
 
 // Returns the piece of a batch that begins with sample first.
@@ -173,8 +178,7 @@ void cn_trainer_scale_rate(struct cn_trainer *trainer, double scale)
     trainer->rate_scale = scale;
 }
 
-// Takes back what cn_trainer_gradients lent.
-static cn_err unmap_gradients(struct cn_trainer *trainer)
+cn_err cn_trainer_unmap_gradients(struct cn_trainer *trainer)
 {
     if (!trainer->mapped)
         return CN_OK;
@@ -186,12 +190,13 @@ cn_err cn_trainer_accumulate_last(struct cn_trainer *trainer, const struct cn_ba
                                   struct cn_metrics *metrics, const struct cn_trainer_sink *sink)
 {
     uint64_t first_sample = trainer->hyper.first_sample;
-    cn_err err = unmap_gradients(trainer), diverged = CN_OK;
+    cn_err err = cn_trainer_unmap_gradients(trainer), diverged = CN_OK;
     struct cn_batch part;
     bool last;
 
+    assert(!trainer->part.slot_count);
     if (!err)
-        err = look_at(trainer, batch);
+        err = cn_trainer_look_at(trainer, batch);
     for (uint32_t i = 0; !err && i < batch->count; i += part.count) {
         part = part_of(trainer, batch, i);
         trainer->hyper.first_sample = first_sample + i;
@@ -215,10 +220,10 @@ cn_err cn_trainer_accumulate_shared(struct cn_trainer *trainer, const struct cn_
                                     const struct cn_trainer_exchange *exchange, bool last)
 {
     struct cn_hyper hyper = trainer->hyper;
-    cn_err err = batch ? look_at(trainer, batch) : CN_OK;
+    cn_err err = batch ? cn_trainer_look_at(trainer, batch) : CN_OK;
 
     if (!err && batch)
-        err = stage(trainer, batch);
+        err = cn_trainer_stage_batch(trainer, batch, 0);
     if (err)
         return err;
     hyper.samples = batch ? batch->count : 0;
@@ -227,7 +232,7 @@ cn_err cn_trainer_accumulate_shared(struct cn_trainer *trainer, const struct cn_
     if (err)
         return err;
     trainer->fresh = false;
-    return batch ? take_result(trainer, batch, metrics) : CN_OK;
+    return batch ? cn_trainer_take_result(trainer, batch, metrics) : CN_OK;
 }
 
 cn_err cn_trainer_accumulate(struct cn_trainer *trainer, const struct cn_batch *batch,
@@ -239,7 +244,7 @@ cn_err cn_trainer_accumulate(struct cn_trainer *trainer, const struct cn_batch *
 cn_err cn_trainer_evaluate(struct cn_trainer *trainer, const struct cn_batch *batch,
                            struct cn_metrics *metrics)
 {
-    cn_err err = look_at(trainer, batch), diverged = CN_OK;
+    cn_err err = cn_trainer_look_at(trainer, batch), diverged = CN_OK;
     struct cn_batch part;
 
     for (uint32_t i = 0; !err && i < batch->count; i += part.count) {
@@ -249,7 +254,7 @@ cn_err cn_trainer_evaluate(struct cn_trainer *trainer, const struct cn_batch *ba
             diverged = err;
             err = CN_OK;
         }
-        if (!err && cn_trainer_score(trainer, &part, metrics))
+        if (!err && trainer->has_loss && cn_trainer_score(trainer, &part, metrics))
             err = CN_EIO;
     }
     return err ? err : diverged;
@@ -292,13 +297,14 @@ static cn_err start_step(struct cn_trainer *trainer, bool clear)
     trainer->fresh = true;
     trainer->summed = false;
     trainer->clipped = false;
+    cn_trainer_empty_slots(trainer);
     return clear ? cn_trainer_write(trainer, CN_ARENA_GRADIENTS, NULL, trainer->gradient_room)
                  : CN_OK;
 }
 
 cn_err cn_trainer_discard(struct cn_trainer *trainer)
 {
-    cn_err err = unmap_gradients(trainer);
+    cn_err err = cn_trainer_unmap_gradients(trainer);
 
     return err ? err : start_step(trainer, true);
 }
@@ -326,7 +332,7 @@ cn_err cn_trainer_apply_weighted(struct cn_trainer *trainer, double samples, dou
 
     if (!(samples > 0) || !isfinite(samples) || !(weight >= 0) || !isfinite(weight))
         return CN_EINVAL;
-    err = unmap_gradients(trainer);
+    err = cn_trainer_unmap_gradients(trainer);
     if (!err)
         err = sum_gradient(trainer);
     // Without a row that counts the gradient is zero, whatever it is divided by.

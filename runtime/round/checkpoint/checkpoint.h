@@ -17,7 +17,8 @@
 #include "runtime/update/rate.h"
 #include "runtime/update/row.h"
 
-#define CN_CHECKPOINT_VERSION 4
+#define CN_CHECKPOINT_VERSION 4 // of the states that are written
+#define CN_CHECKPOINT_OLDEST 3  // oldest version that is read
 
 enum cn_phase {
     CN_PHASE_EMPTY, // only the run is known; no arrays
@@ -137,6 +138,10 @@ cn_err cn_checkpoint_save_from(struct cn_store *store, struct cn_checkpoint *che
 // whole: CN_EFORMAT, CN_ERANGE (beyond a limit) or CN_EIO (not readable).
 cn_err cn_checkpoint_load(struct cn_store *store, size_t total_limit, size_t frame_limit,
                           struct cn_diag *diag, struct cn_checkpoint *checkpoint);
+
+// Looks for a slot whose state is of a version that this build does not read. Sets *version to it.
+// Returns CN_ENOTFOUND when there is none; a damaged or unreadable slot is none.
+cn_err cn_checkpoint_find_unknown(struct cn_store *store, uint32_t *version);
 
 struct cn_checkpoint_file;
 

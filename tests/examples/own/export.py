@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Exports your own model as model.onnx. Needs PyTorch; Cairn trains the file without it."""
 import inspect
+import warnings
 
 import torch
 from torch import nn
@@ -72,22 +73,24 @@ def say_what_is_trained(model, path):
 
 def export(model, sample, path):
     # TRAINING without constant folding keeps every weight under its name in the state_dict, so that the
-    # trained weights can be loaded back. PyTorch 2.5 and later must be told to use this exporter.
+    # trained weights can be loaded back. PyTorch 2.5 and later must be told to use this exporter; 2.9 and later warn of it.
     more = {}
     if "dynamo" in inspect.signature(torch.onnx.export).parameters:
         more["dynamo"] = False
-    torch.onnx.export(
-        model.train(),
-        sample,
-        path,
-        training=torch.onnx.TrainingMode.TRAINING,
-        do_constant_folding=False,
-        opset_version=17,
-        input_names=["input"],
-        output_names=["output"],
-        dynamic_axes={"input": {0: "batch"}, "output": {0: "batch"}},
-        **more,
-    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        torch.onnx.export(
+            model.train(),
+            sample,
+            path,
+            training=torch.onnx.TrainingMode.TRAINING,
+            do_constant_folding=False,
+            opset_version=17,
+            input_names=["input"],
+            output_names=["output"],
+            dynamic_axes={"input": {0: "batch"}, "output": {0: "batch"}},
+            **more,
+        )
     say_what_is_trained(model, path)
 
 

@@ -1,0 +1,83 @@
+// cairn-aggregator reload: the run goes on with the values that the profile has now.
+#include <getopt.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "aggregator/command/aggregator_commands.h"
+#include "aggregator/command/reload.h"
+#include "aggregator/command/setup.h"
+
+static const char help[] =
+    "Usage: cairn-aggregator reload PROFILE\n"
+    "\n"
+    "Takes the job's values from the profile into the run, from its next round on.\n"
+    "The quorum, the deadline and what ends the run hold for the open round, too.\n"
+    "Boards take the values by themselves. Works beside a running aggregator, and\n"
+    "without one for the round after its next start.\n"
+    "\n"
+    "All values are taken or none: a value that may not change in a run is named,\n"
+    "and so is each mistake in the profile. A running aggregator does the same when\n"
+    "it gets SIGHUP, and says in its log what it took.\n";
+
+static void print(const struct cn_setup *setup, const struct cn_job_reload *reload)
+{
+    char text[CN_RELOAD_LINE];
+    uint32_t groups;
+    for (size_t i = 0; i < reload->changed.count && i < CN_DIAG_LINES; i++) {
+        cn_reload_describe(reload, i, text);
+        printf("%s\n", text);
+        if (strncmp(reload->changed.lines[i], "server.optimizer:", 17) == 0)
+            printf("  the state of the server's optimizer begins anew with that round\n");
+    }
+    if (reload->changed.count > CN_DIAG_LINES)
+        printf("and %zu more\n", reload->changed.count - CN_DIAG_LINES);
+    if (!reload->from_round)
+        printf("the profile has the values of the run: nothing changes\n");
+    if (cn_ledger_group_count(setup->ledger, &groups) == CN_OK &&
+        groups < cn_job_quorum(&setup->settings->job))
+        fprintf(stderr,
+                "warning: the quorum is %" PRIu32 " groups and %" PRIu32
+                " are enrolled: no round can close before more are\n",
+                cn_job_quorum(&setup->settings->job), groups);
+}
+
+static int reload_run(const struct cn_setup *setup)
+{
+    static struct cn_job_reload reload;
+    cn_err err = cn_reload_write(setup, setup->settings, &reload);
+    if (err) {
+        cn_command_print_errors(&reload.refused);
+        fprintf(stderr, "nothing is changed: %s\n",
+                reload.refused.count ? "the profile is refused" : cn_err_text(err));
+        return CN_EXIT_FAILED;
+    }
+    print(setup, &reload);
+    return CN_EXIT_DONE;
+}
+
+static int run(const struct cn_ports *ports, int argc, char **argv)
+{
+    static const struct option known[] = {{0}};
+    const char *positional[1];
+    (void)ports;
+    if (getopt_long(argc, argv, "", known, NULL) != -1)
+        return CN_EXIT_USAGE;
+    if (!cn_aggregator_positional(argc, argv, 1, positional))
+        return CN_EXIT_USAGE;
+    struct cn_setup setup = {0};
+    int result = cn_setup_open(&setup, positional[0], CN_SETUP_LOOK);
+    if (!result)
+        result = cn_setup_open_model(&setup);
+    if (!result)
+        result = reload_run(&setup);
+    cn_setup_deinit(&setup);
+    return result;
+}
+
+const struct cn_command cn_aggregator_reload = {
+    .name = "reload",
+    .summary = "go on with the job's values of the profile",
+    .help = help,
+    .run = run,
+};

@@ -1,0 +1,47 @@
+#include "aggregator/command/output_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "runtime/command/command.h"
+
+bool cn_output_file_fill(int file, const void *data, size_t size)
+{
+    const uint8_t *from = data;
+    while (size) {
+        ssize_t written = write(file, from, size);
+        if (written < 0 && errno == EINTR)
+            continue;
+        if (written <= 0)
+            return false;
+        from += written;
+        size -= (size_t)written;
+    }
+    return true;
+}
+
+int cn_output_file_write(const char *path, const struct cn_buffer *buffer)
+{
+    char aside[PATH_MAX];
+    int length = snprintf(aside, sizeof(aside), "%s.new", path);
+    int file = -1;
+    if (length < 0 || (size_t)length >= sizeof(aside))
+        errno = ENAMETOOLONG;
+    else
+        file = open(aside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    bool done =
+        file >= 0 && cn_output_file_fill(file, buffer->data, buffer->size) && fsync(file) == 0;
+    if (file >= 0)
+        done = close(file) == 0 && done;
+    if (!done || rename(aside, path) != 0) {
+        fprintf(stderr, "%s: %s\n", path, strerror(errno));
+        if (file >= 0)
+            unlink(aside);
+        return CN_EXIT_FAILED;
+    }
+    return CN_EXIT_DONE;
+}

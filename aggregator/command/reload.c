@@ -1,0 +1,119 @@
+#include "aggregator/command/reload.h"
+
+#include <inttypes.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#include "runtime/base/log.h"
+#include "runtime/update/tensor_rules.h"
+
+static atomic_bool asked;
+
+// Checks the rules for single tensors in a copy, because the running aggregator uses the layout.
+static cn_err check_tensor_rules(const struct cn_setup *setup, const struct cn_job *job,
+                                 struct cn_diag *refused)
+{
+    struct cn_layout copy;
+    cn_err err = cn_layout_copy(&setup->model.layout, &copy);
+    if (err)
+        return err;
+    err = cn_tensor_rules_set(&copy, job, refused);
+    cn_layout_deinit(&copy);
+    return err == CN_ENOTFOUND || err == CN_EINVAL ? CN_ECONFLICT : err;
+}
+
+cn_err cn_reload_write(const struct cn_setup *setup, const struct cn_settings *settings,
+                       struct cn_job_reload *reload)
+{
+    *reload = (struct cn_job_reload){0};
+    cn_err err = check_tensor_rules(setup, &settings->job, &reload->refused);
+    return err ? err : cn_job_reload(setup->ledger, settings, reload);
+}
+
+void cn_reload_describe(const struct cn_job_reload *reload, size_t line, char text[CN_RELOAD_LINE])
+{
+    const char *changed = reload->changed.lines[line];
+    bool at_once = reload->open_round &&
+                   (strncmp(changed, "rounds.", 7) == 0 || strncmp(changed, "stop.", 5) == 0) &&
+                   strncmp(changed, "rounds.count:", 13) != 0;
+    snprintf(text, CN_RELOAD_LINE, "from round %" PRIu32 " on: %s",
+             at_once ? reload->open_round : reload->from_round, changed);
+}
+
+static void on_signal(int number)
+{
+    (void)number;
+    atomic_store(&asked, true);
+}
+
+void cn_reload_catch_signal(void)
+{
+    struct sigaction action = {.sa_handler = on_signal};
+    sigaction(SIGHUP, &action, NULL);
+}
+
+bool cn_reload_is_asked(void)
+{
+    return atomic_exchange(&asked, false);
+}
+
+static void log_lines(const struct cn_diag *diag)
+{
+    for (size_t i = 0; i < diag->count && i < CN_DIAG_LINES; i++)
+        cn_log(CN_LOG_ERROR, "reload", "%s", diag->lines[i]);
+}
+
+static void log_refusal(cn_err err, const struct cn_diag *diag)
+{
+    log_lines(diag);
+    cn_log(CN_LOG_ERROR, "reload", "nothing is changed: %s",
+           diag->count ? "the profile is refused" : cn_err_text(err));
+}
+
+// What else of a profile the running aggregator would have to open again.
+static void check_files(const struct cn_setup *setup, const struct cn_settings *settings,
+                        struct cn_diag *refused)
+{
+    if (strcmp(setup->settings->state, settings->state) != 0)
+        cn_diag_add(refused, "state: the running aggregator uses %s, the profile names %s",
+                    setup->settings->state, settings->state);
+    if (strcmp(setup->settings->model, settings->model) != 0)
+        cn_diag_add(refused, "job.model: the running aggregator trains %s, the profile names %s",
+                    setup->settings->model, settings->model);
+}
+
+static void take(const struct cn_setup *setup, const struct cn_settings *settings)
+{
+    static struct cn_job_reload reload;
+    struct cn_diag diag;
+    char text[CN_RELOAD_LINE];
+    cn_diag_init(&diag);
+    check_files(setup, settings, &diag);
+    cn_err err = diag.count ? CN_ECONFLICT : cn_reload_write(setup, settings, &reload);
+    if (err) {
+        log_refusal(err, diag.count ? &diag : &reload.refused);
+        return;
+    }
+    for (size_t i = 0; i < reload.changed.count && i < CN_DIAG_LINES; i++) {
+        cn_reload_describe(&reload, i, text);
+        cn_log(CN_LOG_INFO, "reload", "%s", text);
+    }
+    if (!reload.from_round)
+        cn_log(CN_LOG_INFO, "reload", "the profile has the values of the run");
+}
+
+void cn_reload_by_signal(const struct cn_setup *setup, const char *path)
+{
+    struct cn_profile *profile = NULL;
+    struct cn_diag diag;
+    cn_diag_init(&diag);
+    cn_err err = cn_profile_load(path, &diag, &profile);
+    if (!err)
+        err = cn_profile_require(profile, CN_PROFILE_GATEWAY, &diag);
+    if (err)
+        log_refusal(err, &diag);
+    else
+        take(setup, cn_profile_settings(profile));
+    cn_profile_free(profile);
+}

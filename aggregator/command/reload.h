@@ -1,0 +1,25 @@
+// reload.h - takes the job's values from a profile while the run goes on.
+//
+// The command `reload` does it from another process, the running aggregator when it gets SIGHUP.
+// Both check the whole profile first, and then write the ledger's settings in one transaction.
+#pragma once
+
+#include "aggregator/command/setup.h"
+#include "aggregator/store/job_reload.h"
+
+// Writes the job of settings into the ledger of setup, whose model is open. Returns CN_ECONFLICT
+// when the run cannot take it: reload->refused has the reasons, and nothing is written.
+cn_err cn_reload_write(const struct cn_setup *setup, const struct cn_settings *settings,
+                       struct cn_job_reload *reload);
+
+// Writes a line of what a reload did, "from round 5 on: train.batch: 32, now 64", to text.
+#define CN_RELOAD_LINE (CN_DIAG_LINE_SIZE + 64)
+void cn_reload_describe(const struct cn_job_reload *reload, size_t line, char text[CN_RELOAD_LINE]);
+
+// Notes SIGHUP from now on.
+void cn_reload_catch_signal(void);
+// Says whether SIGHUP came since the last call.
+bool cn_reload_is_asked(void);
+// Takes the job's values from the profile at path into the running aggregator's ledger. What it did
+// or why it refused is logged.
+void cn_reload_by_signal(const struct cn_setup *setup, const char *path);

@@ -1,0 +1,27 @@
+// run_counts.h - what a run counted since the program started, for monitors.
+#pragma once
+
+#include "runtime/base/histogram.h"
+
+// Why an update was rejected.
+enum cn_run_refusal {
+    CN_REFUSAL_FRAME,       // the frame is not what was declared, or breaks a rule
+    CN_REFUSAL_OTHER,       // another update of the group counts for the round
+    CN_REFUSAL_RUN,         // it belongs to another run
+    CN_REFUSAL_NOT_OPEN,    // the round is not open yet
+    CN_REFUSAL_NOT_INVITED, // the group is not invited
+    CN_REFUSAL_BASE,        // it is relative to another version
+    CN_REFUSAL_COUNT,
+};
+
+struct cn_run_counts {
+    uint64_t accepted, rejected, late, repeated; // verdicts about updates
+    uint64_t refused[CN_REFUSAL_COUNT];          // the rejected ones, by reason
+    uint64_t cut;                                // updates scaled down or left out in a merge
+    uint64_t capped;                             // updates that count for fewer samples than said
+    uint64_t merged, extended;                   // rounds
+    struct cn_histogram round;                   // from a round's begin to its version
+    struct cn_histogram merge;                   // making a version and storing it
+    struct cn_histogram evaluation;              // measuring a version on the central set
+    struct cn_histogram commit;                  // making an accepted update durable
+};

@@ -1,0 +1,277 @@
+#include "aggregator/serve/http_service.h"
+
+#include <assert.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "aggregator/page/page.h"
+#include "aggregator/serve/metrics.h"
+#include "aggregator/serve/readiness.h"
+#include "aggregator/serve/status.h"
+#include "runtime/port/platform.h"
+#include "transport/http/http_token.h"
+
+#define FRESH_MS 1000 // nothing that is shown changes faster
+#define TEXT "text/plain; charset=utf-8"
+#define JSON "application/json; charset=utf-8"
+
+// --- health and metrics ---
+
+static uint64_t disk_free(const struct cn_http_service *service)
+{
+    uint64_t bytes;
+    return cn_platform_disk_free(service->sources.settings->state, &bytes) ? 0 : bytes;
+}
+
+static cn_err produce_health(void *context, const struct cn_http_request *request,
+                             struct cn_http_answer *answer)
+{
+    (void)context;
+    (void)request;
+    return cn_buffer_append(&answer->body, "ok\n", 3);
+}
+
+static cn_err produce_readiness(void *context, const struct cn_http_request *request,
+                                struct cn_http_answer *answer)
+{
+    struct cn_http_service *service = context;
+    size_t groups;
+    bool ready = false;
+    (void)request;
+    cn_roster_groups(service->sources.roster, &groups);
+    const struct cn_readiness readiness = {
+        .trouble = service->trouble,
+        .disk_free = disk_free(service),
+        .disk_reserve = service->sources.settings->reserve,
+        .groups = (uint32_t)groups,
+        .quorum = cn_job_quorum(service->sources.job),
+    };
+    cn_err err = cn_readiness_write(&readiness, &answer->body, &ready);
+    answer->status = ready ? 200 : 503;
+    return err;
+}
+
+static cn_err produce_metrics(void *context, const struct cn_http_request *request,
+                              struct cn_http_answer *answer)
+{
+    struct cn_http_service *service = context;
+    const struct cn_http_sources *from = &service->sources;
+    uint64_t now_ms = cn_platform_now_ms();
+    struct cn_run_state state;
+    struct cn_coap_server_stats stats;
+    (void)request;
+    cn_run_get_state(from->run, now_ms, &state);
+    cn_coap_server_stats(from->server, &stats);
+    const struct cn_metrics_source source = {
+        .job = from->job,
+        .state = &state,
+        .counts = cn_run_count(from->run),
+        .roster = from->roster,
+        .spool = from->spool,
+        .server = &stats,
+        .pauses = &service->pauses,
+        .release = from->release,
+        .run = cn_ledger_identity(from->ledger)->run,
+        .version = cn_model_store_newest(from->models)->number,
+        .disk_free = disk_free(service),
+        .disk_reserve = from->settings->reserve,
+        .retries = service->retries,
+        .store_up = service->trouble == CN_OK,
+        .board_series = from->settings->http.board_series,
+        .now_ms = now_ms,
+    };
+    return cn_metrics_write(&source, &answer->body);
+}
+
+// --- JSON ---
+
+static uint64_t date_ms(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+enum view { VIEW_STATE, VIEW_VERSIONS, VIEW_BOARD };
+
+static cn_err show(struct cn_http_service *service, enum view view,
+                   const struct cn_http_request *request, struct cn_buffer *out)
+{
+    const struct cn_http_sources *from = &service->sources;
+    uint64_t now_ms = cn_platform_now_ms();
+    struct cn_run_state state;
+    struct cn_status_live live = {0};
+    cn_run_get_state(from->run, now_ms, &state);
+    cn_err err = cn_status_gather(from->roster, &state, &live);
+    const struct cn_show_source source = {
+        .ledger = from->ledger,
+        .job = from->job,
+        .live = &live,
+        .progress = &state.progress,
+        .now_ms = now_ms,
+        .date_ms = date_ms(),
+        .parameters = from->parameters,
+        .disk_free = disk_free(service),
+        .disk_reserve = from->settings->reserve,
+    };
+    if (!err && view == VIEW_STATE)
+        err = cn_show_state(&source, &service->tracker, request->number, out);
+    else if (!err && view == VIEW_VERSIONS && request->number > UINT32_MAX)
+        err = CN_ENOTFOUND;
+    else if (!err && view == VIEW_VERSIONS)
+        err = cn_show_versions(&source, (uint32_t)request->number, out);
+    else if (!err)
+        err = cn_show_board(&source, request->name, out);
+    cn_status_deinit(&live);
+    return err;
+}
+
+static cn_err produce_state(void *context, const struct cn_http_request *request,
+                            struct cn_http_answer *answer)
+{
+    return show(context, VIEW_STATE, request, &answer->body);
+}
+
+static cn_err produce_versions(void *context, const struct cn_http_request *request,
+                               struct cn_http_answer *answer)
+{
+    return show(context, VIEW_VERSIONS, request, &answer->body);
+}
+
+static cn_err produce_board(void *context, const struct cn_http_request *request,
+                            struct cn_http_answer *answer)
+{
+    return show(context, VIEW_BOARD, request, &answer->body);
+}
+
+static const struct cn_http_route produced[] = {
+    {.path = "/healthz",
+     .type = TEXT,
+     .open = true,
+     .produce = produce_health,
+     .fresh_ms = FRESH_MS},
+    {.path = "/readyz", .type = TEXT, .produce = produce_readiness, .fresh_ms = FRESH_MS},
+    {.path = "/metrics", .type = CN_METRIC_TYPE, .produce = produce_metrics, .fresh_ms = FRESH_MS},
+    {.path = "/v1/state",
+     .parameter = "since",
+     .type = JSON,
+     .produce = produce_state,
+     .fresh_ms = FRESH_MS},
+    {.path = "/v1/versions",
+     .parameter = "from",
+     .type = JSON,
+     .produce = produce_versions,
+     .fresh_ms = FRESH_MS},
+    {.path = "/v1/board",
+     .named = true,
+     .type = JSON,
+     .produce = produce_board,
+     .fresh_ms = FRESH_MS},
+};
+
+// The page is open: it asks for the token itself.
+static void add_routes(struct cn_http_service *service)
+{
+    size_t count, own = sizeof(produced) / sizeof(produced[0]);
+    const struct cn_page_file *files = cn_page_files(&count);
+    assert(own + count <= CN_HTTP_ROUTES);
+    memcpy(service->routes, produced, sizeof(produced));
+    for (size_t i = 0; i < count; i++)
+        service->routes[own + i] = (struct cn_http_route){
+            .path = files[i].path,
+            .type = files[i].type,
+            .open = true,
+            .fixed = files[i].data,
+            .fixed_size = files[i].size,
+        };
+    service->route_count = own + count;
+}
+
+// --- opening, closing ---
+
+static cn_err read_token(const struct cn_http_settings *http, uint8_t token[CN_DIGEST_SIZE])
+{
+    const char *why;
+    cn_err err = cn_http_token_read(http->token_file, token, &why);
+    if (err)
+        fprintf(stderr, "error: http.token_file: %s: %s\n", http->token_file, why);
+    return err;
+}
+
+static cn_err listen_as(const struct cn_http_settings *http, const char *listen,
+                        struct cn_http_service *service, struct cn_http_server **server)
+{
+    uint8_t token[CN_DIGEST_SIZE];
+    bool has_token = http->token_file[0] != '\0';
+    struct cn_http_config config = {
+        .listen = listen,
+        .routes = service->routes,
+        .route_count = service->route_count,
+        .context = service,
+    };
+    cn_err err = has_token ? read_token(http, token) : CN_OK;
+    if (err)
+        return err;
+    cn_http_rules_set(&config.rules, http->listen, http->names, has_token ? token : NULL);
+    return cn_http_open(&config, server);
+}
+
+cn_err cn_http_service_open(struct cn_http_service *service, const struct cn_http_sources *sources)
+{
+    const struct cn_http_settings *http = &sources->settings->http;
+    service->sources = *sources;
+    service->pauses.bounds = cn_histogram_pauses;
+    add_routes(service);
+    return http->listen[0] ? listen_as(http, http->listen, service, &service->http) : CN_OK;
+}
+
+void cn_http_service_close(struct cn_http_service *service)
+{
+    cn_http_close(service->http);
+    cn_show_tracker_deinit(&service->tracker);
+    service->http = NULL;
+}
+
+cn_err cn_http_service_check(const struct cn_settings *settings, bool running)
+{
+    const struct cn_http_settings *http = &settings->http;
+    struct cn_http_service unused = {0}; // never steps, so nobody is answered
+    struct cn_http_server *server = NULL;
+    if (!http->listen[0])
+        return CN_OK;
+    cn_err err = listen_as(http, running ? NULL : http->listen, &unused, &server);
+    cn_http_close(server);
+    if (!err)
+        printf("http: %s%s\n", http->listen,
+               running ? ", held by the aggregator that runs here" : "");
+    return err;
+}
+
+// --- running ---
+
+uint32_t cn_http_service_wait(struct cn_http_service *service, uint32_t timeout_ms)
+{
+    if (!service->http)
+        return timeout_ms;
+    struct pollfd waiting[] = {
+        {.fd = cn_coap_server_descriptor(service->sources.server), .events = POLLIN},
+        {.fd = cn_http_descriptor(service->http), .events = POLLIN},
+    };
+    uint32_t wait_ms = cn_http_wait_ms(service->http, timeout_ms, cn_platform_now_ms());
+    if (service->awake_us)
+        cn_histogram_add(&service->pauses,
+                         (double)(cn_platform_now_us() - service->awake_us) / 1e6);
+    (void)poll(waiting, 2, (int)wait_ms); // an error only makes the next look come sooner
+    service->awake_us = cn_platform_now_us();
+    return 0;
+}
+
+cn_err cn_http_service_step(struct cn_http_service *service, cn_err trouble, uint64_t now_ms)
+{
+    if (trouble && trouble != service->trouble)
+        service->retries++;
+    service->trouble = trouble;
+    return service->http ? cn_http_step(service->http, now_ms) : CN_OK;
+}

@@ -1,0 +1,61 @@
+// http_service.h - the page, metrics, health and JSON of a running aggregator over HTTP.
+//
+//   GET /                 the page, and its files (page.h)
+//   GET /healthz          200 "ok" from a loop that turns
+//   GET /readyz           200 "ok", or 503 with a line for each reason
+//   GET /metrics          metrics.h
+//   GET /v1/state         show.h; ?since=SEQ
+//   GET /v1/versions      show.h; ?from=N
+//   GET /v1/board/NAME    show.h
+//
+// An answer is made at most once a second, however many clients ask. Threading: that of the run.
+#pragma once
+
+#include "aggregator/run/run.h"
+#include "aggregator/show/show.h"
+#include "runtime/base/histogram.h"
+#include "runtime/profile/profile.h"
+#include "transport/coap/coap_server.h"
+#include "transport/http/http_server.h"
+
+struct cn_http_sources { // borrowed until close
+    const struct cn_settings *settings;
+    const struct cn_job *job; // the run's
+    struct cn_ledger *ledger;
+    struct cn_roster *roster;
+    struct cn_spool *spool;
+    struct cn_model_store *models;
+    struct cn_run *run;
+    struct cn_coap_server *server;
+    size_t parameters;   // values of the model
+    const char *release; // of this program
+};
+
+#define CN_HTTP_ROUTES 24 // those of http_service.c, and a route for each file of the page
+
+struct cn_http_service {         // zero it before use
+    struct cn_http_server *http; // NULL: the profile has no http.listen
+    struct cn_http_route routes[CN_HTTP_ROUTES];
+    size_t route_count;
+    struct cn_http_sources sources;
+    struct cn_show_tracker tracker;
+    struct cn_histogram pauses; // of the loop
+    uint64_t awake_us;          // clock; when the loop last woke; 0: it never waited
+    uint64_t retries;           // times that the run waited after an error
+    cn_err trouble;             // why the run waits now; CN_OK: it does not
+};
+
+// Begins to listen as the profile says; does nothing without http.listen. What is wrong with the
+// token file or the address is printed to standard error or logged.
+cn_err cn_http_service_open(struct cn_http_service *service, const struct cn_http_sources *sources);
+void cn_http_service_close(struct cn_http_service *service);
+
+// Tries what open would do and prints it: reads the token, and listens unless running is set.
+cn_err cn_http_service_check(const struct cn_settings *settings, bool running);
+
+// Waits up to timeout_ms until boards or clients want something. Returns how long the server of
+// the boards may wait itself: 0, or all of timeout_ms where there is no service.
+uint32_t cn_http_service_wait(struct cn_http_service *service, uint32_t timeout_ms);
+
+// Answers clients. trouble: why the run waits, or CN_OK.
+cn_err cn_http_service_step(struct cn_http_service *service, cn_err trouble, uint64_t now_ms);

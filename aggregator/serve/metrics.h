@@ -1,0 +1,45 @@
+// metrics.h - what a running aggregator knows, as metrics of Prometheus.
+//
+// docs/metrics.md lists them. A metric whose value is not known is left out. No label is text of a
+// board, a digest, a round or a version. The text is made from memory; only the score of a version
+// comes from the ledger, by way of the run. Threading: that of the run.
+#pragma once
+
+#include "aggregator/run/run.h"
+#include "runtime/base/metric_text.h"
+#include "transport/coap/coap_server.h"
+
+struct cn_metrics_source {
+    const struct cn_job *job; // borrowed, as all pointers here
+    const struct cn_run_state *state;
+    const struct cn_run_counts *counts;
+    const struct cn_roster *roster;
+    const struct cn_spool *spool;
+    const struct cn_coap_server_stats *server;
+    const struct cn_histogram *pauses; // of the loop
+    const char *release;
+    uint64_t run;          // id
+    uint32_t version;      // the newest
+    uint64_t disk_free;    // bytes; 0: not known
+    uint64_t disk_reserve; // bytes
+    uint64_t retries;      // times that the run waited after an error of its store
+    bool store_up;         // the last attempt to advance the run succeeded
+    uint32_t board_series; // most enrolled boards with metrics of their own
+    uint64_t now_ms;       // clock
+};
+
+// Writes all metrics. Returns CN_ERANGE or CN_ENOMEM of the buffer.
+cn_err cn_metrics_write(const struct cn_metrics_source *source, struct cn_buffer *out);
+
+// Where a board is, as monitors count it.
+enum cn_metrics_board {
+    CN_METRICS_LIVE,   // heard, or reported by its leader, within two minutes
+    CN_METRICS_SILENT, // was heard before
+    CN_METRICS_FAILED, // cannot train, as it said
+    CN_METRICS_NEVER,  // not heard since the start
+    CN_METRICS_REVOKED,
+    CN_METRICS_BOARD_COUNT,
+};
+
+// In metrics_boards.c: metrics of the boards together, and of each one.
+void cn_metrics_write_boards(const struct cn_metrics_source *source, struct cn_metric_text *text);

@@ -1,0 +1,41 @@
+#include "aggregator/serve/readiness.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+#define MIB (1u << 20)
+
+static cn_err say(struct cn_buffer *out, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+static cn_err say(struct cn_buffer *out, const char *format, ...)
+{
+    char line[160];
+    va_list arguments;
+    va_start(arguments, format);
+    int length = vsnprintf(line, sizeof(line), format, arguments);
+    va_end(arguments);
+    return cn_buffer_append(out, line, (size_t)length);
+}
+
+cn_err cn_readiness_write(const struct cn_readiness *readiness, struct cn_buffer *out, bool *ready)
+{
+    cn_err err = CN_OK;
+    *ready = true;
+    if (readiness->trouble) {
+        *ready = false;
+        err = say(out, "store: the run waits: %s\n", cn_err_text(readiness->trouble));
+    }
+    if (!err && readiness->disk_free && readiness->disk_free < readiness->disk_reserve) {
+        *ready = false;
+        err = say(out, "disk: %" PRIu64 " MiB are free, below storage.reserve, %" PRIu64 " MiB\n",
+                  readiness->disk_free / MIB, readiness->disk_reserve / MIB);
+    }
+    if (!err && readiness->groups < readiness->quorum) {
+        *ready = false;
+        err = say(out, "groups: %" PRIu32 " are enrolled, the quorum is %" PRIu32 "\n",
+                  readiness->groups, readiness->quorum);
+    }
+    return !err && *ready ? say(out, "ok\n") : err;
+}

@@ -1,0 +1,133 @@
+#include "aggregator/show/show_csv.h"
+
+#include <cjson/cJSON.h>
+#include <stdio.h>
+#include <string.h>
+
+struct csv {
+    struct cn_buffer *out;
+    cn_err err; // first error; later calls then do nothing
+    bool comma; // whether the next field needs a comma before it
+};
+
+static void append(struct csv *csv, const char *text, size_t size)
+{
+    if (!csv->err)
+        csv->err = cn_buffer_append(csv->out, text, size);
+}
+
+static void end_line(struct csv *csv)
+{
+    append(csv, "\r\n", 2);
+    csv->comma = false;
+}
+
+static void field(struct csv *csv, const char *text, bool foreign)
+{
+    bool formula = foreign && text[0] && strchr("=+-@\t\r\n", text[0]);
+    if (csv->comma)
+        append(csv, ",", 1);
+    csv->comma = true;
+    if (!formula && !strpbrk(text, "\",\r\n")) {
+        append(csv, text, strlen(text));
+        return;
+    }
+    append(csv, formula ? "\"'" : "\"", formula ? 2 : 1);
+    for (; *text; text++)
+        append(csv, *text == '"' ? "\"\"" : text, *text == '"' ? 2 : 1);
+    append(csv, "\"", 1);
+}
+
+// Appends a line with the members of an object that have these keys.
+static void line(struct csv *csv, const cJSON *object, const char *const *keys)
+{
+    for (; *keys; keys++) {
+        char number[32] = "";
+        const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, *keys);
+        if (cJSON_IsNumber(item))
+            snprintf(number, sizeof(number), "%.15g", item->valuedouble);
+        field(csv, cJSON_IsString(item) ? item->valuestring : number, cJSON_IsString(item));
+    }
+    end_line(csv);
+}
+
+static void head(struct csv *csv, const char *const *keys)
+{
+    for (; *keys; keys++)
+        field(csv, *keys, false);
+    end_line(csv);
+}
+
+// Writes the array of an answer, a line for each element. Returns the answer's member "next".
+static uint32_t lines(struct csv *csv, const struct cn_buffer *answer, const char *array,
+                      const char *const *keys, bool *more)
+{
+    const cJSON *item;
+    cJSON *root = cJSON_ParseWithLength((const char *)answer->data, answer->size);
+    if (!root && !csv->err)
+        csv->err = CN_ENOMEM;
+    cJSON_ArrayForEach(item, cJSON_GetObjectItemCaseSensitive(root, array)) line(csv, item, keys);
+    const cJSON *next = cJSON_GetObjectItemCaseSensitive(root, "next");
+    uint32_t number = cJSON_IsNumber(next) ? (uint32_t)next->valuedouble : 0;
+    *more = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(root, "more"));
+    cJSON_Delete(root);
+    return number;
+}
+
+cn_err cn_show_csv_rounds(const struct cn_show_source *source, struct cn_buffer *out)
+{
+    static const char *const keys[] = {"version",
+                                       "accuracy",
+                                       "loss",
+                                       "top5",
+                                       "f1",
+                                       "mae",
+                                       "perplexity",
+                                       "by",
+                                       "boards_accuracy",
+                                       "boards_loss",
+                                       "updates",
+                                       "boards",
+                                       "weight",
+                                       "bytes_in",
+                                       "bytes_out",
+                                       "update_bytes",
+                                       "delta_size",
+                                       "opened_ms",
+                                       "first_ms",
+                                       "last_ms",
+                                       "closed_ms",
+                                       "made_ms",
+                                       "last",
+                                       "digest",
+                                       NULL};
+    struct csv csv = {.out = out};
+    bool more = true;
+    head(&csv, keys);
+    for (uint32_t from = 0; more && !csv.err;) {
+        struct cn_buffer answer;
+        cn_buffer_init(&answer, CN_SHOW_LIMIT);
+        csv.err = cn_show_versions(source, from, &answer);
+        if (!csv.err)
+            from = lines(&csv, &answer, "versions", keys, &more);
+        cn_buffer_deinit(&answer);
+    }
+    return csv.err;
+}
+
+cn_err cn_show_csv_boards(const struct cn_show_source *source, struct cn_buffer *out)
+{
+    static const char *const keys[] = {"name",    "group",  "state",     "why",       "error",
+                                       "version", "type",   "cpus",      "memory",    "power_mw",
+                                       "build",   "system", "disk_size", "disk_free", NULL};
+    struct csv csv = {.out = out};
+    struct cn_buffer answer;
+    bool more;
+    cn_buffer_init(&answer, CN_SHOW_LIMIT);
+    csv.err = cn_show_state(source, NULL, 0, &answer);
+    head(&csv, keys);
+    if (!csv.err)
+        (void)lines(&csv, &answer, "boards", keys, &more);
+    cn_buffer_deinit(&answer);
+    return csv.err;
+}

@@ -1,0 +1,50 @@
+#include "runtime/command/written_by.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "runtime/base/build_version.h"
+#include "runtime/base/error.h"
+#include "runtime/base/log.h"
+#include "runtime/base/text_file.h"
+#include "runtime/port/platform.h"
+#include "runtime/profile/profile.h"
+
+#define FILE_NAME "written_by"
+
+void cn_written_by_read(const char *state, char text[CN_WRITTEN_BY_SIZE])
+{
+    (void)cn_text_file_line(state, FILE_NAME, text, CN_WRITTEN_BY_SIZE);
+    for (char *c = text; *c; c++)
+        if (*c < ' ' || *c > '~')
+            *c = '?';
+}
+
+void cn_written_by_note(const char *state, const char *program)
+{
+    char now[CN_WRITTEN_BY_SIZE], before[CN_WRITTEN_BY_SIZE], path[CN_PATH_SIZE + 16];
+    cn_err err;
+
+    cn_written_by_read(state, before);
+    snprintf(now, sizeof(now) - 1, "%s %s", program, cn_build_version);
+    if (strcmp(now, before) == 0)
+        return;
+    snprintf(path, sizeof(path), "%s/%s", state, FILE_NAME);
+    strcat(now, "\n");
+    err = cn_platform_replace_note(path, now);
+    if (err)
+        cn_log(CN_LOG_WARN, "state", "%s cannot be written: %s", path, cn_err_reason(err));
+}
+
+void cn_written_by_explain(const char *state, const char *found, const char *known)
+{
+    char writer[CN_WRITTEN_BY_SIZE];
+
+    cn_written_by_read(state, writer);
+    fprintf(stderr,
+            "error: %s: the state has %s, written by %s; this build, %s, reads %s.\n"
+            "Nothing was changed. Finish the run with a version that reads it, or take the model "
+            "out with that version's 'export'.\n",
+            state, found, writer[0] ? writer : "a version of Cairn that left no name",
+            cn_build_version, known);
+}

@@ -1,0 +1,20 @@
+// written_by.h - which build of Cairn wrote a state directory.
+//
+// The file STATE/written_by has one line, for example "cairn-node 0.1.0+git1432.8f2c01de". A build
+// that cannot read a state, and the packages' preinst scripts, name its writer with it. It only
+// informs: a state without it, or with another text, is used all the same.
+#pragma once
+
+// Bytes that hold the line, with its end.
+#define CN_WRITTEN_BY_SIZE 80
+
+// Notes that this build of program writes the state from now on. A failure is logged.
+void cn_written_by_note(const char *state, const char *program);
+
+// Reads the line; unprintable characters become '?'. "" when there is none: a build before this
+// file existed wrote the state.
+void cn_written_by_read(const char *state, char text[CN_WRITTEN_BY_SIZE]);
+
+// Prints to standard error that this build cannot read a state, who wrote it and what to do. found
+// is the format of the state, for example "ledger schema 9"; known are those that this build reads.
+void cn_written_by_explain(const char *state, const char *found, const char *known);

@@ -1,0 +1,693 @@
+// The HTTP server over socket pairs: what it answers, and what hostile clients can do.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "runtime/port/crypto.h"
+#include "runtime/port/platform.h"
+#include "transport/http/http_server.h"
+#include "transport/http/http_token.h"
+
+#define TOKEN "0123456789abcdef0123456789abcdef"
+#define HOST "Host: localhost:8684\r\n"
+#define STEPS 200 // more than any exchange here takes
+
+static unsigned produced;
+
+static cn_err produce_count(void *context, const struct cn_http_request *request,
+                            struct cn_http_answer *answer)
+{
+    char text[128];
+    (void)context;
+    produced++;
+    int length =
+        snprintf(text, sizeof(text), "%s %llu", request->name, (unsigned long long)request->number);
+    return cn_buffer_append(&answer->body, text, (size_t)length);
+}
+
+static cn_err produce_large(void *context, const struct cn_http_request *request,
+                            struct cn_http_answer *answer)
+{
+    (void)context;
+    (void)request;
+    return cn_buffer_resize(&answer->body, 3u << 20);
+}
+
+static cn_err produce_nothing(void *context, const struct cn_http_request *request,
+                              struct cn_http_answer *answer)
+{
+    (void)context;
+    (void)answer;
+    return strcmp(request->name, "unknown") == 0 ? CN_ENOTFOUND : CN_ENOSPC;
+}
+
+static cn_err produce_reasons(void *context, const struct cn_http_request *request,
+                              struct cn_http_answer *answer)
+{
+    (void)context;
+    (void)request;
+    answer->status = 503;
+    return cn_buffer_append(&answer->body, "disk\n", 5);
+}
+
+static const struct cn_http_route routes[] = {
+    {.path = "/", .type = "text/html", .open = true, .fixed = "<html>", .fixed_size = 6},
+    {.path = "/count", .type = "text/plain", .parameter = "from", .produce = produce_count},
+    {.path = "/fresh", .type = "text/plain", .fresh_ms = 1000, .produce = produce_count},
+    {.path = "/board", .named = true, .type = "text/plain", .produce = produce_count},
+    {.path = "/failing", .named = true, .type = "text/plain", .produce = produce_nothing},
+    {.path = "/ready", .type = "text/plain", .produce = produce_reasons},
+    {.path = "/large", .type = "text/plain", .produce = produce_large},
+};
+
+struct world {
+    struct cn_http_server *server;
+    uint64_t now_ms;
+    char *answer; // what the last exchange read
+    size_t size;
+};
+
+static struct world open_world(const char *names, const char *token)
+{
+    struct world world = {.now_ms = 1000000};
+    uint8_t digest[CN_DIGEST_SIZE];
+    struct cn_http_config config = {
+        .routes = routes,
+        .route_count = sizeof(routes) / sizeof(routes[0]),
+    };
+    if (token)
+        cn_crypto_digest(token, strlen(token), digest);
+    cn_http_rules_set(&config.rules, "127.0.0.1:8684", names, token ? digest : NULL);
+    assert_int_equal(cn_http_open(&config, &world.server), CN_OK);
+    assert_int_equal(cn_http_step(world.server, world.now_ms), CN_OK);
+    return world;
+}
+
+static void close_world(struct world *world)
+{
+    cn_http_close(world->server);
+    free(world->answer);
+}
+
+static int join(struct world *world)
+{
+    int pair[2];
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair), 0);
+    assert_int_equal(cn_http_adopt(world->server, pair[1]), CN_OK);
+    return pair[0];
+}
+
+// Steps the server and collects what it sends until it has nothing to do. Returns whether the
+// server closed the connection.
+static bool collect(struct world *world, int client)
+{
+    bool closed = false;
+    free(world->answer);
+    world->answer = calloc(1, (4u << 20) + 1);
+    world->size = 0;
+    assert_non_null(world->answer);
+    for (int quiet = 0; quiet < STEPS && !closed; quiet++) {
+        assert_int_equal(cn_http_step(world->server, world->now_ms), CN_OK);
+        ssize_t count = recv(client, world->answer + world->size, (4u << 20) - world->size, 0);
+        closed = count == 0 || (count < 0 && errno != EAGAIN);
+        if (count > 0) {
+            world->size += (size_t)count;
+            quiet = 0;
+        }
+    }
+    return closed;
+}
+
+static void put(int client, const char *text)
+{
+    assert_int_equal(send(client, text, strlen(text), MSG_NOSIGNAL), strlen(text));
+}
+
+// Sends a request over a connection of its own. Returns the status of the answer; 0: none.
+static int ask(struct world *world, const char *text)
+{
+    int client = join(world), status = 0;
+    put(client, text);
+    collect(world, client);
+    close(client);
+    assert_int_equal(cn_http_step(world->server, world->now_ms), CN_OK);
+    if (sscanf(world->answer, "HTTP/1.1 %d", &status) != 1)
+        (void)sscanf(world->answer, "HTTP/1.0 %d", &status);
+    return status;
+}
+
+static bool says(const struct world *world, const char *text)
+{
+    return strstr(world->answer, text) != NULL;
+}
+
+static void a_known_path_is_answered_with_all_headers(void **state)
+{
+    struct world world = open_world("", NULL);
+    (void)state;
+    assert_int_equal(ask(&world, "GET / HTTP/1.1\r\n" HOST "\r\n"), 200);
+    assert_true(says(&world, "\r\n\r\n<html>"));
+    assert_true(says(&world, "Content-Security-Policy: default-src 'none'; script-src 'self'"));
+    assert_true(says(&world, "frame-ancestors 'none'"));
+    assert_true(says(&world, "X-Content-Type-Options: nosniff\r\n"));
+    assert_true(says(&world, "Referrer-Policy: no-referrer\r\n"));
+    assert_true(says(&world, "Cross-Origin-Resource-Policy: same-origin\r\n"));
+    assert_true(says(&world, "Cache-Control: no-cache\r\n"));
+    assert_false(says(&world, "Access-Control"));
+    assert_int_equal(ask(&world, "GET /count HTTP/1.1\r\n" HOST "\r\n"), 200);
+    assert_true(says(&world, "Cache-Control: no-store\r\n"));
+    assert_int_equal(ask(&world, "GET /ready HTTP/1.1\r\n" HOST "\r\n"), 503);
+    assert_true(says(&world, "\r\n\r\ndisk\n"));
+    close_world(&world);
+}
+
+static void head_has_the_length_and_no_body(void **state)
+{
+    struct world world = open_world("", NULL);
+    (void)state;
+    assert_int_equal(ask(&world, "HEAD / HTTP/1.1\r\n" HOST "\r\n"), 200);
+    assert_true(says(&world, "Content-Length: 6\r\n"));
+    assert_false(says(&world, "<html>"));
+    close_world(&world);
+}
+
+static void an_answer_that_did_not_change_is_304(void **state)
+{
+    struct world world = open_world("", NULL);
+    char request[256], etag[64];
+    (void)state;
+    assert_int_equal(ask(&world, "GET /count HTTP/1.1\r\n" HOST "\r\n"), 200);
+    const char *found = strstr(world.answer, "ETag: ");
+    assert_non_null(found);
+    snprintf(etag, sizeof(etag), "%.18s", found + 6);
+    snprintf(request, sizeof(request),
+             "GET /count HTTP/1.1\r\n" HOST "If-None-Match: \"other\", %s\r\n\r\n", etag);
+    assert_int_equal(ask(&world, request), 304);
+    assert_true(says(&world, etag));
+    assert_true(says(&world, "Content-Security-Policy"));
+    snprintf(request, sizeof(request),
+             "GET /count?from=1 HTTP/1.1\r\n" HOST "If-None-Match: %s\r\n\r\n", etag);
+    assert_int_equal(ask(&world, request), 200);
+    close_world(&world);
+}
+
+static void a_fresh_answer_is_made_once(void **state)
+{
+    struct world world = open_world("", NULL);
+    (void)state;
+    produced = 0;
+    for (int i = 0; i < 8; i++)
+        assert_int_equal(ask(&world, "GET /fresh HTTP/1.1\r\n" HOST "\r\n"), 200);
+    assert_int_equal(produced, 1);
+    world.now_ms += 1000;
+    assert_int_equal(ask(&world, "GET /fresh HTTP/1.1\r\n" HOST "\r\n"), 200);
+    assert_int_equal(produced, 2);
+    close_world(&world);
+}
+
+static void a_step_makes_one_answer_and_the_next_one_goes_on(void **state)
+{
+    struct world world = open_world("", NULL);
+    int clients[8];
+    char request[128];
+    (void)state;
+    for (int i = 0; i < 8; i++) {
+        snprintf(request, sizeof(request), "GET /count?from=%d HTTP/1.1\r\n" HOST "\r\n", i);
+        clients[i] = join(&world);
+        put(clients[i], request);
+    }
+    produced = 0;
+    for (unsigned i = 0; i < STEPS && produced < 8; i++) {
+        unsigned before = produced;
+        assert_int_equal(cn_http_step(world.server, world.now_ms), CN_OK);
+        assert_true(produced <= before + 1);
+        if (before && produced < 8) // those that were put off are not waited for
+            assert_int_equal(cn_http_wait_ms(world.server, 50, world.now_ms), 0);
+    }
+    assert_int_equal(produced, 8);
+    for (int i = 0; i < 8; i++) {
+        snprintf(request, sizeof(request), "\r\n\r\n %d", i);
+        assert_false(collect(&world, clients[i]));
+        assert_true(says(&world, request));
+        close(clients[i]);
+    }
+    close_world(&world);
+}
+
+static void a_server_may_be_closed_while_requests_are_put_off(void **state)
+{
+    struct world world = open_world("", NULL);
+    int clients[3];
+    char request[128];
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        snprintf(request, sizeof(request), "GET /count?from=%d HTTP/1.1\r\n" HOST "\r\n", i);
+        clients[i] = join(&world);
+        put(clients[i], request);
+    }
+    produced = 0;
+    for (int i = 0; i < STEPS && !produced; i++)
+        assert_int_equal(cn_http_step(world.server, world.now_ms), CN_OK);
+    assert_int_equal(produced, 1);
+    close_world(&world);
+    for (int i = 0; i < 3; i++)
+        close(clients[i]);
+}
+
+static void answers_that_must_be_made_are_limited(void **state)
+{
+    struct world world = open_world("", NULL);
+    char request[128];
+    int busy = 0;
+    (void)state;
+    for (int i = 0; i < 300; i++) {
+        snprintf(request, sizeof(request), "GET /count?from=%d HTTP/1.1\r\n" HOST "\r\n", i);
+        busy += ask(&world, request) == 429;
+    }
+    assert_int_equal(busy, 100);
+    assert_true(says(&world, "Retry-After: 1\r\n"));
+    assert_int_equal(ask(&world, "GET /count?from=299 HTTP/1.1\r\n" HOST "\r\n"), 429);
+    assert_int_equal(ask(&world, "GET / HTTP/1.1\r\n" HOST "\r\n"), 429); // not made yet
+    world.now_ms += 1000;
+    assert_int_equal(ask(&world, "GET / HTTP/1.1\r\n" HOST "\r\n"), 200);
+    close_world(&world);
+}
+
+static void names_and_numbers_are_read_strictly(void **state)
+{
+    struct world world = open_world("", NULL);
+    static const struct {
+        const char *target;
+        int status;
+    } cases[] = {
+        {"/board/board-7", 200},
+        {"/board/..", 404},
+        {"/board/", 404},
+        {"/board", 404},
+        {"/board/a/b", 404},
+        {"/board/%61", 404},
+        {"/board/ABC", 404},
+        {"/count?from=12", 200},
+        {"/count?from=", 400},
+        {"/count?from=-1", 400},
+        {"/count?from=1&from=2", 400},
+        {"/count?from=1234567890123456789", 400},
+        {"/count?since=1", 400},
+        {"/count?", 400},
+        {"/fresh?from=1", 400},
+        {"/count/", 404},
+        {"/%63ount", 404},
+        {"//count", 404},
+        {"/../etc/passwd", 404},
+        {"http://localhost:8684/count", 404},
+        {"/failing/unknown", 404},
+        {"/failing/full", 503},
+    };
+    char request[256];
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        snprintf(request, sizeof(request), "GET %s HTTP/1.1\r\n" HOST "\r\n", cases[i].target);
+        int status = ask(&world, request);
+        if (status != cases[i].status)
+            fail_msg("%s: %d, expected %d", cases[i].target, status, cases[i].status);
+    }
+    assert_int_equal(ask(&world, "GET /board/board-7 HTTP/1.1\r\n" HOST "\r\n"), 200);
+    assert_true(says(&world, "board-7 0"));
+    close_world(&world);
+}
+
+static void other_methods_and_bodies_are_refused_and_the_connection_is_closed(void **state)
+{
+    struct world world = open_world("", NULL);
+    static const char *const methods[] = {"POST",  "PUT",     "DELETE", "OPTIONS",
+                                          "PATCH", "CONNECT", "TRACE",  "get"};
+    char request[256];
+    (void)state;
+    for (size_t i = 0; i < sizeof(methods) / sizeof(methods[0]); i++) {
+        snprintf(request, sizeof(request), "%s / HTTP/1.1\r\n" HOST "\r\n", methods[i]);
+        int status = ask(&world, request);
+        if (status != 405)
+            fail_msg("%s: %d, expected 405", methods[i], status);
+    }
+    assert_int_equal(ask(&world, "POST / HTTP/1.1\r\n" HOST "Content-Length: 4\r\n\r\nbody"), 405);
+    assert_true(says(&world, "Allow: GET, HEAD\r\n"));
+    assert_true(says(&world, "Content-Security-Policy"));
+    assert_int_equal(ask(&world, "GET / HTTP/1.1\r\n" HOST "Content-Length: 4\r\n\r\nbody"), 400);
+    assert_int_equal(ask(&world, "GET / HTTP/1.1\r\n" HOST "Content-Length: 0\r\n\r\n"), 400);
+    assert_int_equal(
+        ask(&world, "GET / HTTP/1.1\r\n" HOST "Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n"), 400);
+    int client = join(&world);
+    put(client, "GET / HTTP/1.1\r\n" HOST "Content-Length: 99999999\r\n\r\nsome");
+    assert_true(collect(&world, client));
+    assert_true(says(&world, "HTTP/1.1 400"));
+    close(client);
+    close_world(&world);
+}
+
+static void another_host_gets_421_and_another_origin_403(void **state)
+{
+    struct world world = open_world("gateway.example other.example:8443", NULL);
+    static const struct {
+        const char *headers;
+        int status;
+    } cases[] = {
+        {"Host: localhost:8684\r\n", 200},
+        {"Host: LocalHost:8684\r\n", 200},
+        {"Host: 127.0.0.1:8684\r\n", 200},
+        {"Host: [::1]:8684\r\n", 200},
+        {"Host: gateway.example\r\n", 200},
+        {"Host: gateway.example:8684\r\n", 200},
+        {"Host: other.example:8443\r\n", 200},
+        {"Host: gateway.example:1\r\n", 421},
+        {"Host: other.example\r\n", 421},
+        {"Host: localhost\r\n", 421},
+        {"Host: localhost:1\r\n", 421},
+        {"Host: localhost:86840\r\n", 421},
+        {"Host: evil.example:8684\r\n", 421},
+        {"Host: localhost.evil.example:8684\r\n", 421},
+        {"Host: 127.0.0.1:8684:8684\r\n", 421},
+        {"Host: [::1\r\n", 421},
+        {"Host: \r\n", 421},
+        {"", 400},
+        {HOST "Host: evil.example\r\n", 400},
+        {HOST "Origin: http://localhost:8684\r\n", 200},
+        {"Host: gateway.example\r\nOrigin: https://gateway.example\r\n", 200},
+        {HOST "Origin: http://127.0.0.1:8684\r\n", 403},
+        {HOST "Origin: http://evil.example\r\n", 403},
+        {HOST "Origin: null\r\n", 403},
+        {HOST "Origin: \r\n", 403},
+        {HOST "Origin: http://localhost:8684\r\nOrigin: http://evil.example\r\n", 400},
+    };
+    char request[256];
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        snprintf(request, sizeof(request), "GET / HTTP/1.1\r\n%s\r\n", cases[i].headers);
+        int status = ask(&world, request);
+        if (status != cases[i].status)
+            fail_msg("%s: %d, expected %d", cases[i].headers, status, cases[i].status);
+    }
+    close_world(&world);
+}
+
+static void only_the_token_opens_what_is_not_open(void **state)
+{
+    struct world world = open_world("", TOKEN);
+    static const struct {
+        const char *header;
+        int status;
+    } cases[] = {
+        {"", 401},
+        {"Authorization: Bearer " TOKEN "\r\n", 200},
+        {"Authorization: bearer " TOKEN "\r\n", 200},
+        {"Authorization: Bearer " TOKEN "0\r\n", 401},
+        {"Authorization: Bearer 0123456789abcdef\r\n", 401},
+        {"Authorization: Bearer \r\n", 401},
+        {"Authorization: Basic " TOKEN "\r\n", 401},
+        {"Authorization: " TOKEN "\r\n", 401},
+        {"Authorization: Bearer " TOKEN "\r\nAuthorization: Bearer x\r\n", 400},
+    };
+    char request[512];
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        snprintf(request, sizeof(request), "GET /count HTTP/1.1\r\n" HOST "%s\r\n",
+                 cases[i].header);
+        int status = ask(&world, request);
+        if (status != cases[i].status)
+            fail_msg("%s: %d, expected %d", cases[i].header, status, cases[i].status);
+    }
+    assert_int_equal(ask(&world, "GET /count HTTP/1.1\r\n" HOST "\r\n"), 401);
+    assert_true(says(&world, "WWW-Authenticate: Bearer"));
+    assert_int_equal(ask(&world, "GET /count?token=" TOKEN " HTTP/1.1\r\n" HOST "\r\n"), 400);
+    assert_int_equal(ask(&world, "GET / HTTP/1.1\r\n" HOST "\r\n"), 200); // the page asks for it
+    close_world(&world);
+}
+
+static void pipelined_requests_are_answered_in_order(void **state)
+{
+    struct world world = open_world("", NULL);
+    int client = join(&world);
+    const char *at;
+    (void)state;
+    for (int i = 1; i <= 3; i++) {
+        char request[128];
+        snprintf(request, sizeof(request), "GET /count?from=%d HTTP/1.1\r\n" HOST "\r\n", i);
+        put(client, request);
+    }
+    assert_false(collect(&world, client));
+    at = strstr(world.answer, "\r\n\r\n 1HTTP/1.1 200");
+    at = at ? strstr(at, "\r\n\r\n 2HTTP/1.1 200") : NULL;
+    assert_non_null(at ? strstr(at, "\r\n\r\n 3") : NULL);
+    close(client);
+    // After a refusal nothing more of the connection counts.
+    client = join(&world);
+    put(client, "POST / HTTP/1.1\r\n" HOST "Content-Length: 40\r\n\r\n"
+                "GET /count HTTP/1.1\r\n" HOST "\r\n");
+    assert_true(collect(&world, client));
+    assert_null(strstr(world.answer + 1, "HTTP/1.1 200"));
+    close(client);
+    close_world(&world);
+}
+
+static void nonsense_gets_no_success(void **state)
+{
+    struct world world = open_world("", NULL);
+    static const char *const cases[] = {
+        "\r\n\r\n\r\n\r\n",
+        "GET\r\n\r\n",
+        "GET / HTTP/9.9\r\n" HOST "\r\n",
+        "GET / HTTP/1.1\n" HOST "\n",
+        "GET / HTTP/1.1\r\nHost : localhost:8684\r\n\r\n",
+        "GET / HTTP/1.1\r\n" HOST " folded: line\r\n\r\n",
+        "GET / HTTP/1.1\r\n" HOST "no colon\r\n\r\n",
+        "GET / HTTP/1.1\r\n" HOST "Content-Length: 1\r\nContent-Length: 2\r\n\r\n",
+        "GET / HTTP/1.1\r\n" HOST "Content-Length: -1\r\n\r\n",
+        "GET / HTTP/1.1\r\n" HOST "Transfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n",
+        "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        int status = ask(&world, cases[i]);
+        if (status != 0 && (status < 400 || status > 505))
+            fail_msg("case %zu: %d", i, status);
+    }
+    assert_int_equal(ask(&world, "GET / HTTP/1.1\r\n" HOST "\r\n"), 200);
+    close_world(&world);
+}
+
+static void a_large_head_is_refused(void **state)
+{
+    struct world world = open_world("", NULL);
+    static const size_t sizes[] = {7000, 9000, 12000, 40000};
+    (void)state;
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+        char *request = calloc(1, sizes[i] + 200);
+        assert_non_null(request);
+        strcpy(request, "GET / HTTP/1.1\r\n" HOST "X: ");
+        size_t length = strlen(request);
+        memset(request + length, 'a', sizes[i]);
+        strcpy(request + length + sizes[i], "\r\n\r\n");
+        int status = ask(&world, request);
+        if (sizes[i] < CN_HTTP_HEAD_MAX ? status != 200 : status != 431 && status != 413)
+            fail_msg("%zu bytes: %d", sizes[i], status);
+        free(request);
+    }
+    char long_path[400] = "GET /";
+    memset(long_path + 5, 'a', 300);
+    strcpy(long_path + 305, " HTTP/1.1\r\n" HOST "\r\n");
+    assert_int_equal(ask(&world, long_path), 414);
+    close_world(&world);
+}
+
+static void a_slow_head_is_cut_off_however_it_dribbles(void **state)
+{
+    struct world world = open_world("", NULL);
+    int client = join(&world);
+    (void)state;
+    put(client, "GET / HTTP/1.1\r\n");
+    for (int i = 0; i < 4; i++) {
+        world.now_ms += CN_HTTP_HEAD_MS / 5;
+        put(client, "X: y\r\n");
+        assert_false(collect(&world, client));
+        assert_int_equal(cn_http_connections(world.server), 1);
+    }
+    world.now_ms += CN_HTTP_HEAD_MS / 5;
+    assert_int_equal(cn_http_wait_ms(world.server, 50, world.now_ms), 0);
+    assert_true(collect(&world, client));
+    assert_int_equal(world.size, 0);
+    assert_int_equal(cn_http_connections(world.server), 0);
+    close(client);
+    close_world(&world);
+}
+
+static void an_idle_connection_stays_for_a_minute(void **state)
+{
+    struct world world = open_world("", NULL);
+    int client = join(&world);
+    (void)state;
+    put(client, "GET / HTTP/1.1\r\n" HOST "\r\n");
+    assert_false(collect(&world, client));
+    world.now_ms += CN_HTTP_IDLE_MS - 1;
+    put(client, "GET / HTTP/1.1\r\n" HOST "\r\n");
+    assert_false(collect(&world, client));
+    assert_true(says(&world, "HTTP/1.1 200"));
+    world.now_ms += CN_HTTP_IDLE_MS;
+    assert_true(collect(&world, client));
+    close(client);
+    close_world(&world);
+}
+
+static void a_client_that_does_not_read_is_dropped_and_keeps_nobody_waiting(void **state)
+{
+    struct world world = open_world("", NULL);
+    int idler = join(&world);
+    (void)state;
+    put(idler, "GET /large HTTP/1.1\r\n" HOST "\r\n");
+    for (int i = 0; i < STEPS; i++)
+        assert_int_equal(cn_http_step(world.server, world.now_ms), CN_OK);
+    assert_int_equal(ask(&world, "GET /large HTTP/1.1\r\n" HOST "\r\n"), 200);
+    assert_true(world.size > 3u << 20);
+    assert_int_equal(cn_http_connections(world.server), 1);
+    world.now_ms += CN_HTTP_IDLE_MS;
+    for (int i = 0; i < STEPS; i++)
+        assert_int_equal(cn_http_step(world.server, world.now_ms), CN_OK);
+    assert_int_equal(cn_http_connections(world.server), 0);
+    close(idler);
+    close_world(&world);
+}
+
+static void connections_are_limited_and_come_back(void **state)
+{
+    struct world world = open_world("", NULL);
+    int clients[CN_HTTP_CONNECTIONS], pair[2];
+    (void)state;
+    for (int i = 0; i < CN_HTTP_CONNECTIONS; i++)
+        clients[i] = join(&world);
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair), 0);
+    assert_int_not_equal(cn_http_adopt(world.server, pair[1]), CN_OK);
+    close(pair[0]);
+    assert_int_equal(cn_http_connections(world.server), CN_HTTP_CONNECTIONS);
+    world.now_ms += CN_HTTP_HEAD_MS;
+    for (int i = 0; i < STEPS; i++)
+        assert_int_equal(cn_http_step(world.server, world.now_ms), CN_OK);
+    assert_int_equal(cn_http_connections(world.server), 0);
+    assert_int_equal(ask(&world, "GET / HTTP/1.1\r\n" HOST "\r\n"), 200);
+    for (int i = 0; i < CN_HTTP_CONNECTIONS; i++)
+        close(clients[i]);
+    close_world(&world);
+}
+
+static void a_request_may_end_anywhere(void **state)
+{
+    static const char request[] = "GET /count?from=3 HTTP/1.1\r\n" HOST
+                                  "Authorization: Bearer " TOKEN "\r\nAccept: */*\r\n\r\n";
+    struct world world = open_world("", TOKEN);
+    (void)state;
+    for (size_t length = 0; length < sizeof(request) - 1; length++) {
+        int client = join(&world);
+        assert_int_equal(send(client, request, length, MSG_NOSIGNAL), length);
+        for (int i = 0; i < 4; i++)
+            assert_int_equal(cn_http_step(world.server, world.now_ms), CN_OK);
+        close(client);
+        for (int i = 0; i < 4; i++)
+            assert_int_equal(cn_http_step(world.server, world.now_ms), CN_OK);
+    }
+    assert_int_equal(cn_http_connections(world.server), 0);
+    assert_int_equal(ask(&world, request), 200);
+    close_world(&world);
+}
+
+static void a_port_or_socket_file_in_use_is_refused(void **state)
+{
+    struct cn_http_config config = {.routes = routes, .route_count = 1};
+    struct cn_http_server *first, *second;
+    char path[128];
+    struct stat info;
+    (void)state;
+    snprintf(path, sizeof(path), "unix:/tmp/cairn-http-%d.sock", getpid());
+    config.listen = path;
+    cn_http_rules_set(&config.rules, path, "", NULL);
+    assert_int_equal(cn_http_open(&config, &first), CN_OK);
+    assert_int_equal(stat(path + 5, &info), 0);
+    assert_int_equal(info.st_mode & 0777, 0660);
+    assert_int_equal(cn_http_open(&config, &second), CN_EEXIST);
+    assert_null(second);
+    assert_int_equal(stat(path + 5, &info), 0); // the first one's file is still there
+    cn_http_close(first);
+    assert_int_not_equal(stat(path + 5, &info), 0);
+}
+
+static cn_err read_token(const char *text, mode_t mode, const char **why)
+{
+    char path[64];
+    uint8_t digest[CN_DIGEST_SIZE];
+    snprintf(path, sizeof(path), "/tmp/cairn-token-%d", getpid());
+    int file = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    assert_true(file >= 0);
+    assert_int_equal(write(file, text, strlen(text)), strlen(text));
+    assert_int_equal(fchmod(file, mode), 0);
+    close(file);
+    cn_err err = cn_http_token_read(path, digest, why);
+    unlink(path);
+    return err;
+}
+
+static void a_token_file_must_be_private_and_hold_one_line(void **state)
+{
+    char text[400] = TOKEN;
+    const char *why;
+    uint8_t digest[CN_DIGEST_SIZE];
+    (void)state;
+    assert_int_equal(read_token(TOKEN "\n", 0600, &why), CN_OK);
+    assert_int_equal(read_token(TOKEN, 0400, &why), CN_OK);
+    assert_int_equal(read_token(TOKEN "\n", 0640, &why), CN_EAUTH);
+    assert_non_null(strstr(why, "0600"));
+    assert_int_equal(read_token("short\n", 0600, &why), CN_EFORMAT);
+    assert_int_equal(read_token("", 0600, &why), CN_EFORMAT);
+    assert_int_equal(read_token(TOKEN "\n" TOKEN "\n", 0600, &why), CN_EFORMAT);
+    assert_int_equal(read_token("with a blank " TOKEN, 0600, &why), CN_EFORMAT);
+    memset(text, 'a', 300);
+    assert_int_equal(read_token(text, 0600, &why), CN_EFORMAT);
+    assert_int_equal(cn_http_token_read("/tmp/cairn-no-such-token", digest, &why), CN_ENOTFOUND);
+    assert_int_equal(cn_http_token_read("/tmp", digest, &why), CN_EFORMAT);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_known_path_is_answered_with_all_headers),
+        cmocka_unit_test(head_has_the_length_and_no_body),
+        cmocka_unit_test(an_answer_that_did_not_change_is_304),
+        cmocka_unit_test(a_fresh_answer_is_made_once),
+        cmocka_unit_test(a_step_makes_one_answer_and_the_next_one_goes_on),
+        cmocka_unit_test(a_server_may_be_closed_while_requests_are_put_off),
+        cmocka_unit_test(answers_that_must_be_made_are_limited),
+        cmocka_unit_test(names_and_numbers_are_read_strictly),
+        cmocka_unit_test(other_methods_and_bodies_are_refused_and_the_connection_is_closed),
+        cmocka_unit_test(another_host_gets_421_and_another_origin_403),
+        cmocka_unit_test(only_the_token_opens_what_is_not_open),
+        cmocka_unit_test(pipelined_requests_are_answered_in_order),
+        cmocka_unit_test(nonsense_gets_no_success),
+        cmocka_unit_test(a_large_head_is_refused),
+        cmocka_unit_test(a_slow_head_is_cut_off_however_it_dribbles),
+        cmocka_unit_test(an_idle_connection_stays_for_a_minute),
+        cmocka_unit_test(a_client_that_does_not_read_is_dropped_and_keeps_nobody_waiting),
+        cmocka_unit_test(connections_are_limited_and_come_back),
+        cmocka_unit_test(a_request_may_end_anywhere),
+        cmocka_unit_test(a_port_or_socket_file_in_use_is_refused),
+        cmocka_unit_test(a_token_file_must_be_private_and_hold_one_line),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

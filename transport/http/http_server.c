@@ -1,0 +1,327 @@
+#include "transport/http/http_server.h"
+
+#include <microhttpd.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "runtime/base/log.h"
+#include "transport/http/http_answers.h"
+#include "transport/http/http_listen.h"
+
+#define MEMORY_MAX (2 * CN_HTTP_HEAD_MAX) // of a connection: a request's head and an answer's head
+#define STRICTNESS 2                      // refuse what only lenient servers accept
+#define LISTEN_MAX 600                    // bytes of "unix:PATH"
+
+struct connection {
+    struct cn_http_server *server;
+    int descriptor;
+    bool used;
+    uint64_t deadline_ms;            // clock; the connection is closed then
+    char target[CN_HTTP_TARGET_MAX]; // of the request that is being read
+    bool target_fits;
+    struct MHD_Connection *waiting; // suspended until the next step; NULL: it is not
+};
+
+struct cn_http_server {
+    struct cn_http_config config;
+    char listen[LISTEN_MAX]; // "": none
+    struct MHD_Daemon *daemon;
+    int descriptor;
+    uint64_t now_ms; // clock of the current step
+    bool made;       // an answer was made in this step
+    struct cn_http_answers answers;
+    struct cn_log_limit refused; // limits lines about wrong tokens
+    struct connection connections[CN_HTTP_CONNECTIONS];
+};
+
+// --- what the library calls ---
+
+static struct connection *connection_of(struct MHD_Connection *library)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(library, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+    return info ? info->socket_context : NULL;
+}
+
+static void note_connection(void *context, struct MHD_Connection *library, void **socket_context,
+                            enum MHD_ConnectionNotificationCode code)
+{
+    struct cn_http_server *server = context;
+    struct connection *connection = *socket_context;
+    if (code == MHD_CONNECTION_NOTIFY_CLOSED) {
+        if (connection)
+            connection->used = false;
+        return;
+    }
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(library, MHD_CONNECTION_INFO_CONNECTION_FD);
+    for (size_t i = 0; i < CN_HTTP_CONNECTIONS; i++) {
+        connection = &server->connections[i];
+        if (connection->used)
+            continue;
+        *connection = (struct connection){.server = server, .descriptor = -1, .used = true};
+        connection->descriptor = info ? info->connect_fd : -1;
+        connection->deadline_ms = server->now_ms + CN_HTTP_HEAD_MS;
+        *socket_context = connection;
+        return;
+    }
+}
+
+// libmicrohttpd would decode the path and split the query; the raw target is what is judged.
+static void *note_target(void *context, const char *target, struct MHD_Connection *library)
+{
+    struct connection *connection = connection_of(library);
+    (void)context;
+    if (connection) {
+        int length = snprintf(connection->target, sizeof(connection->target), "%s", target);
+        connection->target_fits = length >= 0 && (size_t)length < sizeof(connection->target);
+    }
+    return NULL;
+}
+
+static size_t keep_encoded(void *context, struct MHD_Connection *library, char *text)
+{
+    (void)context;
+    (void)library;
+    return strlen(text);
+}
+
+struct headers {
+    struct cn_http_head head;
+    const char *known; // If-None-Match
+};
+
+static void take_once(const char **slot, const char *value, bool *repeated)
+{
+    if (*slot)
+        *repeated = true;
+    *slot = value ? value : "";
+}
+
+static enum MHD_Result take_header(void *context, enum MHD_ValueKind kind, const char *name,
+                                   const char *value)
+{
+    struct headers *headers = context;
+    struct cn_http_head *head = &headers->head;
+    (void)kind;
+    if (strcasecmp(name, "Host") == 0)
+        take_once(&head->host, value, &head->repeated);
+    else if (strcasecmp(name, "Origin") == 0)
+        take_once(&head->origin, value, &head->repeated);
+    else if (strcasecmp(name, "Authorization") == 0)
+        take_once(&head->authorization, value, &head->repeated);
+    else if (strcasecmp(name, "If-None-Match") == 0)
+        headers->known = value;
+    else if (strcasecmp(name, "Content-Length") == 0 || strcasecmp(name, "Transfer-Encoding") == 0)
+        head->has_body = true;
+    return MHD_YES;
+}
+
+static void read_headers(struct MHD_Connection *library, const char *method, const char *target,
+                         struct headers *headers)
+{
+    *headers = (struct headers){.head = {.method = method, .target = target}};
+    MHD_get_connection_values(library, MHD_HEADER_KIND, take_header, headers);
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(library, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
+    headers->head.size = info ? info->header_size : 0;
+}
+
+static void note_refusal(struct cn_http_server *server, unsigned status)
+{
+    uint64_t count;
+    if (status == MHD_HTTP_UNAUTHORIZED &&
+        cn_log_limit_due(&server->refused, server->now_ms, &count))
+        cn_log(CN_LOG_WARN, "http",
+               "%llu request%s without the token of http.token_file, or with another one",
+               (unsigned long long)count, count == 1 ? "" : "s");
+}
+
+// Only one answer is made in a step, so that the caller's loop waits for no more than that. Returns
+// true when the request was put off to the next step.
+static bool put_off(struct cn_http_server *server, struct MHD_Connection *library,
+                    const struct cn_http_route *route, struct connection *connection)
+{
+    if (cn_http_answers_has(&server->answers, route, connection->target, server->now_ms))
+        return false;
+    if (!server->made) {
+        server->made = true;
+        return false;
+    }
+    connection->waiting = library;
+    MHD_suspend_connection(library);
+    return true;
+}
+
+// Called with a complete head, and again after the (empty) body. A request that is refused is
+// answered at once, so its body is never read.
+static enum MHD_Result handle(void *context, struct MHD_Connection *library, const char *url,
+                              const char *method, const char *version, const char *upload,
+                              size_t *upload_size, void **seen)
+{
+    struct cn_http_server *server = context;
+    struct connection *connection = connection_of(library);
+    struct cn_http_request request;
+    struct headers headers;
+    unsigned status = 414;
+    const char *why = "the path is too long";
+    const struct cn_http_route *route = NULL;
+    (void)url;
+    (void)version;
+    (void)upload;
+    if (!connection || *upload_size)
+        return MHD_NO;
+    read_headers(library, method, connection->target, &headers);
+    if (connection->target_fits)
+        route = cn_http_judge(&server->config.rules, server->config.routes,
+                              server->config.route_count, &headers.head, &request, &status, &why);
+    if (route && !*seen) {
+        *seen = connection;
+        return MHD_YES;
+    }
+    connection->deadline_ms = server->now_ms + CN_HTTP_IDLE_MS;
+    if (route && put_off(server, library, route, connection))
+        return MHD_YES;
+    if (route)
+        return cn_http_answers_queue(&server->answers, library, route, server->config.context,
+                                     &request, connection->target, headers.known, server->now_ms);
+    note_refusal(server, status);
+    return cn_http_answers_refuse(library, status, why);
+}
+
+// --- opening, closing ---
+
+static cn_err start(struct cn_http_server *server, int listening)
+{
+    const struct MHD_OptionItem end = {MHD_OPTION_END, 0, NULL};
+    const struct MHD_OptionItem socket[] = {{MHD_OPTION_LISTEN_SOCKET, listening, NULL}, end};
+    unsigned flags = MHD_USE_EPOLL | MHD_USE_NO_THREAD_SAFETY | MHD_ALLOW_SUSPEND_RESUME;
+    if (listening < 0)
+        flags |= MHD_USE_NO_LISTEN_SOCKET;
+    server->daemon = MHD_start_daemon(
+        flags, 0, NULL, NULL, handle, server, MHD_OPTION_CONNECTION_LIMIT,
+        (unsigned)CN_HTTP_CONNECTIONS, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)MEMORY_MAX,
+        MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)(CN_HTTP_IDLE_MS / 1000),
+        MHD_OPTION_NOTIFY_CONNECTION, note_connection, server, MHD_OPTION_URI_LOG_CALLBACK,
+        note_target, server, MHD_OPTION_UNESCAPE_CALLBACK, keep_encoded, server,
+        MHD_OPTION_CLIENT_DISCIPLINE_LVL, STRICTNESS, MHD_OPTION_ARRAY,
+        listening < 0 ? &end : socket, MHD_OPTION_END);
+    if (!server->daemon)
+        return CN_EIO;
+    const union MHD_DaemonInfo *info =
+        MHD_get_daemon_info(server->daemon, MHD_DAEMON_INFO_EPOLL_FD);
+    if (!info)
+        return CN_ENOTSUP;
+    server->descriptor = info->epoll_fd;
+    return CN_OK;
+}
+
+cn_err cn_http_open(const struct cn_http_config *config, struct cn_http_server **server)
+{
+    struct cn_http_server *opened = calloc(1, sizeof(*opened));
+    int listening = -1;
+    *server = NULL;
+    if (!opened)
+        return CN_ENOMEM;
+    opened->config = *config;
+    opened->config.listen = NULL;
+    cn_err err = config->listen ? cn_http_listen(config->listen, &listening) : CN_OK;
+    if (!err && config->listen)
+        snprintf(opened->listen, sizeof(opened->listen), "%s", config->listen);
+    if (!err) {
+        err = start(opened, listening);
+        if (err && !opened->daemon && listening >= 0)
+            close(listening);
+    }
+    if (err) {
+        cn_http_close(opened);
+        return err;
+    }
+    *server = opened;
+    return CN_OK;
+}
+
+// The library may have any number of suspended connections, but none when it stops.
+static void resume_all(struct cn_http_server *server)
+{
+    for (size_t i = 0; i < CN_HTTP_CONNECTIONS; i++) {
+        struct MHD_Connection *waiting = server->connections[i].waiting;
+        server->connections[i].waiting = NULL;
+        if (waiting)
+            MHD_resume_connection(waiting);
+    }
+}
+
+void cn_http_close(struct cn_http_server *server)
+{
+    if (!server)
+        return;
+    resume_all(server);
+    if (server->daemon)
+        MHD_stop_daemon(server->daemon); // closes the listening socket, too
+    cn_http_answers_deinit(&server->answers);
+    cn_http_unlisten(server->listen);
+    free(server);
+}
+
+// --- running ---
+
+int cn_http_descriptor(const struct cn_http_server *server)
+{
+    return server->descriptor;
+}
+
+uint32_t cn_http_wait_ms(struct cn_http_server *server, uint32_t most_ms, uint64_t now_ms)
+{
+    uint64_t wait_ms = most_ms, library_ms;
+    if (MHD_get_timeout64(server->daemon, &library_ms) == MHD_YES && library_ms < wait_ms)
+        wait_ms = library_ms;
+    for (size_t i = 0; i < CN_HTTP_CONNECTIONS; i++) {
+        const struct connection *connection = &server->connections[i];
+        uint64_t deadline_ms = connection->waiting ? 0 : connection->deadline_ms;
+        if (connection->used && deadline_ms < now_ms + wait_ms)
+            wait_ms = deadline_ms > now_ms ? deadline_ms - now_ms : 0;
+    }
+    return (uint32_t)wait_ms;
+}
+
+// Ends connections whose time is over. The library sees the end of the stream and closes them.
+static void end_late(struct cn_http_server *server)
+{
+    for (size_t i = 0; i < CN_HTTP_CONNECTIONS; i++) {
+        struct connection *connection = &server->connections[i];
+        if (!connection->used || server->now_ms < connection->deadline_ms)
+            continue;
+        connection->deadline_ms = UINT64_MAX;
+        shutdown(connection->descriptor, SHUT_RDWR);
+    }
+}
+
+cn_err cn_http_step(struct cn_http_server *server, uint64_t now_ms)
+{
+    server->now_ms = now_ms;
+    server->made = false;
+    end_late(server);
+    resume_all(server);
+    return MHD_run(server->daemon) == MHD_YES ? CN_OK : CN_EIO;
+}
+
+cn_err cn_http_adopt(struct cn_http_server *server, int descriptor)
+{
+    struct sockaddr address = {.sa_family = AF_UNIX};
+    return MHD_add_connection(server->daemon, descriptor, &address, sizeof(address)) == MHD_YES
+               ? CN_OK
+               : CN_EAGAIN;
+}
+
+uint32_t cn_http_connections(const struct cn_http_server *server)
+{
+    uint32_t count = 0;
+    for (size_t i = 0; i < CN_HTTP_CONNECTIONS; i++)
+        count += server->connections[i].used;
+    return count;
+}

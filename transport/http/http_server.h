@@ -1,0 +1,46 @@
+// http_server.h - a small HTTP/1.1 server for people and monitors, in the caller's loop.
+//
+// It answers GET and HEAD from a table of routes (http_request.h) and has no thread, no TLS and no
+// file system. The library is libmicrohttpd; only http_server.c and http_answers.c know it. A
+// client can cost little: at most 32 connections, 8 KiB of a request's head, 5 s to send the first
+// head, 60 s between an answer and the next request's end. A connection whose request was refused
+// is closed. Of answers that must be made, a step makes one, and a second 50; those that are fresh
+// or fixed cost next to nothing.
+// Threading: one thread.
+#pragma once
+
+#include "transport/http/http_request.h"
+
+#define CN_HTTP_CONNECTIONS 32
+#define CN_HTTP_HEAD_MS 5000  // from the connection to the end of its first head
+#define CN_HTTP_IDLE_MS 60000 // from an answer to the end of the next head
+
+struct cn_http_config {
+    const char *listen;                 // "host:port" or "unix:PATH"; NULL: none, as tests want
+    struct cn_http_rules rules;         // copied
+    const struct cn_http_route *routes; // borrowed until close, as context is
+    size_t route_count;
+    void *context;
+};
+
+struct cn_http_server;
+
+// Returns CN_EEXIST when another program listens there; the log names the address.
+cn_err cn_http_open(const struct cn_http_config *config, struct cn_http_server **server);
+void cn_http_close(struct cn_http_server *server);
+
+// Returns the descriptor that is readable when step has work. The server owns it.
+int cn_http_descriptor(const struct cn_http_server *server);
+
+// Returns the longest time to wait before step, at most most_ms. The server may have work without
+// its descriptor being readable.
+uint32_t cn_http_wait_ms(struct cn_http_server *server, uint32_t most_ms, uint64_t now_ms);
+
+// Answers what came in. Does not wait.
+cn_err cn_http_step(struct cn_http_server *server, uint64_t now_ms);
+
+// Serves a connected stream socket like one that came in. Takes descriptor. For tests.
+cn_err cn_http_adopt(struct cn_http_server *server, int descriptor);
+
+// Returns the number of connections.
+uint32_t cn_http_connections(const struct cn_http_server *server);
