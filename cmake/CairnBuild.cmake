@@ -12,7 +12,7 @@ set(CMAKE_C_FLAGS_RELEASE "-O2 -DNDEBUG")
 add_compile_definitions(_GNU_SOURCE)
 # Boards and gateway must agree to the bit, so no compiler may contract a*b+c on its own.
 # A table may leave its last fields zero.
-add_compile_options(-Wall -Wextra -Wconversion -Wno-missing-field-initializers
+add_compile_options(-Wall -Wextra -Wconversion -Wshadow -Wno-missing-field-initializers
                     -ffp-contract=off -fno-strict-aliasing)
 if(CAIRN_WERROR)
     add_compile_options(-Werror)

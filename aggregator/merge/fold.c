@@ -204,7 +204,7 @@ static cn_err add_frame(struct cn_fold *fold, const uint8_t *frame, size_t size,
     uint64_t norm_max = cn_fixed_limit(fold->caps.max_norm, fold->caps.norm_max);
     const struct cn_update_sink sink = {norm_max ? add_and_square : add_whole,
                                         norm_max ? add_few_and_square : add_few_whole, addition};
-    const struct cn_update_sink scaled = {add_scaled, add_few_scaled, addition};
+    const struct cn_update_sink scaling = {add_scaled, add_few_scaled, addition};
     struct cn_update_header header;
     cn_err err = cn_update_check_few(frame, size, fold->layout, diag, &header, &sink);
 
@@ -217,7 +217,7 @@ static cn_err add_frame(struct cn_fold *fold, const uint8_t *frame, size_t size,
         take_back(fold, frame, size, addition);
     if (err || addition->factor == CN_FIXED_ONE)
         return err;
-    return cn_update_decode_few(frame, size, fold->layout, &scaled);
+    return cn_update_decode_few(frame, size, fold->layout, &scaling);
 }
 
 cn_err cn_fold_add(struct cn_fold *fold, const uint8_t *frame, size_t size, uint64_t weight,

@@ -20,14 +20,14 @@ static cn_err check_sum(void *context, size_t offset, const float *values, size_
 
 static float largest(const float *values, size_t count)
 {
-    float largest = 0;
+    float most = 0;
 
     for (size_t i = 0; i < count; i++) {
         float magnitude = values[i] < 0 ? -values[i] : values[i];
 
-        largest = magnitude > largest ? magnitude : largest;
+        most = magnitude > most ? magnitude : most;
     }
-    return largest;
+    return most;
 }
 
 bool cn_strategy_may_round(const struct cn_layout *layout, const float *base, const float *step,
@@ -61,6 +61,20 @@ static cn_err apply_rounded(const uint8_t *frame, size_t size, const struct cn_l
     return err;
 }
 
+// Adds what the frame decodes to.
+static cn_err apply(const struct cn_update_header *header, const uint8_t *frame, size_t size,
+                    const struct cn_layout *layout, const float *base, const float *step,
+                    float *weights, float *next)
+{
+    cn_err err = cn_update_decode(frame, size, layout, check_sum, (void *)base);
+
+    if (err)
+        return err;
+    memmove(weights, base, layout->total * sizeof(*weights));
+    return header->rounded ? apply_rounded(frame, size, layout, step, weights, next)
+                           : cn_update_apply(frame, size, layout, weights);
+}
+
 cn_err cn_strategy_publish(const struct cn_update_header *header, const struct cn_layout *layout,
                            const float *base, float *step, const float *residual, float *weights,
                            float *next, struct cn_buffer *out)
@@ -68,17 +82,9 @@ cn_err cn_strategy_publish(const struct cn_update_header *header, const struct c
     size_t start = out->size;
     cn_err err = cn_residual_encode(header, layout, step, residual, next, out);
 
-    if (err)
-        return err;
-    err = cn_update_decode(out->data + start, out->size - start, layout, check_sum, (void *)base);
-    if (err) {
-        out->size = start;
-        return err;
-    }
-    memmove(weights, base, layout->total * sizeof(*weights));
-    if (!header->rounded)
-        return cn_update_apply(out->data + start, out->size - start, layout, weights);
-    err = apply_rounded(out->data + start, out->size - start, layout, step, weights, next);
+    if (!err)
+        err =
+            apply(header, out->data + start, out->size - start, layout, base, step, weights, next);
     if (err)
         out->size = start;
     return err;

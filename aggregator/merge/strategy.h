@@ -16,7 +16,8 @@
 //
 // header->rule is the job's rule down, header->group is "", and header->base is the digest of
 // base's version. step is left as q. Errors are those of cn_residual_encode, and CN_EDIVERGED when
-// a new weight is not finite. After an error weights is unchanged or equal to base.
+// a new weight is not finite. After an error out has its earlier size, and weights is unchanged or
+// equal to base.
 cn_err cn_strategy_publish(const struct cn_update_header *header, const struct cn_layout *layout,
                            const float *base, float *step, const float *residual, float *weights,
                            float *next, struct cn_buffer *out);

@@ -17,9 +17,9 @@ const Cairn = {};
     failed: ["✕", "bad", "failed", 0],
     twice: ["✕", "bad", "runs twice", 0],
     ahead: ["✕", "bad", "ahead of the ledger", 0],
-    silent: ["·", "worry", "silent", 1],
-    missing: ["·", "worry", "missing", 1],
-    never: ["·", "worry", "never heard", 1],
+    silent: ["!", "worry", "silent", 1],
+    missing: ["!", "worry", "missing", 1],
+    never: ["!", "worry", "never heard", 1],
     halted: ["◌", "none", "stopped", 2],
     stopped: ["◌", "none", "stopped", 2],
     awaited: ["◐", "wait", "awaited", 3],
@@ -252,6 +252,7 @@ const Cairn = {};
 
   // How many times more dense float32 both ways would be than the payload; 0: not known.
   function denseShare({ state, versions }) {
+    if (!versions[0]) return 0; // an early part of a long run is not here
     const payload = (state.bytes.in.payload || 0) + (state.bytes.out.payload || 0);
     const updates = versions.reduce((sum, version) => sum + (version && version.updates || 0), 0);
     return payload && state.bytes.dense ? Math.round(2 * state.bytes.dense * updates / payload) : 0;
@@ -269,7 +270,8 @@ const Cairn = {};
     }
     const pace = end.round_ms ? ` at ${duration(end.round_ms)} a round` : "";
     if (end.left_ms === undefined) return tile("End", "–", `${plural(end.rounds_left, "round")} left${pace}`, sooner);
-    return tile("End", ["~ ", moment(state.date_ms + end.left_ms, state.date_ms)],
+    const at = moment(state.date_ms + end.left_ms, state.date_ms).split(" ");
+    return tile("End", [`~ ${at[0]}`, at[1] ? el("small", {}, ` ${at[1]}`) : ""],
       `${plural(end.rounds_left, "round")} left${pace}`, sooner);
   }
 
@@ -304,6 +306,7 @@ const Cairn = {};
     const more = store.details.get(board.name);
     const facts = [
       ["hardware", hardware(board)],
+      ...[["system", board.system], ["cairn-node", board.build]].filter(([, value]) => value),
       ["group", board.group],
       ["last heard", heard(board)],
       ["group's updates", `${plain(counts.a)} accepted, ${plain(counts.l)} late, ${plain(counts.r)} rejected`],

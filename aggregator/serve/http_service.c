@@ -1,10 +1,12 @@
 #include "aggregator/serve/http_service.h"
 
+#include <assert.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
 
+#include "aggregator/page/page.h"
 #include "aggregator/serve/metrics.h"
 #include "aggregator/serve/readiness.h"
 #include "aggregator/serve/status.h"
@@ -144,7 +146,7 @@ static cn_err produce_board(void *context, const struct cn_http_request *request
     return show(context, VIEW_BOARD, request, &answer->body);
 }
 
-static const struct cn_http_route routes[] = {
+static const struct cn_http_route produced[] = {
     {.path = "/healthz",
      .type = TEXT,
      .open = true,
@@ -169,6 +171,24 @@ static const struct cn_http_route routes[] = {
      .fresh_ms = FRESH_MS},
 };
 
+// The page is open: it asks for the token itself.
+static void add_routes(struct cn_http_service *service)
+{
+    size_t count, own = sizeof(produced) / sizeof(produced[0]);
+    const struct cn_page_file *files = cn_page_files(&count);
+    assert(own + count <= CN_HTTP_ROUTES);
+    memcpy(service->routes, produced, sizeof(produced));
+    for (size_t i = 0; i < count; i++)
+        service->routes[own + i] = (struct cn_http_route){
+            .path = files[i].path,
+            .type = files[i].type,
+            .open = true,
+            .fixed = files[i].data,
+            .fixed_size = files[i].size,
+        };
+    service->route_count = own + count;
+}
+
 // --- opening, closing ---
 
 static cn_err read_token(const struct cn_http_settings *http, uint8_t token[CN_DIGEST_SIZE])
@@ -180,16 +200,16 @@ static cn_err read_token(const struct cn_http_settings *http, uint8_t token[CN_D
     return err;
 }
 
-static cn_err listen_as(const struct cn_http_settings *http, const char *listen, void *context,
-                        struct cn_http_server **server)
+static cn_err listen_as(const struct cn_http_settings *http, const char *listen,
+                        struct cn_http_service *service, struct cn_http_server **server)
 {
     uint8_t token[CN_DIGEST_SIZE];
     bool has_token = http->token_file[0] != '\0';
     struct cn_http_config config = {
         .listen = listen,
-        .routes = routes,
-        .route_count = sizeof(routes) / sizeof(routes[0]),
-        .context = context,
+        .routes = service->routes,
+        .route_count = service->route_count,
+        .context = service,
     };
     cn_err err = has_token ? read_token(http, token) : CN_OK;
     if (err)
@@ -203,6 +223,7 @@ cn_err cn_http_service_open(struct cn_http_service *service, const struct cn_htt
     const struct cn_http_settings *http = &sources->settings->http;
     service->sources = *sources;
     service->pauses.bounds = cn_histogram_pauses;
+    add_routes(service);
     return http->listen[0] ? listen_as(http, http->listen, service, &service->http) : CN_OK;
 }
 
@@ -216,10 +237,11 @@ void cn_http_service_close(struct cn_http_service *service)
 cn_err cn_http_service_check(const struct cn_settings *settings, bool running)
 {
     const struct cn_http_settings *http = &settings->http;
+    struct cn_http_service unused = {0}; // never steps, so nobody is answered
     struct cn_http_server *server = NULL;
     if (!http->listen[0])
         return CN_OK;
-    cn_err err = listen_as(http, running ? NULL : http->listen, NULL, &server);
+    cn_err err = listen_as(http, running ? NULL : http->listen, &unused, &server);
     cn_http_close(server);
     if (!err)
         printf("http: %s%s\n", http->listen,

@@ -1,5 +1,6 @@
-// http_service.h - metrics, health and JSON of a running aggregator over HTTP.
+// http_service.h - the page, metrics, health and JSON of a running aggregator over HTTP.
 //
+//   GET /                 the page, and its files (page.h)
 //   GET /healthz          200 "ok" from a loop that turns
 //   GET /readyz           200 "ok", or 503 with a line for each reason
 //   GET /metrics          metrics.h
@@ -30,8 +31,12 @@ struct cn_http_sources { // borrowed until close
     const char *release; // of this program
 };
 
+#define CN_HTTP_ROUTES 24 // those of http_service.c, and a route for each file of the page
+
 struct cn_http_service {         // zero it before use
     struct cn_http_server *http; // NULL: the profile has no http.listen
+    struct cn_http_route routes[CN_HTTP_ROUTES];
+    size_t route_count;
     struct cn_http_sources sources;
     struct cn_show_tracker tracker;
     struct cn_histogram pauses; // of the loop

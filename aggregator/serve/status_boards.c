@@ -43,6 +43,20 @@ static cn_err print_text(FILE *stream, const char *name, const char *text)
     return CN_OK;
 }
 
+// Prints what the board told of itself, without what it did not tell.
+static cn_err print_inventory(FILE *stream, const struct cn_inventory *inventory)
+{
+    cn_err err = CN_OK;
+    if (inventory->build[0])
+        err = print_text(stream, "build", inventory->build);
+    if (!err && inventory->system[0])
+        err = print_text(stream, "system", inventory->system);
+    if (inventory->disk_size)
+        fprintf(stream, ",\"disk_size\":%" PRIu64 ",\"disk_free\":%" PRIu64, inventory->disk_size,
+                inventory->disk_free);
+    return err;
+}
+
 cn_err cn_status_print_board(void *context, const struct cn_ledger_board *board)
 {
     struct cn_status_report *report = context;
@@ -70,13 +84,14 @@ cn_err cn_status_print_board(void *context, const struct cn_ledger_board *board)
                     ",\"type\":\"%s\",\"cpus\":%" PRIu32 ",\"memory\":%" PRIu64
                     ",\"power_mw\":%" PRIu64,
                     live.facts.type, live.facts.cpu_count, live.facts.memory, live.facts.power_mw);
+        cn_err err = print_inventory(report->stream, &live.facts.inventory);
         if (runs_twice(report, &live))
             fprintf(report->stream, ",\"twice_s\":%" PRIu64, seconds_since(report, live.twice_ms));
         if (live.fault.told_ms)
             fprintf(report->stream, ",\"error_s\":%" PRIu64,
                     seconds_since(report, live.fault.told_ms));
-        cn_err err =
-            live.fault.told_ms ? print_text(report->stream, "error", live.fault.text) : CN_OK;
+        if (!err && live.fault.told_ms)
+            err = print_text(report->stream, "error", live.fault.text);
         if (!err)
             err = print_text(report->stream, "status", reason);
         fputs("}\n", report->stream);

@@ -42,6 +42,14 @@ static void write_hardware(const struct cn_roster_facts *facts, struct cn_json_t
         cn_json_count(json, "memory", facts->memory);
     if (facts->power_mw)
         cn_json_count(json, "power_mw", facts->power_mw);
+    if (facts->inventory.build[0])
+        cn_json_foreign(json, "build", facts->inventory.build);
+    if (facts->inventory.system[0])
+        cn_json_foreign(json, "system", facts->inventory.system);
+    if (facts->inventory.disk_size) {
+        cn_json_count(json, "disk_size", facts->inventory.disk_size);
+        cn_json_count(json, "disk_free", facts->inventory.disk_free);
+    }
 }
 
 void cn_show_write_board(const struct cn_show_source *source, const char *key,

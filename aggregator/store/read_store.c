@@ -12,6 +12,10 @@ struct read_store {
     char directory[];
 };
 
+struct cn_store_file {
+    struct cn_mapping mapping;
+};
+
 static void close_store(struct cn_store *store)
 {
     free(store);
@@ -23,21 +27,8 @@ static cn_err refuse_create(struct cn_store *store, const char *name, struct cn_
     return CN_ENOTSUP;
 }
 
-static cn_err refuse_open(struct cn_store *store, const char *name, struct cn_store_file **file,
-                          uint64_t *size)
-{
-    (void)store, (void)name, (void)file, (void)size;
-    return CN_ENOTSUP;
-}
-
 static cn_err refuse_write(struct cn_store_file *file, uint64_t offset, const void *data,
                            size_t size)
-{
-    (void)file, (void)offset, (void)data, (void)size;
-    return CN_ENOTSUP;
-}
-
-static cn_err refuse_read(struct cn_store_file *file, uint64_t offset, void *data, size_t size)
 {
     (void)file, (void)offset, (void)data, (void)size;
     return CN_ENOTSUP;
@@ -47,11 +38,6 @@ static cn_err refuse_commit(struct cn_store_file *file)
 {
     (void)file;
     return CN_ENOTSUP;
-}
-
-static void refuse_abort(struct cn_store_file *file)
-{
-    (void)file;
 }
 
 static cn_err refuse_remove(struct cn_store *store, const char *name)
@@ -67,16 +53,55 @@ static cn_err refuse_list(struct cn_store *store, cn_err (*visit)(void *context,
     return CN_ENOTSUP;
 }
 
-static cn_err load(struct cn_store *base, const char *name, size_t limit, uint8_t **data,
-                   size_t *size)
+static cn_err map_file(const struct cn_store *base, const char *name, size_t limit,
+                       struct cn_mapping *mapping)
 {
     const struct read_store *store = (const struct read_store *)base;
     char path[PATH_MAX];
-    struct cn_mapping mapping;
     int length = snprintf(path, sizeof(path), "%s/%s", store->directory, name);
     if (length < 0 || (size_t)length >= sizeof(path))
         return CN_EINVAL;
-    cn_err err = cn_platform_map(path, limit, &mapping);
+    return cn_platform_map(path, limit, mapping);
+}
+
+static cn_err open_file(struct cn_store *base, const char *name, struct cn_store_file **file,
+                        uint64_t *size)
+{
+    struct cn_mapping mapping;
+    cn_err err = map_file(base, name, SIZE_MAX, &mapping);
+    if (err)
+        return err;
+    *file = malloc(sizeof(**file));
+    if (!*file) {
+        cn_platform_unmap(&mapping);
+        return CN_ENOMEM;
+    }
+    (*file)->mapping = mapping;
+    *size = mapping.size;
+    return CN_OK;
+}
+
+static cn_err read_file(struct cn_store_file *file, uint64_t offset, void *data, size_t size)
+{
+    if (offset > file->mapping.size || size > file->mapping.size - offset)
+        return CN_ERANGE;
+    if (size)
+        memcpy(data, (const uint8_t *)file->mapping.data + offset, size);
+    return CN_OK;
+}
+
+static void close_file(struct cn_store_file *file)
+{
+    if (file)
+        cn_platform_unmap(&file->mapping);
+    free(file);
+}
+
+static cn_err load(struct cn_store *base, const char *name, size_t limit, uint8_t **data,
+                   size_t *size)
+{
+    struct cn_mapping mapping;
+    cn_err err = map_file(base, name, limit, &mapping);
     if (err)
         return err;
     *data = malloc(mapping.size + 1); // + 1, because malloc(0) may return NULL
@@ -92,11 +117,11 @@ static cn_err load(struct cn_store *base, const char *name, size_t limit, uint8_
 static const struct cn_store_ops ops = {
     .close = close_store,
     .create = refuse_create,
-    .open = refuse_open,
+    .open = open_file,
     .write = refuse_write,
-    .read = refuse_read,
+    .read = read_file,
     .commit = refuse_commit,
-    .abort = refuse_abort,
+    .abort = close_file,
     .load = load,
     .remove = refuse_remove,
     .list = refuse_list,

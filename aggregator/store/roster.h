@@ -21,6 +21,7 @@ struct cn_roster_facts {
     // not.
     uint64_t ahead_lineage, ahead_version;
     char type[CN_NAME_SIZE];
+    struct cn_inventory inventory; // its texts are the board's own: print them as foreign text
 };
 
 struct cn_roster_board {

@@ -113,6 +113,29 @@ static cn_err enrol_here(const struct cn_target_options *order, const struct pla
     return cn_process_run(argv, -1, result);
 }
 
+// Runs "cairn-aggregator COMMAND" with PROFILE and one more argument on the gateway. An option that
+// begins with '-' goes before the profile, any other argument after it: "revoke PROFILE NAME", but
+// "status --json PROFILE". Deinitialise result after
+// CN_OK. Returns CN_EINVAL, after printing why, when gateway is malformed.
+static cn_err ask_gateway(const char *gateway, const char *command, const char *option,
+                          struct cn_process_result *result)
+{
+    struct place place;
+    char script[2048];
+    bool leads = option[0] == '-';
+
+    if (!find_place(gateway, &place))
+        return CN_EINVAL;
+    if (place.host[0]) {
+        snprintf(script, sizeof(script), PROGRAM " %s %s %s", command,
+                 leads ? option : place.profile, leads ? place.profile : option);
+        return ask_there(&place, script, result);
+    }
+    const char *const argv[] = {PROGRAM, command, leads ? option : place.profile,
+                                leads ? place.profile : option, NULL};
+    return cn_process_run(argv, -1, result);
+}
+
 static void explain_unknown(const struct cn_target_options *order)
 {
     cn_console_error("'cairn-aggregator status' there lists it, if it is; 'revoke' takes it back",
@@ -137,7 +160,7 @@ static void settle(const struct cn_target_options *order, const struct cn_proces
         explain_unknown(order);
         return;
     }
-    if (cn_enrol_ask(order->gateway, "revoke", order->name, &answer))
+    if (ask_gateway(order->gateway, "revoke", order->name, &answer))
         return;
     if (answer.code == 0)
         cn_console_step("revoked", "the enrolment of %s is taken back", order->name);
@@ -192,7 +215,7 @@ void cn_enrol_revoke(const struct cn_target_options *order)
 {
     struct cn_process_result result;
 
-    if (!order->gateway || cn_enrol_ask(order->gateway, "revoke", order->name, &result))
+    if (!order->gateway || ask_gateway(order->gateway, "revoke", order->name, &result))
         return;
     if (result.code == 0)
         cn_console_step("revoked", "the enrolment of %s is taken back", order->name);
@@ -200,26 +223,6 @@ void cn_enrol_revoke(const struct cn_target_options *order)
         cn_console_error("revoke it by hand: cairn-aggregator revoke",
                          "the enrolment of %s stays, its key is on no card", order->name);
     cn_process_deinit(&result);
-}
-
-// Options go before the profile: "revoke PROFILE NAME", but "status --json PROFILE".
-cn_err cn_enrol_ask(const char *gateway, const char *command, const char *option,
-                    struct cn_process_result *result)
-{
-    struct place place;
-    char script[2048];
-    bool leads = option[0] == '-';
-
-    if (!find_place(gateway, &place))
-        return CN_EINVAL;
-    if (place.host[0]) {
-        snprintf(script, sizeof(script), PROGRAM " %s %s %s", command,
-                 leads ? option : place.profile, leads ? place.profile : option);
-        return ask_there(&place, script, result);
-    }
-    const char *const argv[] = {PROGRAM, command, leads ? option : place.profile,
-                                leads ? place.profile : option, NULL};
-    return cn_process_run(argv, -1, result);
 }
 
 // Reads one line of "cairn-aggregator status --json": an object that describes the run or a board.
@@ -242,7 +245,7 @@ int cn_enrol_look(const char *gateway, const char *name, bool quiet, struct cn_e
     int code = CN_EXIT_DONE;
 
     *found = (struct cn_enrolment){0};
-    if (cn_enrol_ask(gateway, "status", "--json", &result))
+    if (ask_gateway(gateway, "status", "--json", &result))
         return CN_EXIT_USAGE;
     if (result.code != 0) {
         if (!quiet)

@@ -24,10 +24,3 @@ int cn_enrol_look(const char *gateway, const char *name, bool quiet, struct cn_e
 
 // Revokes the enrolment after a failure. Does nothing without --gateway.
 void cn_enrol_revoke(const struct cn_target_options *order);
-
-// Runs "cairn-aggregator COMMAND" with PROFILE and one more argument on the gateway. An option that
-// begins with '-' goes before the profile, any other argument after it. Deinitialise result after
-// CN_OK. Returns CN_EINVAL, after printing why, when gateway is malformed.
-struct cn_process_result;
-cn_err cn_enrol_ask(const char *gateway, const char *command, const char *option,
-                    struct cn_process_result *result);

@@ -68,7 +68,7 @@ static struct columns columns_of(const struct conv *conv, float *workspace)
     return columns;
 }
 
-static size_t workspace(const struct conv *conv, enum cn_op op)
+static size_t workspace_words(const struct conv *conv, enum cn_op op)
 {
     struct columns columns = columns_of(conv, NULL);
     size_t own = columns.direct ? 0
@@ -283,4 +283,4 @@ static void grad_weight(const struct conv *conv, const struct cpu_task *task)
     for_each_group(conv, task, grad_weight_group);
 }
 
-const struct conv_way conv_columns = {forward, grad_input, grad_weight, workspace};
+const struct conv_way conv_columns = {forward, grad_input, grad_weight, workspace_words};

@@ -529,7 +529,7 @@ static void grad_weight(const struct conv *conv, const struct cpu_task *task)
                      task->out[0] + (o * w.in + c) * TAPS, least(w.in - c, VECTOR));
 }
 
-static size_t workspace(const struct conv *conv, enum cn_op op)
+static size_t workspace_words(const struct conv *conv, enum cn_op op)
 {
     bool mirrored = op == CN_OP_CONV_GRAD_INPUT;
     size_t channels = op == CN_OP_CONV_GRAD_WEIGHT ? conv->group_in + conv->group_out
@@ -543,4 +543,4 @@ static size_t workspace(const struct conv *conv, enum cn_op op)
                                         : lay_out_products(&w, NULL, &products);
 }
 
-const struct conv_way conv_winograd = {forward, grad_input, grad_weight, workspace};
+const struct conv_way conv_winograd = {forward, grad_input, grad_weight, workspace_words};

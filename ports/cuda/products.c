@@ -206,7 +206,9 @@ cn_err cuda_products_multiply(struct cuda *cuda, const struct cuda_product *p, f
     return outcome_of(status);
 }
 
-cn_err cuda_products_clear(struct cuda *cuda, const struct cuda_args *args, size_t words)
+// Clears the first words of an output that the library will add to, unless the call adds to their
+// present values (CN_WRITE_ADD, or a later run of a step).
+static cn_err clear_words(struct cuda *cuda, const struct cuda_args *args, size_t words)
 {
     struct cuda_args clear = *args;
 
@@ -289,7 +291,7 @@ cn_err cuda_products_matmul(struct cuda *cuda, struct cuda_args *args)
     cn_err err = CN_OK;
 
     if (cuda->blas && args->call.write == CN_WRITE_STEP)
-        err = cuda_products_clear(cuda, args, p.rows * p.cols);
+        err = clear_words(cuda, args, p.rows * p.cols);
     if (!err)
         err = cuda_products_multiply(cuda, &p, args->workspace);
     if (p.vector)

@@ -37,7 +37,3 @@ struct cuda_product cuda_products_describe(const struct cuda_args *args);
 // Queues a product by the library; workspace has cuda->product_words words. CN_ENOTSUP when the
 // library cannot do it; nothing is queued then.
 cn_err cuda_products_multiply(struct cuda *cuda, const struct cuda_product *p, float *workspace);
-
-// Clears the first words of an output that the library will add to, unless the call adds to their
-// present values (CN_WRITE_ADD, or a later run of a step).
-cn_err cuda_products_clear(struct cuda *cuda, const struct cuda_args *args, size_t words);

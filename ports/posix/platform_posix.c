@@ -218,6 +218,16 @@ cn_err cn_platform_disk_free(const char *path, uint64_t *bytes)
     return CN_OK;
 }
 
+cn_err cn_platform_disk_size(const char *path, uint64_t *bytes)
+{
+    struct statvfs info;
+
+    if (statvfs(path, &info))
+        return cn_err_from_errno(errno);
+    *bytes = (uint64_t)info.f_blocks * info.f_frsize;
+    return CN_OK;
+}
+
 uint64_t cn_platform_memory_size(void)
 {
     long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);

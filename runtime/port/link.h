@@ -29,6 +29,16 @@ struct cn_link_config {
 
 #define CN_FAULT_SIZE 240 // of the text why a board cannot train, with its end
 
+#define CN_BUILD_TEXT_SIZE 48 // of an inventory's texts, with their end
+#define CN_SYSTEM_TEXT_SIZE 64
+
+// What a board is and runs, for an inventory. Only shown: no decision depends on it.
+struct cn_inventory {
+    char build[CN_BUILD_TEXT_SIZE];   // version of its cairn-node; "": not told
+    char system[CN_SYSTEM_TEXT_SIZE]; // "JetPack 6.2 (L4T 36.4.3)", "Debian GNU/Linux 12"; ""
+    uint64_t disk_size, disk_free;    // bytes where its state lies, at registration; 0: not told
+};
+
 // A board's description of itself when it registers.
 struct cn_registration {
     uint32_t cpu_count;
@@ -41,6 +51,7 @@ struct cn_registration {
     uint64_t ahead_lineage, ahead_version;
     char fault[CN_FAULT_SIZE]; // why the board cannot train; "": it can, as far as it knows
     uint64_t instance;         // random number of this process; 0: it tells none
+    struct cn_inventory inventory;
 };
 
 // The aggregator's answer to a registration.

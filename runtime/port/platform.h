@@ -60,6 +60,8 @@ void cn_platform_sleep_ms(uint32_t duration_ms);
 
 // Sets *bytes to the free disk space below path that this process may use.
 cn_err cn_platform_disk_free(const char *path, uint64_t *bytes);
+// Sets *bytes to the size of the file system that holds path.
+cn_err cn_platform_disk_size(const char *path, uint64_t *bytes);
 
 // Returns the number of processors that this process may run on, at least 1.
 unsigned cn_platform_cpu_count(void);

@@ -106,6 +106,12 @@ def metrics_follow_a_run_to_its_end(build):
         assert get(cluster, "/v1/board/board-9")[0].status == 404
         answer, _ = get(cluster, "/v1/versions?from=0")
         assert get(cluster, "/v1/versions?from=0", If_None_Match=answer.getheader("ETag"))[0].status == 304
+        answer, page = get(cluster, "/")
+        assert answer.status == 200 and answer.getheader("Content-Type").startswith("text/html"), answer.status
+        for path in re.findall(r'(?:src|href)="(/[a-z.]+)"', page):
+            answer, _ = get(cluster, path)
+            assert answer.status == 200 and answer.getheader("X-Content-Type-Options") == "nosniff", path
+            assert get(cluster, path, If_None_Match=answer.getheader("ETag"))[0].status == 304, path
         cluster.signal("gateway", signal.SIGTERM)
         cluster.wait_for_end(60, ["gateway"])
         return f"{accepted} updates"
@@ -185,6 +191,7 @@ def a_token_is_needed_where_the_profile_names_one(build):
         answer, _ = get(cluster, "/metrics")
         assert answer.status == 401 and answer.getheader("WWW-Authenticate").startswith("Bearer"), answer.status
         assert get(cluster, "/v1/state", Authorization="Bearer " + TOKEN[::-1])[0].status == 401
+        assert get(cluster, "/")[0].status == 200  # which asks for the token
         assert get(cluster, "/metrics", Authorization="Bearer " + TOKEN)[0].status == 200
         assert TOKEN not in cluster.log("gateway")
         assert "held by the aggregator that runs here" in cluster.command(*check).stdout

@@ -3,15 +3,14 @@
     page.py BUILD [SCENARIO...]
 """
 
-import json
 import os
-import re
 import sqlite3
 import time
+import urllib.request
 
 import browser as browsers
 from browser import Browser
-from cluster import ENDLESS, Cluster
+from cluster import ENDLESS, Cluster, free_ports
 from errors import own_data, spoil
 from missing import wait_until_told
 from report import HOSTILE, ledger_sign, report
@@ -167,6 +166,120 @@ def a_thousand_boards_are_groups_worst_first(build):
                       "new Event('input')); return performance.now() - begin")
         page.shot(pictures(build, "report-1000-boards.png"))
         return f"{ms:.0f} ms to filter"
+
+
+# --- the page of a running gateway ---
+
+TOKEN = "0123456789abcdef0123456789abcdef"
+
+
+def serve(cluster, keys=""):
+    """The gateway shows the page; returns its address."""
+    port = free_ports(1)[0]
+    with open(cluster.path("gateway.yaml"), "a") as file:
+        file.write(f'http: {{listen: "127.0.0.1:{port}"{keys}}}\n')
+    return f"http://localhost:{port}/"
+
+
+def open_served(page, address):
+    """Opens the page as soon as the gateway answers."""
+    deadline = time.monotonic() + 90
+    while True:
+        try:
+            urllib.request.urlopen(address, timeout=30).close()
+            break
+        except OSError:
+            assert time.monotonic() < deadline, "the gateway does not answer"
+            time.sleep(0.1)
+    page.open(address)
+
+
+def shown_version(page):
+    return int(page.run("const row = document.querySelector('#versions-table tbody th');"
+                        "return row ? row.textContent : -1"))
+
+
+def check_quiet_but(page, words):
+    """The browser's log has only messages with these words."""
+    loud = [message for message in page.messages() if words not in message]
+    assert loud == [], loud
+    assert page.count("img") == 0, "a text of a board became an image"
+
+
+@scenario
+def the_page_follows_a_run_and_a_restart_of_its_gateway(build):
+    with Cluster(build, GROUPS, rounds=ENDLESS, quorum=2, local_steps=60) as cluster, Browser() as page:
+        mix_verdicts(cluster)
+        break_board(cluster, "board-4")
+        address = serve(cluster)
+        cluster.start_all()
+        open_served(page, address)
+        page.wait("the run", lambda: page.text("#tiles"))
+        page.wait("the broken board", lambda: "board-4 (east): error:" in page.text("#alerts-list"))
+        assert HOSTILE in page.text("#alerts-list") and "has the label 77" in page.text("#alerts-list")
+        assert page.run("return document.title").startswith("(1) digits"), "the title counts no error"
+        page.wait("six versions", lambda: shown_version(page) >= 6)
+        check_matrix(page, cluster, 6)
+        page.wait("a live page", lambda: page.text("#link") == "live")
+        check_quiet(page)
+        page.shot(pictures(build, "page-light.png"))
+        page.dark(True)
+        page.shot(pictures(build, "page-dark.png"))
+        page.dark(False)
+        page.shot(pictures(build, "page-360.png"), width=360)
+        page.resize(360)
+        assert page.sideways() == 0, f"{page.sideways()} pixels too wide at 360"
+        page.resize(1280)
+
+        cluster.kill("gateway")
+        page.wait("that it is gone", lambda: "does not answer; last seen" in page.text("#link"))
+        before = shown_version(page)
+        assert page.count("body.stale") == 1 and before >= 6, "what was known is gone"
+        page.shot(pictures(build, "page-gone.png"))
+        cluster.start("gateway")
+        page.wait("that it is back", lambda: page.text("#link") == "live" and page.count("body.stale") == 0)
+        page.wait("more versions", lambda: shown_version(page) > before + 1)
+        check_matrix(page, cluster, before)
+        check_quiet_but(page, "net::ERR_")
+
+
+@scenario
+def a_token_is_asked_for_once(build):
+    with Cluster(build, GROUPS, rounds=ENDLESS) as cluster, Browser() as page:
+        with open(os.open(cluster.path("http.token"), os.O_WRONLY | os.O_CREAT, 0o600), "w") as file:
+            file.write(TOKEN + "\n")
+        address = serve(cluster, ", token_file: http.token")
+        cluster.start("gateway")
+        open_served(page, address)
+        page.wait("the form", lambda: page.text("#login"))
+        page.press("wrong", "ENTER")
+        page.wait("a refusal", lambda: "refused" in page.text("#login-error"))
+        page.press(TOKEN, "ENTER")
+        page.wait("the run", lambda: page.text("#tiles"))
+        assert page.text("#login") == ""
+        page.open(address)
+        page.wait("the run again", lambda: page.text("#tiles"))
+        assert page.text("#login") == "" and TOKEN not in page.run("return document.documentElement.outerHTML")
+        check_quiet_but(page, "401")
+
+
+@scenario
+def a_gateway_of_a_thousand_boards_shows_them(build):
+    with Cluster(build, GROUPS, rounds=ENDLESS, quorum=1) as cluster, Browser() as page:
+        enroll_many(cluster)
+        address = serve(cluster)
+        for name in ("gateway", "board-1"):
+            cluster.start(name)
+        open_served(page, address)
+        page.wait("the run", lambda: page.text("#tiles"))
+        page.run("const show = Cairn.show; window.spent = []; Cairn.show = (store) => {"
+                 "const begin = performance.now(); show(store); window.spent.push(performance.now() - begin); }")
+        page.wait("five answers", lambda: page.run("return window.spent.length >= 5"))
+        assert "1,004 boards" in page.text("#boards-text"), page.text("#boards-text")
+        assert page.count("tr") < 400, f"{page.count('tr')} rows"
+        assert "1,003 boards" in page.text("#alerts-list"), page.text("#alerts-list")
+        check_quiet(page)
+        return f"{max(page.run('return window.spent')):.0f} ms of script after an answer at most"
 
 
 if __name__ == "__main__":

@@ -3,7 +3,8 @@
 usage: replay.py GATEWAY_STATE MODEL.onnx [MAX_NORM [trust|- [OPTIMIZER [KEY=VALUE...]]]]
 
 All are values of the job: MAX_NORM of limits.max_norm (10 when not given, 0 for no limit), trust where
-limits.trust_groups is true, server.optimizer, and other keys below server.
+limits.trust_groups is true, server.optimizer, and other keys below server. robust.KEY=VALUE is a key below
+robust, and seed=NUMBER the job's seed.
 
 Written from aggregator/README.md, runtime/update/UPDATE.md and the headers they name. Each version, the
 frame that makes it and what that frame left out are compared with the stored files byte for byte, and their
@@ -13,10 +14,12 @@ digests with the ledger. All sums are whole numbers.
 import math
 import os
 import sys
+from typing import NamedTuple
 
 import update
 from formats import (check_versions, digest_of, layout_of, make_graph, make_version, open_ledger, read_file,
                      read_version, statistics_of, variances_of)
+from robust import Robust, quotient
 from server_optimizer import Server
 from update import Refused, floats, refuse
 
@@ -38,36 +41,19 @@ def scaled(fixes, largest):
     return [abs(fix) * factor // 2**32 * (1 if fix > 0 else -1) for fix in fixes]
 
 
-def quotient(numerator, denominator):
-    """The nearest float32 to a quotient of whole numbers, ties to even; results stay above 2^-126."""
-    if not numerator:
-        return 0.0
-    size = abs(numerator)
-    shift = 25 - (size.bit_length() - denominator.bit_length())
-    size, denominator = size << max(shift, 0), denominator << max(-shift, 0)
-    digits, rest = divmod(size, denominator)
-    drop = digits.bit_length() - 24
-    low = digits & ((1 << drop) - 1)
-    digits >>= drop
-    half = 1 << (drop - 1)
-    if low > half or low == half and (rest or digits & 1):
-        digits += 1
-    return math.copysign(math.ldexp(digits, drop - shift), numerator)
-
-
 def capped(updates, largest):
-    """(weight, values) of each update (weight, boards, values) after the caps by the round's medians."""
+    """(group, weight, values) of each update (group, weight, boards, values) after the caps by the round's medians."""
     middle = lambda numbers: sorted(numbers)[(len(numbers) - 1) // 2]
-    norms = [norm_of(fixes) for _, _, fixes in updates]
+    norms = [norm_of(fixes) for _, _, _, fixes in updates]
     moving = sorted(norm for norm in norms if norm)
-    each = max(1, middle([weight // boards for weight, boards, _ in updates]))
+    each = max(1, middle([weight // boards for _, weight, boards, _ in updates]))
     above = None
     if len(moving) >= 3:
         largest = min(value for value in (largest, middle(moving) + middle(moving) // 4) if value is not None)
         above = moving[len(moving) - 1 - len(moving) // 4]
         above += above // 4 * 3
-    return [(min(weight, each * boards), scaled(fixes, largest))
-            for (weight, boards, fixes), norm in zip(updates, norms) if above is None or norm <= above]
+    return [(group, min(weight, each * boards), scaled(fixes, largest))
+            for (group, weight, boards, fixes), norm in zip(updates, norms) if above is None or norm <= above]
 
 
 def limited(fixes, variances, parent):
@@ -77,28 +63,44 @@ def limited(fixes, variances, parent):
     return fixes
 
 
-def mean_of(contributions, directory, expected, layout, max_norm, trust, variances, parent):
+def read_updates(contributions, directory, expected, layout):
+    """(group, weight, boards, whole numbers) of each, by group."""
     updates = []
-    for group, digest, size, weight, boards in contributions:
+    for group, digest, size, weight, boards in sorted(contributions):
         frame = read_file(directory, "round-%d-%s.update" % (expected["round"], group))
         refuse(len(frame) != size or digest_of(frame) != digest, "the update of %s" % group)
         header, values = update.decode(frame, layout)
         refuse((header.run, header.round, header.base, header.group) !=
                (expected["run"], expected["round"], expected["base"], group), "header of the update of %s" % group)
         refuse(weight > header.weight, "an update counts for more than it says")
-        updates.append((weight, boards, [round(value * FIX) for value in values]))
-    updates = [(min(weight, 2**31 // len(updates)), boards, fixes) for weight, boards, fixes in updates]
-    largest = math.floor(max_norm * FIX) if max_norm else None
-    if trust or len(updates) < 3 or not all(boards for _, boards, _ in updates):
-        counted = [(weight, scaled(fixes, largest)) for weight, _, fixes in updates]
+        updates.append((group, min(weight, 2**31 // len(contributions)), boards, [round(each * FIX) for each in values]))
+    return updates
+
+
+def mean_of(updates, job, variances, parent, number, center):
+    """(mean, center after it, weight)"""
+    largest = math.floor(job.max_norm * FIX) if job.max_norm else None
+    trusted = job.trust or len(updates) < 3 or not all(boards for _, _, boards, _ in updates)
+    if trusted:
+        counted = [(group, weight, scaled(fixes, largest)) for group, weight, _, fixes in updates]
     else:
         counted = capped(updates, largest)
-    total, sums = 0, [0] * sum(count for count, _ in layout)
-    for weight, fixes in counted:
-        fixes = limited(list(fixes), variances, parent)
-        total += weight
-        sums = [each + weight * fix for each, fix in zip(sums, fixes)]
-    return floats(quotient(each, total * FIX) for each in sums), total
+    counted = [(group, weight, limited(list(fixes), variances, parent)) for group, weight, fixes in counted]
+    total = sum(weight for _, weight, _ in counted)
+    if job.robust.rule != "none" and not trusted and (not job.clip or len(updates) >= job.robust.needs()):
+        return (*job.robust.mean(counted, number, center), total)
+    sums = [sum(weight * each for (_, weight, _), each in zip(counted, values))
+            for values in zip(*(fixes for _, _, fixes in counted))]
+    return floats(quotient(each, total * FIX) for each in sums), center, total
+
+
+class Job(NamedTuple):
+    """The values of a job that versions depend on; clip is robust.short: clip."""
+    max_norm: float = 10.0
+    trust: bool = False
+    server: Server = Server()
+    robust: Robust = Robust()
+    clip: bool = False
 
 
 def merge(parent, residual, step, rule, base, layout, variances):
@@ -114,7 +116,8 @@ def merge(parent, residual, step, rule, base, layout, variances):
     return update.use(rule, sent, layout, parent, variances), floats(s - d for s, d in zip(step, sent)), frame
 
 
-def replay(gateway, model_path, max_norm, trust=False, server=Server()):
+def replay(gateway, model_path, max_norm, trust=False, server=Server(), robust=Robust(), clip=False):
+    job = Job(max_norm, trust, server, robust, clip)
     model, ledger, files = read_file(model_path), open_ledger(gateway), os.path.join(gateway, "files")
     layout, graph, variances = layout_of(model), digest_of(make_graph(model)), variances_of(model)
     check_versions(gateway, model, ledger)
@@ -123,6 +126,7 @@ def replay(gateway, model_path, max_norm, trust=False, server=Server()):
                               "WHERE number > 0 ORDER BY number").fetchall()
     base = read_version(read_file(files, "version-0.full"))
     residual, rows = floats([0.0]) * len(base.values), server.begin(len(base.values))
+    center = robust.begin(len(base.values))
     statistics = statistics_of(model)
     for number, digest, delta_digest, delta_size, state_digest in versions:
         delta = read_file(files, "version-%d.delta" % number)
@@ -132,13 +136,14 @@ def replay(gateway, model_path, max_norm, trust=False, server=Server()):
                                        (number,)).fetchall()
         limits = variances if all(row[4] for row in contributions) else []  # 0: an older program's
         expected = {"run": run, "round": number, "base": base.digest}
-        mean, total = mean_of(contributions, files, expected, layout, max_norm, trust, limits, base.values)
+        updates = read_updates(contributions, files, expected, layout)
+        mean, center, total = mean_of(updates, job, limits, base.values, number, center)
         refuse((rule.run, rule.round, rule.group, rule.weight) != (run, number, "", total), "header of delta %d" % number)
         step, rows = server.step(mean, rows, statistics)
         weights, residual, frame = merge(base.values, residual, step, rule, base.digest, layout, limits)
         refuse(frame != delta, "version %d has another delta" % number)
         refuse(residual.tobytes() != read_file(files, "version-%d.residual" % number), "residual %d" % number)
-        state = b"".join(row.tobytes() for row in rows)
+        state = b"".join(row.tobytes() for row in [*rows, *center])
         refuse(state and state != read_file(files, "version-%d.state" % number), "state %d" % number)
         refuse(state_digest not in (None, digest_of(residual.tobytes() + state)), "digest of state %d" % number)
         made = make_version(graph, base.digest, weights)
@@ -149,8 +154,12 @@ def replay(gateway, model_path, max_norm, trust=False, server=Server()):
 
 
 def main(gateway, model_path, max_norm="10", trust="", optimizer="fedavg", *values):
-    server = Server(optimizer, **{key: float(value) for key, value in (each.split("=") for each in values)})
-    count, digest = replay(gateway, model_path, float(max_norm), trust == "trust", server)
+    pairs = dict(each.split("=") for each in values)
+    rule = {key[7:]: pairs.pop(key) for key in list(pairs) if key.startswith("robust.")}
+    clip, seed = rule.pop("short", "wait") == "clip", int(pairs.pop("seed", 1))
+    robust = Robust(rule.get("rule", "none"), rule.get("mix", "none"), int(rule.get("tolerate", 1)), seed)
+    server = Server(optimizer, **{key: float(value) for key, value in pairs.items()})
+    count, digest = replay(gateway, model_path, float(max_norm), trust == "trust", server, robust, clip)
     print("%d versions made again, the last is %s" % (count, digest.hex()))
 
 

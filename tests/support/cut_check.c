@@ -5,6 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/engine/trainer/trainer_parts.h"
+#include "runtime/engine/trainer/trainer_state.h"
+
 static const uint32_t samples_of[CUT_CHECK_BATCHES] = {CUT_CHECK_SAMPLES, 3, CUT_CHECK_SAMPLES, 2,
                                                        4};
 

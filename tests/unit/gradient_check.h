@@ -13,7 +13,8 @@
 #include <cmocka.h>
 
 #include "ports/cpu/compute_cpu.h"
-#include "runtime/engine/trainer/trainer.h"
+#include "runtime/engine/trainer/trainer_buckets.h"
+#include "runtime/engine/trainer/trainer_state.h"
 #ifdef CHECK_CUTS
 #include "tests/support/cut_check.h"
 #endif

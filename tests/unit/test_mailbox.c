@@ -157,7 +157,7 @@ static void stop_ends_every_wait(void **state)
 static void a_word_of_the_worker_wakes_the_owner(void **state)
 {
     struct cn_mailbox *box = *state;
-    struct pollfd wake = {.fd = box->wake[0], .events = POLLIN};
+    struct pollfd wake = {.fd = cn_mailbox_descriptor(box), .events = POLLIN};
     struct cn_left left = {.lost = 2, .unopened = true, .tag = {.round = 4}}, taken;
 
     assert_false(cn_mailbox_take_left(box, &taken));

@@ -171,6 +171,10 @@ static void messages_survive_a_round_trip(void **state)
     assert_true(size_again > size); // it is left out where there is none
     assert_int_equal(cn_message_get_register(again, size_again, &request_back), CN_OK);
     assert_memory_equal(&request, &request_back, sizeof(request));
+    request.facts.inventory = (struct cn_inventory){"0.1.0+git1.8f2c01de", "JetPack", 64, 32};
+    assert_int_equal(cn_message_put_register(&request, again, &size_again), CN_OK);
+    assert_int_equal(cn_message_get_register(again, size_again, &request_back), CN_OK);
+    assert_memory_equal(&request, &request_back, sizeof(request));
     assert_int_equal(cn_message_put_manifest(&reply, bytes, &size), CN_OK);
     assert_int_equal(cn_message_get_manifest(bytes, size, &reply_back), CN_OK);
     assert_int_equal(cn_message_put_manifest(&reply_back, again, &size_again), CN_OK);

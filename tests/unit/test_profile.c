@@ -243,6 +243,24 @@ static void a_round_waits_for_what_the_robust_rule_needs_or_takes_its_quorum(voi
     cn_profile_free(profile);
 }
 
+static void every_robust_rule_has_its_word(void **state)
+{
+    static const char *const words[] = {"none", "median", "trimmed", "multi_krum", "rfa", "cclip"};
+
+    (void)state;
+    for (int i = 0; i <= CN_ROBUST_CCLIP; i++) {
+        char text[256];
+
+        snprintf(text, sizeof(text),
+                 "schema: cairn/site/v1\njob: {robust: {rule: %s}, rounds: {quorum: 5}, "
+                 "update: {up: {mode: q8}}}\n",
+                 words[i]);
+        struct cn_profile *profile = parse(text);
+        assert_int_equal(cn_profile_settings(profile)->job.robust.rule, i);
+        cn_profile_free(profile);
+    }
+}
+
 static void what_a_program_requires_is_told_at_once(void **state)
 {
     struct cn_profile *profile = parse("schema: cairn/site/v1\nname: board-1\n");
@@ -601,6 +619,7 @@ int main(void)
         cmocka_unit_test(a_job_can_only_ask_for_less),
         cmocka_unit_test(a_run_ends_by_what_boards_measure_only_where_they_are_trusted),
         cmocka_unit_test(momentum_of_the_server_is_refused_beside_signs),
+        cmocka_unit_test(every_robust_rule_has_its_word),
         cmocka_unit_test(robust_rules_are_refused_where_they_mean_nothing),
         cmocka_unit_test(a_round_waits_for_what_the_robust_rule_needs_or_takes_its_quorum),
         cmocka_unit_test(what_a_program_requires_is_told_at_once),

@@ -86,6 +86,64 @@ static void mixing_does_not_depend_on_the_order_either(void **state)
     }
 }
 
+// A program that meets an error it cannot mend ends; the service manager starts it again.
+static void keep_alive(struct world *world)
+{
+    while (!world->run) {
+        world_now_ms += 1000;
+        if (world_start(world) == CN_OK)
+            return;
+        world_stop(world);
+        cn_flaky_store_fail(&world->flaky, 0, false, CN_OK);
+    }
+}
+
+// A run of one round in which the store fails at operation number; then the aggregator is killed.
+// Returns false when the run was over before that many operations.
+static bool run_with_failure(unsigned number, uint8_t digest[CN_DIGEST_SIZE])
+{
+    struct world *world = calloc(1, sizeof(*world));
+    struct cn_round_info info = {0};
+
+    open_world(world, CN_ROBUST_CCLIP, CN_ROBUST_MIX_NEAREST);
+    world->job.rounds = 2;
+    cn_flaky_store_fail(&world->flaky, number, false, CN_EIO);
+    for (int i = 0; i < 300 && info.state != CN_ROUND_ENDED; i++) {
+        keep_alive(world);
+        unsigned before = world->flaky.fail_at;
+        bool fine = world_tick(world, 500) == CN_OK;
+        for (size_t k = 0; k < BOARDS; k++)
+            world_take_part(world, boards[k], boards[k]);
+        if (!fine || (before && world->flaky.operations >= before)) {
+            cn_flaky_store_fail(&world->flaky, 0, false, CN_OK);
+            world_stop(world);
+            keep_alive(world);
+        }
+        world_get_round(world, "a", &info);
+    }
+    assert_int_equal(info.state, CN_ROUND_ENDED);
+    memcpy(digest, info.version_digest, CN_DIGEST_SIZE);
+    bool reached = world->flaky.operations >= number;
+    world_deinit(world);
+    free(world);
+    return reached;
+}
+
+// Among the operations are the reads of a merge: the aggregator is killed in the middle of it.
+static void a_fault_at_any_operation_gives_the_same_version(void **state)
+{
+    uint8_t expected[CN_DIGEST_SIZE], digest[CN_DIGEST_SIZE];
+    unsigned number = 1;
+
+    (void)state;
+    run_with_failure(1000000, expected);
+    for (bool reached = true; reached; number += 13) {
+        reached = run_with_failure(number, digest);
+        assert_memory_equal(digest, expected, CN_DIGEST_SIZE);
+    }
+    assert_true(number > 60); // every 13th operation, of all kinds in turn
+}
+
 static void a_run_with_a_center_is_made_again_from_its_files(void **state)
 {
     struct world *world = calloc(1, sizeof(*world));
@@ -198,6 +256,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(any_order_of_arrival_and_any_kill_give_the_same_version),
         cmocka_unit_test(mixing_does_not_depend_on_the_order_either),
+        cmocka_unit_test(a_fault_at_any_operation_gives_the_same_version),
         cmocka_unit_test(a_run_with_a_center_is_made_again_from_its_files),
         cmocka_unit_test(with_too_few_updates_a_round_waits_or_takes_the_capped_mean),
         cmocka_unit_test(what_counted_is_recorded_for_each_group),

@@ -104,11 +104,33 @@ static void weights_that_would_not_be_finite_are_not_made(void **state)
     cn_test_layout_free(&layout);
 }
 
+static void a_frame_that_does_not_fit_leaves_the_buffer_as_it_was(void **state)
+{
+    struct cn_layout layout = cn_test_layout(tensors, 2);
+    static float base[TOTAL], weights[TOTAL], residual[TOTAL], next[TOTAL], mean[TOTAL];
+    struct cn_buffer frame;
+    cn_err err = CN_ERANGE;
+
+    (void)state;
+    cn_test_fill(mean, TOTAL, 1, 1);
+    for (size_t limit = 4; err == CN_ERANGE; limit += 64) { // until all of it fits
+        cn_buffer_init(&frame, limit);
+        assert_int_equal(cn_buffer_append(&frame, "next", 4), CN_OK);
+        err = cn_strategy_publish(&header, &layout, base, mean, residual, weights, next, &frame);
+        if (err)
+            assert_int_equal(frame.size, 4);
+        cn_buffer_deinit(&frame);
+    }
+    assert_int_equal(err, CN_OK);
+    cn_test_layout_free(&layout);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(boards_reach_the_bits_of_the_aggregator),
         cmocka_unit_test(what_rounding_takes_away_is_sent_later),
+        cmocka_unit_test(a_frame_that_does_not_fit_leaves_the_buffer_as_it_was),
         cmocka_unit_test(weights_that_would_not_be_finite_are_not_made),
     };
 

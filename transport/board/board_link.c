@@ -68,7 +68,7 @@ static struct cn_link_event *push(struct link *link, enum cn_link_event_type typ
     return cn_link_events_push(&link->events, type);
 }
 
-// ---- transfers
+// --- transfers ---
 
 static uint32_t chunk_size(const struct link *link)
 {
@@ -119,7 +119,7 @@ static void fit_transfers(struct link *link, uint64_t now_us)
         cn_log(CN_LOG_WARN, "link", "no memory to cut a transfer anew");
 }
 
-// ---- replies
+// --- replies ---
 
 static bool on_reply(void *context, const struct cn_exchange_reply *reply)
 {
@@ -173,7 +173,7 @@ static void on_again(void *context, uint64_t tag)
         cn_upload_again(link->upload, tag, now_us);
 }
 
-// ---- poll
+// --- poll ---
 
 static void tell_state(struct link *link)
 {
@@ -316,7 +316,7 @@ static cn_err poll_link(struct cn_link *base, struct cn_link_event *event)
     return cn_link_events_pop(&link->events, event);
 }
 
-// ---- requests
+// --- requests ---
 
 static cn_err enlist(struct cn_link *base, const struct cn_registration *registration)
 {

@@ -1,4 +1,4 @@
-// coap.h - the methods and codes of CoAP, and the largest payloads of a message.
+// coap.h - the methods and codes of CoAP, and the sizes of its messages.
 //
 // The numbers are those of RFC 7252, 12.1.
 #pragma once
@@ -6,6 +6,15 @@
 // Largest payload of one message in bytes, in either direction.
 #define CN_COAP_BODY_MAX 8192     // over TCP
 #define CN_COAP_DATAGRAM_MAX 1280 // over UDP
+
+// Largest UDP payload in bytes. It fits Ethernet's 1500 bytes with IPv4 or IPv6, PPPoE and one
+// tunnel. A larger one would not hold another chunk. path_mtu.h finds the size that a path takes.
+#define CN_COAP_MTU 1424
+
+// Bytes of a UDP payload around the body of a chunk: the DTLS 1.2 record with a connection ID and
+// its padding to 16 bytes, the CoAP header, the token and the options.
+#define CN_COAP_AROUND 144
+_Static_assert(CN_COAP_DATAGRAM_MAX == CN_COAP_MTU - CN_COAP_AROUND, "the largest body fits");
 
 enum cn_coap_method {
     CN_COAP_GET = 1,

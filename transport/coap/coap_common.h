@@ -9,15 +9,6 @@
 #include "transport/coap/address.h"
 #include "transport/coap/coap.h"
 
-// Largest UDP payload in bytes. It fits Ethernet's 1500 bytes with IPv4 or IPv6, PPPoE and one
-// tunnel. A larger one would not hold another chunk. path_mtu.h finds the size that a path takes.
-#define CN_COAP_MTU 1424
-
-// Bytes of a UDP payload around the body of a chunk: the DTLS 1.2 record with a connection ID and
-// its padding to 16 bytes, the CoAP header, the token and the options.
-#define CN_COAP_AROUND 144
-_Static_assert(CN_COAP_DATAGRAM_MAX == CN_COAP_MTU - CN_COAP_AROUND, "the largest body fits");
-
 // Initialises libcoap once for the process and sends its messages to cn_log.
 void cn_coap_start(void);
 

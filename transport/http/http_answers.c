@@ -100,10 +100,18 @@ static struct cn_http_kept *find_fresh(struct cn_http_answers *answers,
 {
     for (size_t i = 0; i < CN_HTTP_KEPT; i++) {
         struct cn_http_kept *kept = &answers->kept[i];
+        if (kept->response && strcmp(kept->target, target) == 0 && route->fixed)
+            kept->made_ms = now_ms; // what never changes and is used makes room last
         if (kept->response && strcmp(kept->target, target) == 0)
             return route->fixed || now_ms - kept->made_ms < route->fresh_ms ? kept : NULL;
     }
     return NULL;
+}
+
+bool cn_http_answers_has(struct cn_http_answers *answers, const struct cn_http_route *route,
+                         const char *target, uint64_t now_ms)
+{
+    return find_fresh(answers, route, target, now_ms) != NULL;
 }
 
 // Returns the place of an older answer to the same target, an empty place, or the oldest one.

@@ -51,6 +51,10 @@ static const struct cn_message_field register_fields[] = {
     OPTION(9, cn_register_request, facts.instance),
     OPTION(12, cn_register_request, facts.ahead_lineage),
     OPTION(13, cn_register_request, facts.ahead_version),
+    FIELD(14, TEXT_OR_NONE, cn_register_request, facts.inventory.build),
+    FIELD(15, TEXT_OR_NONE, cn_register_request, facts.inventory.system),
+    OPTION(16, cn_register_request, facts.inventory.disk_size),
+    OPTION(17, cn_register_request, facts.inventory.disk_free),
 };
 static const struct cn_message_schema register_schema = SCHEMA(register_fields);
 

@@ -13,7 +13,7 @@ static uint32_t load_u32(const void *from)
     return value;
 }
 
-// ---- encoding
+// --- encoding ---
 
 static CborError put_map(CborEncoder *encoder, const struct cn_message_schema *schema,
                          const uint8_t *object);
@@ -150,7 +150,7 @@ cn_err cn_message_put(const struct cn_message_schema *schema, const void *object
     return CN_OK;
 }
 
-// ---- decoding
+// --- decoding ---
 
 static cn_err get_map(CborValue *value, const struct cn_message_schema *schema, uint8_t *object);
 

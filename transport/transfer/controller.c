@@ -26,7 +26,7 @@ void cn_controller_init(struct cn_controller *controller, uint32_t unit, uint64_
     *controller = (struct cn_controller){
         .unit = unit,
         .window_max = window_max,
-        .rate_limit = rate_bps / 8,
+        .rate_limit_bytes_s = rate_bps / 8,
         .srtt_us = rtt_us,
     };
 }
@@ -104,7 +104,7 @@ static double gain(const struct cn_controller *controller)
 double cn_controller_rate(const struct cn_controller *controller)
 {
     double rate = controller->bandwidth / (1 - controller->loss);
-    double limit = (double)controller->rate_limit;
+    double limit = (double)controller->rate_limit_bytes_s;
 
     if (controller->stream)
         return limit;
@@ -183,7 +183,7 @@ void cn_controller_arrived(struct cn_controller *controller, const struct cn_sen
     }
 }
 
-// ---- what an answer changes
+// --- what an answer changes ---
 
 static void renew_bandwidth(struct cn_controller *controller, uint64_t now_us)
 {
@@ -439,7 +439,7 @@ void cn_controller_gone(struct cn_controller *controller)
     bool stream = controller->stream;
 
     cn_controller_init(controller, controller->unit, controller->window_max,
-                       8 * controller->rate_limit, controller->min_rtt_us);
+                       8 * controller->rate_limit_bytes_s, controller->min_rtt_us);
     controller->stream = stream;
     controller->lost = lost;
     controller->delivered = controller->round_end = delivered;

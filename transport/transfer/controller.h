@@ -45,9 +45,9 @@ struct cn_send_mark {
 
 struct cn_controller {
     enum cn_controller_phase phase;
-    uint64_t rate_limit; // bytes per second; 0: no limit
-    uint64_t window_max; // bytes
-    uint32_t unit;       // bytes of a full datagram
+    uint64_t rate_limit_bytes_s; // bytes per second; 0: no limit
+    uint64_t window_max;         // bytes
+    uint32_t unit;               // bytes of a full datagram
     bool stream;
     uint64_t srtt_us; // an estimate of the round trip for pacing before the first sample; 0: none
     double bandwidth; // largest of round_rate, bytes per second; 0: no sample yet

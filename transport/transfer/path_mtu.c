@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "runtime/base/log.h"
+#include "transport/coap/coap.h"
 
 #define TRIES 3               // probes of each size (RFC 8899, 5.1.2: MAX_PROBES)
 #define RAISE_US 600000000ull // time until a larger size is tried again (PMTU_RAISE_TIMER)
@@ -12,10 +13,9 @@
 #define ANSWER_AROUND 80 // bytes around a probe's body: DTLS, CoAP header, token, path
 
 // Largest message bodies in datagrams of 548 (an MTU of 576), 804, 1060, 1232 (the base), 1296,
-// 1360 and 1424 bytes (coap_common.h).
+// 1360 and 1424 bytes (coap.h).
 static const uint32_t bodies[CN_PATH_MTU_SIZES] = {404, 660, 916, 1088, 1152, 1216, 1280};
-#define BASE 3     // index of the base
-#define AROUND 144 // most bytes around the body in a chunk's datagram
+#define BASE 3 // index of the base
 
 void cn_path_mtu_init(struct cn_path_mtu *search, struct cn_exchange *exchange,
                       const struct cn_rtt *rtt, uint8_t kind)
@@ -85,7 +85,7 @@ static void send_probe(struct cn_path_mtu *search, uint64_t now_us)
         .method = CN_COAP_POST,
         .path = "p",
         .body = zeros,
-        .size = bodies[search->probed] + AROUND - ANSWER_AROUND,
+        .size = bodies[search->probed] + CN_COAP_AROUND - ANSWER_AROUND,
         .probe = true,
     };
 

@@ -115,7 +115,8 @@ bool cn_dataset_has_changed(const struct cn_dataset *dataset)
     return changed;
 }
 
-uint64_t cn_dataset_trained(const struct shard *shard)
+// Returns the number of samples of a shard that are trained on.
+static uint64_t count_trained(const struct shard *shard)
 {
     return shard->count - shard->held_out - shard->gap;
 }
@@ -301,7 +302,7 @@ static cn_err take_group(struct gathering *work, const struct cn_data_files *giv
 static cn_err check_training(const struct gathering *work)
 {
     for (size_t i = 0; i < work->shard_count; i++)
-        if (cn_dataset_trained(work->shards[i]))
+        if (count_trained(work->shards[i]))
             return CN_OK;
     cn_diag_add(work->diag, "%s: no samples to train on", first_path(&work->dataset->config.files));
     return CN_EFORMAT;
@@ -329,7 +330,7 @@ static void add_up(struct cn_dataset *dataset)
         struct shard *shard = dataset->shards[i];
 
         memcpy(shard->before, dataset->counts, sizeof(shard->before));
-        dataset->counts[CN_SPLIT_TRAIN] += cn_dataset_trained(shard);
+        dataset->counts[CN_SPLIT_TRAIN] += count_trained(shard);
         dataset->counts[CN_SPLIT_HELD_OUT] += shard->held_out;
         dataset->counts[CN_SPLIT_ALL] += shard->count;
     }

@@ -53,9 +53,6 @@ enum { STREAM_SPLIT = 1, STREAM_EPOCH = 2, STREAM_AUGMENT = 3 };
 // Returns random number `number` of a stream.
 uint64_t cn_dataset_key(uint64_t seed, uint64_t stream, uint64_t number);
 
-// Returns the number of samples of a shard that are trained on.
-uint64_t cn_dataset_trained(const struct shard *shard);
-
 // Opens and checks all files of a shard; dataset->shape and dataset->rules must be set. Fills in
 // the columns and count. After an error the caller must close the shard as well.
 cn_err cn_dataset_load(const struct cn_dataset *dataset, const struct cn_dataset_files *files,

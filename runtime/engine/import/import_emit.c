@@ -552,3 +552,33 @@ cn_err cn_import_axes(const struct cn_import_node *node, size_t input, uint32_t 
     }
     return err;
 }
+
+cn_err cn_import_read_reduction(const struct cn_import_node *node,
+                                struct cn_import_reduction *reduction)
+{
+    const struct cn_value *x = cn_import_value(node, 0);
+    struct cn_value *result = &reduction->result;
+    bool *marked = reduction->marked;
+    size_t count;
+    cn_err err;
+
+    *reduction = (struct cn_import_reduction){
+        .keep = cn_import_int(node, "keepdims", 1) != 0, .elements = 1, .result = *x};
+    err = cn_import_axes(node, 1, x->rank, marked, &count);
+    if (err)
+        return err;
+    reduction->nothing = !count && cn_import_int(node, "noop_with_empty_axes", 0);
+    for (uint32_t d = 0; !count && d < x->rank; d++)
+        marked[d] = !reduction->nothing;
+    if (x->batched && marked[x->batch_axis])
+        return cn_import_refuse(node, "samples are not reduced over the batch");
+    result->rank = 0;
+    for (uint32_t d = 0; d < x->rank; d++) {
+        reduction->elements *= marked[d] ? x->dims[d] : 1;
+        if (x->batched && d == x->batch_axis)
+            result->batch_axis = result->rank;
+        if (!marked[d] || reduction->keep)
+            result->dims[result->rank++] = marked[d] ? 1 : x->dims[d];
+    }
+    return CN_OK;
+}

@@ -99,6 +99,19 @@ cn_err cn_import_axis(const struct cn_import_node *node, int64_t axis, uint32_t 
 cn_err cn_import_axes(const struct cn_import_node *node, size_t input, uint32_t rank, bool *marked,
                       size_t *count);
 
+// A reduction over axes of a node's first value.
+struct cn_import_reduction {
+    bool marked[CN_GRAPH_RANK_MAX]; // dimensions that are reduced
+    bool nothing;                   // the node leaves its value as it is
+    bool keep;                      // reduced dimensions stay, with the size 1
+    size_t elements;                // number of values of a sample that become one
+    struct cn_value result;         // the value with the shape of the result
+};
+
+// Reads which axes a node reduces. Refuses a reduction over the batch.
+cn_err cn_import_read_reduction(const struct cn_import_node *node,
+                                struct cn_import_reduction *reduction);
+
 // Makes the node's output a view of input 0, a matrix without samples, with rows and columns
 // exchanged.
 cn_err cn_import_exchange(struct cn_import_node *node);

@@ -149,33 +149,21 @@ static cn_err emit_extreme(struct cn_import_node *node, enum cn_extreme_kind kin
 
 cn_err cn_import_extreme(struct cn_import_node *node)
 {
-    struct cn_value x = *cn_import_value(node, 0), result = x;
-    bool marked[CN_GRAPH_RANK_MAX] = {false};
-    bool keep = cn_import_int(node, "keepdims", 1) != 0;
+    const struct cn_value x = *cn_import_value(node, 0);
     bool largest = cn_text_equal(node->node->op, "ReduceMax");
-    size_t count;
-    cn_err err = cn_import_axes(node, 1, x.rank, marked, &count);
+    struct cn_import_reduction reduction;
+    cn_err err = cn_import_read_reduction(node, &reduction);
 
     if (err)
         return err;
-    if (!count && cn_import_int(node, "noop_with_empty_axes", 0))
+    if (reduction.nothing)
         return cn_import_identity(node);
-    for (uint32_t d = 0; !count && d < x.rank; d++)
-        marked[d] = true;
-    if (x.batched && marked[x.batch_axis])
-        return cn_import_refuse(node, "samples are not reduced over the batch");
-    result.rank = 0;
-    for (uint32_t d = 0; d < x.rank; d++) {
-        if (x.batched && d == x.batch_axis)
-            result.batch_axis = result.rank;
-        if (!marked[d] || keep)
-            result.dims[result.rank++] = marked[d] ? 1 : x.dims[d];
-    }
     if (cn_import_is_known(&x) && !x.integers)
-        return cn_import_known_reduce(node, marked, &result);
+        return cn_import_known_reduce(node, reduction.marked, &reduction.result);
     if (cn_graph_is_shared(&x) || x.integers)
         return cn_import_refuse(node, "only samples and what is known are reduced");
-    return emit_extreme(node, largest ? CN_EXTREME_MAX : CN_EXTREME_MIN, true, marked, &result);
+    return emit_extreme(node, largest ? CN_EXTREME_MAX : CN_EXTREME_MIN, true, reduction.marked,
+                        &reduction.result);
 }
 
 cn_err cn_import_global_max_pool(struct cn_import_node *node)

@@ -132,38 +132,25 @@ static bool is_over_planes(const struct cn_value *x, const bool *marked)
 
 cn_err cn_import_reduce(struct cn_import_node *node)
 {
-    struct cn_value x = *cn_import_value(node, 0), result = x;
-    bool marked[CN_GRAPH_RANK_MAX] = {false};
+    const struct cn_value x = *cn_import_value(node, 0);
     bool mean = cn_text_equal(node->node->op, "ReduceMean");
-    bool keep = cn_import_int(node, "keepdims", 1) != 0;
-    size_t count, elements = 1;
-    cn_err err = cn_import_axes(node, 1, x.rank, marked, &count);
+    struct cn_import_reduction reduction;
+    cn_err err = cn_import_read_reduction(node, &reduction);
 
     if (err)
         return err;
-    if (!count && cn_import_int(node, "noop_with_empty_axes", 0))
+    if (reduction.nothing)
         return cn_import_identity(node);
-    for (uint32_t d = 0; !count && d < x.rank; d++)
-        marked[d] = true;
-    if (x.batched && marked[x.batch_axis])
-        return cn_import_refuse(node, "samples are not reduced over the batch");
-    result.rank = 0;
-    for (uint32_t d = 0; d < x.rank; d++) {
-        elements *= marked[d] ? x.dims[d] : 1;
-        if (x.batched && d == x.batch_axis)
-            result.batch_axis = result.rank;
-        if (!marked[d] || keep)
-            result.dims[result.rank++] = marked[d] ? 1 : x.dims[d];
-    }
     if (cn_import_is_known(&x) && !x.integers)
-        return cn_import_known_reduce(node, marked, &result);
-    if (mean && is_over_planes(&x, marked)) {
+        return cn_import_known_reduce(node, reduction.marked, &reduction.result);
+    if (mean && is_over_planes(&x, reduction.marked)) {
         err = cn_import_global_average_pool(node);
-        if (!err && !keep)
+        if (!err && !reduction.keep)
             node->graph->values[node->out].rank = 2;
     } else {
-        result.integers = false;
-        err = emit_sum(node, marked, mean ? 1 / (float)elements : 1, &result);
+        reduction.result.integers = false;
+        err = emit_sum(node, reduction.marked, mean ? 1 / (float)reduction.elements : 1,
+                       &reduction.result);
     }
     if (!err)
         node->graph->values[node->out].is_sum = true;

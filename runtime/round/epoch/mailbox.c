@@ -96,6 +96,11 @@ static bool take(struct cn_mailbox *box, bool *flag, void *to, const void *from,
     return set;
 }
 
+int cn_mailbox_descriptor(const struct cn_mailbox *box)
+{
+    return box->wake[0];
+}
+
 void cn_mailbox_drain(struct cn_mailbox *box)
 {
     char bytes[64];
@@ -229,7 +234,7 @@ static void replace_request(struct cn_mailbox *box, const struct cn_errand_reque
 
 cn_err cn_mailbox_request(struct cn_mailbox *box, const struct cn_errand_request *request)
 {
-    struct cn_errand_request copy = *request;
+    struct cn_errand_request own = *request;
 
     // The owner gets a copy of the frame, as the worker may drop its own while the owner sends.
     if (request->kind == CN_ERRAND_UPLOAD) {
@@ -238,10 +243,10 @@ cn_err cn_mailbox_request(struct cn_mailbox *box, const struct cn_errand_request
         if (!frame)
             return CN_ENOMEM;
         memcpy(frame, request->upload.frame, request->upload.size);
-        copy.upload.frame = frame;
+        own.upload.frame = frame;
     }
     pthread_mutex_lock(&box->lock);
-    replace_request(box, &copy);
+    replace_request(box, &own);
     pthread_mutex_unlock(&box->lock);
     wake_owner(box);
     return CN_OK;

@@ -3,7 +3,7 @@
 // The owner thread polls the link and the peers; the worker thread trains. Neither waits for the
 // other: each puts its news here and looks for the other's news when it has time. The worker may
 // sleep on the box. A pipe wakes the owner. Threading: both threads may call all functions; they
-// use the fields only through these functions, except wake[0].
+// use the fields only through these functions.
 //
 // An errand is a job for the link that the worker gives to the owner. Errands are numbered, and an
 // answer counts only while its errand is the newest. So a late receipt never counts for another
@@ -93,7 +93,7 @@ cn_err cn_mailbox_init(struct cn_mailbox *box);
 // Frees everything in the box, also what was put and not taken. Call it when the worker has ended.
 void cn_mailbox_deinit(struct cn_mailbox *box);
 
-// ---- for the owner
+// --- for the owner ---
 
 // Both copy the newest value into the box; only news wakes the worker.
 void cn_mailbox_put_news(struct cn_mailbox *box, const struct cn_round_info *news);
@@ -134,10 +134,13 @@ bool cn_mailbox_finished(struct cn_mailbox *box);
 // Asks the worker to stop. Cancels a running collective.
 void cn_mailbox_stop(struct cn_mailbox *box);
 
+// Returns the descriptor that is readable when the worker has put something for the owner.
+int cn_mailbox_descriptor(const struct cn_mailbox *box);
+
 // Empties the pipe that wakes the owner.
 void cn_mailbox_drain(struct cn_mailbox *box);
 
-// ---- for the worker
+// --- for the worker ---
 
 bool cn_mailbox_stopped(struct cn_mailbox *box);
 

@@ -7,7 +7,7 @@
 
 #include "runtime/base/log.h"
 #include "runtime/engine/onnx/export.h"
-#include "runtime/engine/trainer/trainer.h"
+#include "runtime/engine/trainer/trainer_state.h"
 #include "runtime/group/solo.h"
 #include "runtime/port/platform.h"
 #include "runtime/round/node/alone_begin.h"
@@ -133,7 +133,7 @@ static cn_err train_round(struct alone *alone)
 
 static void report(struct alone *alone, double train_loss, double step_ms)
 {
-    struct cn_alone_report report = {
+    struct cn_alone_report results = {
         .round = cn_session_held(alone->session)->round,
         .train_loss = train_loss,
         .scores = *cn_session_scores(alone->session),
@@ -141,8 +141,8 @@ static void report(struct alone *alone, double train_loss, double step_ms)
     };
 
     tend(alone);
-    report.energy_j = alone->care.round_j;
-    alone->config->report(alone->config->context, &report);
+    results.energy_j = alone->care.round_j;
+    alone->config->report(alone->config->context, &results);
 }
 
 static cn_err do_round(struct alone *alone)

@@ -304,7 +304,8 @@ static void wait_for_work(struct cn_node_owner *node)
         descriptors[count++] = (struct pollfd){
             .fd = node->group.peers->ops->descriptor(node->group.peers), .events = POLLIN};
     if (node->working)
-        descriptors[count++] = (struct pollfd){.fd = node->box.wake[0], .events = POLLIN};
+        descriptors[count++] =
+            (struct pollfd){.fd = cn_mailbox_descriptor(&node->box), .events = POLLIN};
     poll(descriptors, count, POLL_MS);
 }
 

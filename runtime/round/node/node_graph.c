@@ -23,21 +23,24 @@ static cn_err fill(void *context, uint8_t *zeros)
 
 static cn_err restore(const uint8_t *graph, size_t size, struct cn_mapping *model)
 {
-    static struct cn_diag diag; // large
+    struct cn_diag *diag = malloc(sizeof(*diag)); // large for a stack
     struct blob blob = {graph, size};
     struct cn_mapping restored;
     size_t file_size = 0;
     cn_err err;
 
-    cn_diag_init(&diag);
-    err = cn_export_restored_size(graph, size, &diag, &file_size);
+    if (!diag)
+        return CN_ENOMEM;
+    cn_diag_init(diag);
+    err = cn_export_restored_size(graph, size, diag, &file_size);
     if (!err)
         err = cn_platform_map_filled(file_size, fill, &blob, &restored);
-    if (err) {
+    if (err)
         cn_log(CN_LOG_ERROR, "node", "the graph from the aggregator is unusable: %s",
-               diag.count ? cn_diag_first(&diag) : cn_err_text(err));
+               diag->count ? cn_diag_first(diag) : cn_err_text(err));
+    free(diag);
+    if (err)
         return err;
-    }
     cn_platform_unmap(model);
     *model = restored;
     return CN_OK;

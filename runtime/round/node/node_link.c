@@ -41,8 +41,10 @@ cn_err cn_node_link_enlist(struct cn_link *link, const struct cn_settings *setti
         .instance = facts ? facts->instance : 0,
     };
 
-    if (facts)
+    if (facts) {
         snprintf(registration.fault, sizeof(registration.fault), "%s", facts->fault);
+        registration.inventory = *facts->inventory;
+    }
     memcpy(registration.board_type, settings->board_type, CN_NAME_SIZE);
     for (uint32_t i = 0; i < settings->group.member_count; i++)
         memcpy(registration.members[i], settings->group.members[i].name, CN_NAME_SIZE);

@@ -16,6 +16,7 @@ struct cn_node_facts {
     const struct cn_node_ahead *ahead; // the board's version if the aggregator is older, or NULL
     const char *fault;                 // why the board cannot train; "": it can
     uint64_t instance;                 // random number of this process
+    const struct cn_inventory *inventory;
 };
 
 // Registers the board. facts is NULL if the program is not a node in a run. Returns CN_EAGAIN when

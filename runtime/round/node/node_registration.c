@@ -4,15 +4,19 @@
 
 #include "runtime/base/log_limit.h"
 #include "runtime/port/platform.h"
+#include "runtime/round/node/inventory.h"
 #include "runtime/round/node/node_link.h"
 #include "runtime/round/node/node_private.h"
 
 cn_err cn_node_enlist_now(struct cn_node_owner *node)
 {
+    struct cn_inventory inventory;
     const struct cn_node_facts facts = {.ahead = node->ahead.told ? &node->ahead : NULL,
                                         .fault = node->fault,
-                                        .instance = node->instance};
+                                        .instance = node->instance,
+                                        .inventory = &inventory};
 
+    cn_inventory_take(node->config.sysroot, node->config.settings->state, &inventory);
     return cn_node_link_enlist(node->link, node->config.settings, &facts);
 }
 

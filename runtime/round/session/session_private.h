@@ -5,7 +5,8 @@
 
 #include "runtime/engine/data/reader.h"
 #include "runtime/engine/program/bucket_plan.h"
-#include "runtime/engine/trainer/trainer.h"
+#include "runtime/engine/trainer/trainer_shards.h"
+#include "runtime/engine/trainer/trainer_state.h"
 #include "runtime/group/auto_layout.h"
 #include "runtime/group/balance.h"
 #include "runtime/profile/set_rules.h"
@@ -303,10 +304,8 @@ void cn_session_add_unsaved(struct cn_session *session);
 
 // --- session_residual.c ---
 
-// cn_session_forget_waiting empties the residual of changes that wait to be sent.
-// cn_session_decay_residual reduces a residual that has waited long: it was meant for weights that
-// have changed since. Both leave local statistics as they are.
-void cn_session_forget_waiting(struct cn_session *session);
+// Reduces a residual that has waited long: it was meant for weights that have changed since. Local
+// statistics stay as they are.
 void cn_session_decay_residual(struct cn_session *session);
 
 // Records the newest counted update. If the group delivered it without this board's frame, this

@@ -48,7 +48,8 @@ void cn_session_decay_residual(struct cn_session *session)
            100 * (double)kept);
 }
 
-void cn_session_forget_waiting(struct cn_session *session)
+// Empties the residual of changes that wait to be sent. Local statistics stay as they are.
+static void forget_waiting(struct cn_session *session)
 {
     const struct cn_layout *layout = session->layout;
     struct cn_row *residual = &session->held.residual;
@@ -100,7 +101,7 @@ void cn_session_note_newest(struct cn_session *session, const struct cn_decision
     cn_log(CN_LOG_WARN, "session",
            "another part of the group has delivered round %u: what waited here is in it",
            newest->round);
-    cn_session_forget_waiting(session);
+    forget_waiting(session);
 }
 
 // Records the update that counts. A decision may be about a later round than the held one.
@@ -132,7 +133,7 @@ cn_err cn_session_decide(struct cn_session *session, const struct cn_decision *d
     cn_row_deinit(waits ? &held->next_residual : &held->change);
     held->change = held->next_residual = (struct cn_row){0};
     if (outcome == CN_OUTCOME_OTHER && held->rule.mode == CN_UPDATE_SKIP)
-        cn_session_forget_waiting(session); // this frame left out the whole change
+        forget_waiting(session); // this frame left out the whole change
     note_counted(session, decision, outcome);
     free(held->frame);
     held->frame = NULL;
@@ -166,7 +167,7 @@ cn_err cn_session_abandon(struct cn_session *session, const struct cn_decision *
     if (decision)
         outcome = cn_round_outcome(decision, held->round, held->frame_digest);
     if (outcome != CN_OUTCOME_NOTHING)
-        cn_session_forget_waiting(session);
+        forget_waiting(session);
     else if (decision)
         err = keep_change(session);
     if (err)

@@ -7,7 +7,7 @@
 #define LOAD_LEAST 0.15
 #define CLOCK_MOST 0.95 // share of the full clock above which the clock is not reported
 
-static struct cn_slow reason(enum cn_slow_reason reason, double number)
+static struct cn_slow slow_for(enum cn_slow_reason reason, double number)
 {
     uint32_t whole = number > 0 ? (uint32_t)(number + 0.5) : 0;
 
@@ -17,14 +17,14 @@ static struct cn_slow reason(enum cn_slow_reason reason, double number)
 struct cn_slow cn_slow_reason_judge(const struct cn_reading *reading)
 {
     if (reading->throttled)
-        return reason(CN_SLOW_THROTTLED,
-                      reading->has_temperature ? reading->temperature_mc / 1000.0 : 0);
+        return slow_for(CN_SLOW_THROTTLED,
+                        reading->has_temperature ? reading->temperature_mc / 1000.0 : 0);
     if (reading->has_clock && reading->clock < CLOCK_MOST)
-        return reason(CN_SLOW_CLOCK, reading->clock * 100);
+        return slow_for(CN_SLOW_CLOCK, reading->clock * 100);
     if (reading->on_battery)
-        return reason(CN_SLOW_BATTERY, reading->battery * 100);
+        return slow_for(CN_SLOW_BATTERY, reading->battery * 100);
     if (reading->has_others && reading->others > LOAD_LEAST)
-        return reason(CN_SLOW_LOAD, reading->others * 100);
+        return slow_for(CN_SLOW_LOAD, reading->others * 100);
     return (struct cn_slow){CN_SLOW_UNKNOWN, 0};
 }
 

@@ -4,12 +4,12 @@
 #include <string.h>
 #include <time.h>
 
+#include "runtime/base/clock.h"
 #include "runtime/base/log.h"
 #include "runtime/base/words.h"
 
 #define READ_MS 1000
-#define WARN_MS 10000         // a sensor that is still missing then is reported
-#define CLOCK_SET 1704067200L // 2024-01-01; an earlier date means that the clock was never set
+#define WARN_MS 10000 // a sensor that is still missing then is reported
 #define DAY_MS UINT64_C(86400000)
 #define WEAR_PARTS 256 // the count of wear is stored whenever this part of the budget was used
 
@@ -18,7 +18,7 @@ uint64_t cn_upkeep_clock_s(void)
 {
     time_t now = time(NULL);
 
-    return now < CLOCK_SET ? 0 : (uint64_t)now;
+    return now < CN_CLOCK_SET_S ? 0 : (uint64_t)now;
 }
 
 uint64_t cn_upkeep_day_ms(void)

@@ -1,0 +1,12 @@
+// status_inventory.h - what boards told of themselves, in the file that `status` reads.
+#pragma once
+
+#include <cjson/cJSON.h>
+
+#include "runtime/port/link.h"
+
+// Adds the members of an inventory to the object of a board; what was not told is left out.
+void cn_status_inventory_add(cJSON *board, const struct cn_inventory *inventory);
+
+// Reads them back. Members that are missing or of another type become empty.
+void cn_status_inventory_read(const cJSON *board, struct cn_inventory *inventory);

@@ -1,0 +1,47 @@
+"""`status --json` of the gateway says of each board which build it runs, on which system, with how much disk.
+
+    inventory.py BUILD [SCENARIO...]
+"""
+
+import json
+import os
+import time
+
+from cluster import ENDLESS, Cluster
+from scenarios import Scenarios
+
+GROUPS = {"a": ["board-1"]}
+RELEASE = "# R36 (release), REVISION: 4.3, GCID: 38968081, BOARD: generic, EABI: aarch64\n"
+
+scenario = Scenarios()
+
+
+def inventory(cluster, timeout=60):
+    deadline = time.monotonic() + timeout
+    while time.monotonic() < deadline:
+        lines = cluster.command(cluster.aggregator, "status", "--json", "gateway.yaml").stdout.splitlines()
+        board, = [found for found in map(json.loads, lines) if found.get("board") == "board-1"]
+        if "build" in board:
+            return board
+        time.sleep(0.1)
+    raise AssertionError(f"no build of board-1: {board}")
+
+
+@scenario
+def a_board_tells_what_it_is(build):
+    with Cluster(build, GROUPS, rounds=ENDLESS, quorum=1, model="digits-mlp.onnx") as cluster:
+        for folder in ("root/etc", "root/sys", "root/proc"):
+            os.makedirs(cluster.path(folder))
+        cluster.write("root/etc/nv_tegra_release", RELEASE)
+        cluster.start("gateway")
+        cluster.start("board-1", "--sysroot", cluster.path("root"))
+        found = inventory(cluster)
+        named = cluster.command(cluster.node, "--version").stdout.split()[1]
+        assert found["build"] == named, found
+        assert found["system"] == "JetPack 6.2 (L4T 36.4.3)", found
+        assert found["disk_size"] >= found["disk_free"] > 0, found
+        assert found["type"] == "generic-x86-64" and found["silent_s"] is not None, found
+
+
+if __name__ == "__main__":
+    scenario.main()
