@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "ports/cpu/compute_cpu.h"
+#include "runtime/engine/trainer/trainer_state.h"
 #include "runtime/group/solo.h"
 #include "runtime/port/crypto.h"
 #include "runtime/port/platform.h"

@@ -5,7 +5,8 @@
 
 #include "runtime/engine/data/reader.h"
 #include "runtime/engine/program/bucket_plan.h"
-#include "runtime/engine/trainer/trainer.h"
+#include "runtime/engine/trainer/trainer_shards.h"
+#include "runtime/engine/trainer/trainer_state.h"
 #include "runtime/group/auto_layout.h"
 #include "runtime/group/balance.h"
 #include "runtime/profile/set_rules.h"
