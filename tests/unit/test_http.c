@@ -217,6 +217,55 @@ static void a_fresh_answer_is_made_once(void **state)
     close_world(&world);
 }
 
+static void a_step_makes_one_answer_and_the_next_one_goes_on(void **state)
+{
+    struct world world = open_world("", NULL);
+    int clients[8];
+    char request[128];
+    (void)state;
+    for (int i = 0; i < 8; i++) {
+        snprintf(request, sizeof(request), "GET /count?from=%d HTTP/1.1\r\n" HOST "\r\n", i);
+        clients[i] = join(&world);
+        put(clients[i], request);
+    }
+    produced = 0;
+    for (unsigned i = 0; i < STEPS && produced < 8; i++) {
+        unsigned before = produced;
+        assert_int_equal(cn_http_step(world.server, world.now_ms), CN_OK);
+        assert_true(produced <= before + 1);
+        if (before && produced < 8) // those that were put off are not waited for
+            assert_int_equal(cn_http_wait_ms(world.server, 50, world.now_ms), 0);
+    }
+    assert_int_equal(produced, 8);
+    for (int i = 0; i < 8; i++) {
+        snprintf(request, sizeof(request), "\r\n\r\n %d", i);
+        assert_false(collect(&world, clients[i]));
+        assert_true(says(&world, request));
+        close(clients[i]);
+    }
+    close_world(&world);
+}
+
+static void a_server_may_be_closed_while_requests_are_put_off(void **state)
+{
+    struct world world = open_world("", NULL);
+    int clients[3];
+    char request[128];
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        snprintf(request, sizeof(request), "GET /count?from=%d HTTP/1.1\r\n" HOST "\r\n", i);
+        clients[i] = join(&world);
+        put(clients[i], request);
+    }
+    produced = 0;
+    for (int i = 0; i < STEPS && !produced; i++)
+        assert_int_equal(cn_http_step(world.server, world.now_ms), CN_OK);
+    assert_int_equal(produced, 1);
+    close_world(&world);
+    for (int i = 0; i < 3; i++)
+        close(clients[i]);
+}
+
 static void answers_that_must_be_made_are_limited(void **state)
 {
     struct world world = open_world("", NULL);
@@ -622,6 +671,8 @@ int main(void)
         cmocka_unit_test(head_has_the_length_and_no_body),
         cmocka_unit_test(an_answer_that_did_not_change_is_304),
         cmocka_unit_test(a_fresh_answer_is_made_once),
+        cmocka_unit_test(a_step_makes_one_answer_and_the_next_one_goes_on),
+        cmocka_unit_test(a_server_may_be_closed_while_requests_are_put_off),
         cmocka_unit_test(answers_that_must_be_made_are_limited),
         cmocka_unit_test(names_and_numbers_are_read_strictly),
         cmocka_unit_test(other_methods_and_bodies_are_refused_and_the_connection_is_closed),

@@ -108,6 +108,12 @@ static struct cn_http_kept *find_fresh(struct cn_http_answers *answers,
     return NULL;
 }
 
+bool cn_http_answers_has(struct cn_http_answers *answers, const struct cn_http_route *route,
+                         const char *target, uint64_t now_ms)
+{
+    return find_fresh(answers, route, target, now_ms) != NULL;
+}
+
 // Returns the place of an older answer to the same target, an empty place, or the oldest one.
 static struct cn_http_kept *find_place(struct cn_http_answers *answers, const char *target)
 {

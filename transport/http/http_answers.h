@@ -29,6 +29,10 @@ struct cn_http_answers { // zero it before use
 
 void cn_http_answers_deinit(struct cn_http_answers *answers);
 
+// Returns true when the answer to this target need not be made.
+bool cn_http_answers_has(struct cn_http_answers *answers, const struct cn_http_route *route,
+                         const char *target, uint64_t now_ms);
+
 // Finds or makes the answer to a request and queues it. known is the client's If-None-Match or
 // NULL.
 enum MHD_Result cn_http_answers_queue(struct cn_http_answers *answers,

@@ -23,6 +23,7 @@ struct connection {
     uint64_t deadline_ms;            // clock; the connection is closed then
     char target[CN_HTTP_TARGET_MAX]; // of the request that is being read
     bool target_fits;
+    struct MHD_Connection *waiting; // suspended until the next step; NULL: it is not
 };
 
 struct cn_http_server {
@@ -31,6 +32,7 @@ struct cn_http_server {
     struct MHD_Daemon *daemon;
     int descriptor;
     uint64_t now_ms; // clock of the current step
+    bool made;       // an answer was made in this step
     struct cn_http_answers answers;
     struct cn_log_limit refused; // limits lines about wrong tokens
     struct connection connections[CN_HTTP_CONNECTIONS];
@@ -139,6 +141,22 @@ static void note_refusal(struct cn_http_server *server, unsigned status)
                (unsigned long long)count, count == 1 ? "" : "s");
 }
 
+// Only one answer is made in a step, so that the caller's loop waits for no more than that. Returns
+// true when the request was put off to the next step.
+static bool put_off(struct cn_http_server *server, struct MHD_Connection *library,
+                    const struct cn_http_route *route, struct connection *connection)
+{
+    if (cn_http_answers_has(&server->answers, route, connection->target, server->now_ms))
+        return false;
+    if (!server->made) {
+        server->made = true;
+        return false;
+    }
+    connection->waiting = library;
+    MHD_suspend_connection(library);
+    return true;
+}
+
 // Called with a complete head, and again after the (empty) body. A request that is refused is
 // answered at once, so its body is never read.
 static enum MHD_Result handle(void *context, struct MHD_Connection *library, const char *url,
@@ -166,6 +184,8 @@ static enum MHD_Result handle(void *context, struct MHD_Connection *library, con
         return MHD_YES;
     }
     connection->deadline_ms = server->now_ms + CN_HTTP_IDLE_MS;
+    if (route && put_off(server, library, route, connection))
+        return MHD_YES;
     if (route)
         return cn_http_answers_queue(&server->answers, library, route, server->config.context,
                                      &request, connection->target, headers.known, server->now_ms);
@@ -179,7 +199,7 @@ static cn_err start(struct cn_http_server *server, int listening)
 {
     const struct MHD_OptionItem end = {MHD_OPTION_END, 0, NULL};
     const struct MHD_OptionItem socket[] = {{MHD_OPTION_LISTEN_SOCKET, listening, NULL}, end};
-    unsigned flags = MHD_USE_EPOLL | MHD_USE_NO_THREAD_SAFETY;
+    unsigned flags = MHD_USE_EPOLL | MHD_USE_NO_THREAD_SAFETY | MHD_ALLOW_SUSPEND_RESUME;
     if (listening < 0)
         flags |= MHD_USE_NO_LISTEN_SOCKET;
     server->daemon = MHD_start_daemon(
@@ -225,10 +245,22 @@ cn_err cn_http_open(const struct cn_http_config *config, struct cn_http_server *
     return CN_OK;
 }
 
+// The library may have any number of suspended connections, but none when it stops.
+static void resume_all(struct cn_http_server *server)
+{
+    for (size_t i = 0; i < CN_HTTP_CONNECTIONS; i++) {
+        struct MHD_Connection *waiting = server->connections[i].waiting;
+        server->connections[i].waiting = NULL;
+        if (waiting)
+            MHD_resume_connection(waiting);
+    }
+}
+
 void cn_http_close(struct cn_http_server *server)
 {
     if (!server)
         return;
+    resume_all(server);
     if (server->daemon)
         MHD_stop_daemon(server->daemon); // closes the listening socket, too
     cn_http_answers_deinit(&server->answers);
@@ -250,7 +282,7 @@ uint32_t cn_http_wait_ms(struct cn_http_server *server, uint32_t most_ms, uint64
         wait_ms = library_ms;
     for (size_t i = 0; i < CN_HTTP_CONNECTIONS; i++) {
         const struct connection *connection = &server->connections[i];
-        uint64_t deadline_ms = connection->deadline_ms;
+        uint64_t deadline_ms = connection->waiting ? 0 : connection->deadline_ms;
         if (connection->used && deadline_ms < now_ms + wait_ms)
             wait_ms = deadline_ms > now_ms ? deadline_ms - now_ms : 0;
     }
@@ -272,7 +304,9 @@ static void end_late(struct cn_http_server *server)
 cn_err cn_http_step(struct cn_http_server *server, uint64_t now_ms)
 {
     server->now_ms = now_ms;
+    server->made = false;
     end_late(server);
+    resume_all(server);
     return MHD_run(server->daemon) == MHD_YES ? CN_OK : CN_EIO;
 }
 

@@ -4,8 +4,8 @@
 // file system. The library is libmicrohttpd; only http_server.c and http_answers.c know it. A
 // client can cost little: at most 32 connections, 8 KiB of a request's head, 5 s to send the first
 // head, 60 s between an answer and the next request's end. A connection whose request was refused
-// is closed. Answers that are made are limited to 50 a second; those that are fresh or fixed cost
-// next to nothing.
+// is closed. Of answers that must be made, a step makes one, and a second 50; those that are fresh
+// or fixed cost next to nothing.
 // Threading: one thread.
 #pragma once
 
