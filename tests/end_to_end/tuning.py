@@ -16,7 +16,7 @@ from timeline import spans_of
 
 TWO = {"lab": ["board-1", "board-2"]}
 CHOSE = r"the link carries ([\d.e+]+) Mbit/s, a call costs ([\d.e+-]+) ms: buckets of (\d+) KiB, (\d+) in a call"
-CHANGED = r"the link changed from ([\d.e+]+) to ([\d.e+]+) Mbit/s: measuring anew"
+CHANGED = r"the link changed from ([\d.e+]+) to ([\d.e+]+) Mbit/s: measuring it again"
 scenario = Scenarios()
 
 
