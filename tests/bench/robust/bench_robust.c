@@ -37,10 +37,10 @@ static const struct {
     enum attack kind;
     float value;
 } attacks[] = {
-    {"none", NONE, 0},         {"label-flip", FLIP, 1},    {"minus-1", SCALE, -1},
-    {"minus-10", SCALE, -10},  {"minus-100", SCALE, -100}, {"noise", NOISE, 10},
-    {"alie", ALIE, 1.5f},      {"ipm-0.5", IPM, 0.5f},     {"ipm-4", IPM, 4},
-    {"backdoor", BACKDOOR, 4},
+    {"none", NONE, 0},         {"label-flip", FLIP, 1},     {"minus-1", SCALE, -1},
+    {"minus-10", SCALE, -10},  {"minus-100", SCALE, -100},  {"noise", NOISE, 10},
+    {"alie", ALIE, 1.5f},      {"ipm-0.5", IPM, 0.5f},      {"ipm-4", IPM, 4},
+    {"backdoor", BACKDOOR, 4}, {"backdoor-1", BACKDOOR, 1},
 };
 
 struct bench {
