@@ -5,10 +5,13 @@
 int main(int argc, char **argv)
 {
     static const struct cn_command *const commands[] = {
-        &cn_aggregator_init,   &cn_aggregator_check,  &cn_aggregator_run,
-        &cn_aggregator_enroll, &cn_aggregator_revoke, &cn_aggregator_revocations,
-        &cn_aggregator_status, &cn_aggregator_report, &cn_aggregator_export,
-        &cn_aggregator_replay, &cn_aggregator_reload, NULL,
+        &cn_aggregator_init,   &cn_aggregator_check,
+        &cn_aggregator_run,    &cn_aggregator_enroll,
+        &cn_aggregator_revoke, &cn_aggregator_revocations,
+        &cn_aggregator_status, &cn_aggregator_report,
+        &cn_aggregator_export, &cn_aggregator_replay,
+        &cn_aggregator_reload, &cn_aggregator_rollback,
+        &cn_aggregator_remove, NULL,
     };
     const struct cn_ports ports = {.computes = cn_ports_computes};
     return cn_command_dispatch("cairn-aggregator", commands, &ports, argc, argv);

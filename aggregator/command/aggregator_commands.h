@@ -14,7 +14,12 @@ extern const struct cn_command cn_aggregator_report;
 extern const struct cn_command cn_aggregator_export;
 extern const struct cn_command cn_aggregator_replay;
 extern const struct cn_command cn_aggregator_reload;
+extern const struct cn_command cn_aggregator_rollback;
+extern const struct cn_command cn_aggregator_remove;
 
+// As cn_aggregator_positional, for arguments with these names: "PROFILE and VERSION".
+bool cn_aggregator_arguments(int argc, char **argv, int count, const char *names,
+                             const char **positional);
 // Takes exactly count positional arguments after getopt_long has finished. Otherwise prints what is
 // wrong and returns false.
 bool cn_aggregator_positional(int argc, char **argv, int count, const char **positional);

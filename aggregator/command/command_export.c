@@ -12,8 +12,8 @@
 #include "runtime/engine/onnx/onnx_inference.h"
 
 static const char help[] =
-    "Usage: cairn-aggregator export PROFILE [--version N|last|best] [--training]\n"
-    "                               -o PREFIX\n"
+    "Usage: cairn-aggregator export PROFILE [--version N|last|best] [--best]\n"
+    "                               [--training] -o PREFIX\n"
     "\n"
     "Writes PREFIX.onnx and PREFIX.safetensors. Works while the aggregator runs.\n"
     "\n"
@@ -21,6 +21,7 @@ static const char help[] =
     "Dropout drops nothing.\n"
     "\n"
     "  --version V      a number, last (the default) or best: the best measured one\n"
+    "  --best           the same as --version best\n"
     "  --training       PREFIX.onnx in the form that the job's model has, to train\n"
     "                   on\n"
     "  -o PREFIX        existing files are replaced\n";
@@ -89,6 +90,7 @@ static int run(const struct cn_ports *ports, int argc, char **argv)
     static const struct option known[] = {
         {"version", required_argument, NULL, 'v'},
         {"output", required_argument, NULL, 'o'},
+        {"best", no_argument, NULL, 'b'},
         {"training", no_argument, NULL, 't'},
         {0},
     };
@@ -99,6 +101,8 @@ static int run(const struct cn_ports *ports, int argc, char **argv)
     while ((option = getopt_long(argc, argv, "o:", known, NULL)) != -1) {
         if (option == 'v')
             version = optarg;
+        else if (option == 'b')
+            version = "best";
         else if (option == 'o')
             prefix = optarg;
         else if (option == 't')

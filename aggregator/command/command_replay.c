@@ -1,24 +1,34 @@
 // cairn-aggregator replay: makes every version again from the stored updates and compares the
 // digests.
+#include <ctype.h>
+#include <errno.h>
 #include <getopt.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "aggregator/command/aggregator_commands.h"
+#include "aggregator/command/replay_without.h"
 #include "aggregator/command/setup.h"
-#include "aggregator/merge/merge.h"
+#include "aggregator/merge/ruled.h"
 #include "aggregator/store/job_settings.h"
 #include "runtime/update/tensor_rules.h"
 
 static const char help[] =
-    "Usage: cairn-aggregator replay PROFILE\n"
+    "Usage: cairn-aggregator replay PROFILE [--without GROUP [--from ROUND]]\n"
     "\n"
     "Makes every version again from the initial model and the accepted updates, and\n"
     "compares digests. Prints a line for each version; fails when one differs.\n"
     "Versions whose updates are no longer kept are taken from disk. The job's values\n"
     "are those that the ledger has for each round; of the profile, state and model\n"
-    "count. Works while the aggregator runs.\n";
+    "count. What the gate or a rollback decided is taken as decided. Works while the\n"
+    "aggregator runs.\n"
+    "\n"
+    "  --without GROUP  shows what the versions would be without the updates of the\n"
+    "                   group, and which of them are exact. Stores nothing: `remove`\n"
+    "                   takes the group out of the run\n"
+    "  --from ROUND     leaves the group's updates of earlier rounds in\n";
 
 struct replay {
     struct cn_setup *setup;
@@ -50,6 +60,20 @@ static cn_err take_settings(struct replay *replay, uint32_t round)
     return err == CN_ENOTFOUND ? CN_EFORMAT : err;
 }
 
+// Goes back to an earlier version, whose file must still be kept. Its digest is the ledger's.
+static cn_err roll_back(const struct replay *replay, const struct cn_merge_config *config,
+                        uint32_t source, struct cn_model *next)
+{
+    struct cn_model earlier;
+    cn_err err =
+        cn_model_load_weights(config->store, config->ledger, config->layout, source, &earlier);
+    if (err)
+        return err == CN_ENOTFOUND ? CN_ESTALE : err;
+    err = cn_ruled_roll_back(config, &replay->current, cn_model_weights(&earlier), next);
+    cn_model_deinit(&earlier);
+    return err;
+}
+
 static cn_err remake(struct replay *replay, uint32_t number, struct cn_model *next)
 {
     const struct cn_setup *setup = replay->setup;
@@ -65,7 +89,14 @@ static cn_err remake(struct replay *replay, uint32_t number, struct cn_model *ne
         .job = &replay->job,
         .graph = setup->model.digest,
     };
-    return cn_merge_round(&config, &replay->current, next);
+    struct cn_ruling ruling;
+    err = cn_ruling_find(setup->ledger, number, &ruling);
+    if (err == CN_ENOTFOUND)
+        return cn_merge_round(&config, &replay->current, next);
+    if (err)
+        return err;
+    return ruling.kind == CN_RULING_ROLLBACK ? roll_back(replay, &config, ruling.source, next)
+                                             : cn_ruled_refuse(&config, &replay->current, next);
 }
 
 // Compares all digests. A ledger of an older program has no digest of the state.
@@ -102,8 +133,14 @@ static cn_err replay_version(struct replay *replay, const struct cn_ledger_versi
 {
     struct cn_model next = {0};
     cn_err err = recorded->number == 0 ? CN_ENOTFOUND : remake(replay, recorded->number, &next);
-    if (err == CN_ENOTFOUND) {
-        bool has_parent = replay->current.bytes != NULL;
+    if (err == CN_ENOTFOUND || err == CN_ESTALE) {
+        const char *why = err == CN_ESTALE
+                              ? "not checked: the version that it goes back to is no longer kept "
+                                "(gateway.keep_versions)"
+                          : replay->current.bytes
+                              ? "not checked: its updates are no longer kept (gateway.keep_rounds)"
+                              : "not checked: the version before it is no longer kept "
+                                "(gateway.keep_versions)";
         cn_model_deinit(&next);
         err = step_over(replay, recorded);
         if (err == CN_EDIGEST) {
@@ -113,11 +150,7 @@ static cn_err replay_version(struct replay *replay, const struct cn_ledger_versi
         }
         if (!err && recorded->number) {
             replay->skipped++;
-            print_line(recorded->number, recorded->digest,
-                       has_parent
-                           ? "not checked: its updates are no longer kept (gateway.keep_rounds)"
-                           : "not checked: the version before it is no longer kept "
-                             "(gateway.keep_versions)");
+            print_line(recorded->number, recorded->digest, why);
         } else if (!err) {
             print_line(0, recorded->digest, "the initial model");
         }
@@ -159,13 +192,39 @@ static int replay_all(struct replay *replay)
     return replay->differing ? CN_EXIT_FAILED : CN_EXIT_DONE;
 }
 
+// Reads a round's number; false when text is none.
+static bool parse_round(const char *text, uint32_t *round)
+{
+    char *end;
+    errno = 0;
+    unsigned long value = strtoul(text, &end, 10);
+    if (!isdigit((unsigned char)text[0]) || *end || errno || value < 1 || value > UINT32_MAX)
+        return false;
+    *round = (uint32_t)value;
+    return true;
+}
+
 static int run(const struct cn_ports *ports, int argc, char **argv)
 {
-    static const struct option known[] = {{0}};
-    const char *positional[1];
+    static const struct option known[] = {
+        {"without", required_argument, NULL, 'w'}, {"from", required_argument, NULL, 'f'}, {0}};
+    const char *positional[1], *group = NULL, *from_text = NULL;
+    uint32_t from = 0;
+    int option;
     (void)ports;
-    if (getopt_long(argc, argv, "", known, NULL) != -1)
+    while ((option = getopt_long(argc, argv, "", known, NULL)) != -1) {
+        if (option == 'w')
+            group = optarg;
+        else if (option == 'f')
+            from_text = optarg;
+        else
+            return CN_EXIT_USAGE;
+    }
+    if (from_text && (!group || !parse_round(from_text, &from))) {
+        fprintf(stderr, "error: --from %s: expected --without GROUP and the number of a round\n",
+                from_text);
         return CN_EXIT_USAGE;
+    }
     if (!cn_aggregator_positional(argc, argv, 1, positional))
         return CN_EXIT_USAGE;
     struct cn_setup setup = {0};
@@ -174,7 +233,7 @@ static int run(const struct cn_ports *ports, int argc, char **argv)
     if (!result)
         result = cn_setup_open_model(&setup);
     if (!result)
-        result = replay_all(&replay);
+        result = group ? cn_replay_without(&setup, group, from) : replay_all(&replay);
     cn_setup_deinit(&setup);
     return result;
 }

@@ -21,9 +21,15 @@
 
 bool cn_aggregator_positional(int argc, char **argv, int count, const char **positional)
 {
+    return cn_aggregator_arguments(argc, argv, count, count == 1 ? "PROFILE" : "PROFILE and BOARD",
+                                   positional);
+}
+
+bool cn_aggregator_arguments(int argc, char **argv, int count, const char *names,
+                             const char **positional)
+{
     if (argc - optind != count) {
-        fprintf(stderr, "error: %s wants %s; see --help\n", argv[0],
-                count == 1 ? "PROFILE" : "PROFILE and BOARD");
+        fprintf(stderr, "error: %s wants %s; see --help\n", argv[0], names);
         return false;
     }
     for (int i = 0; i < count; i++)

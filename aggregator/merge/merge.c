@@ -48,9 +48,16 @@ static cn_err load_frame(const struct merge *merge, const struct cn_ledger_contr
 
 // --- the caps of a round ---
 
+static bool is_without(const struct merge *merge, const struct cn_ledger_contribution *accepted)
+{
+    return merge->config->without && strcmp(merge->config->without, accepted->group) == 0;
+}
+
 static cn_err take_entry(void *context, const struct cn_ledger_contribution *accepted)
 {
     struct merge *merge = context;
+    if (is_without(merge, accepted))
+        return CN_OK;
     if ((merge->count & (merge->count - 1)) == 0) { // the array is full: doubles it
         size_t capacity = merge->count ? 2 * merge->count : 1;
         void *grown = realloc(merge->entries, capacity * sizeof(*merge->entries));
@@ -69,6 +76,8 @@ static cn_err take_norm(void *context, const struct cn_ledger_contribution *acce
     struct merge *merge = context;
     uint8_t *frame;
     size_t size;
+    if (is_without(merge, accepted))
+        return CN_OK;
     cn_err err = load_frame(merge, accepted, &frame, &size);
     if (err)
         return err;
@@ -167,10 +176,12 @@ static void note_entry(const struct merge *merge, const struct cn_ledger_contrib
 static cn_err add_contribution(void *context, const struct cn_ledger_contribution *accepted)
 {
     struct merge *merge = context;
-    const struct cn_caps_entry *entry = &merge->entries[merge->next++];
     struct cn_diag diag;
     uint8_t *frame;
     size_t size;
+    if (is_without(merge, accepted))
+        return CN_OK;
+    const struct cn_caps_entry *entry = &merge->entries[merge->next++];
     cn_diag_init(&diag);
     if (entry->left_out) {
         note_entry(merge, accepted, entry, 0);
@@ -202,6 +213,8 @@ static bool has_rule(const struct merge *merge)
 static cn_err open_contribution(void *context, const struct cn_ledger_contribution *accepted)
 {
     struct merge *merge = context;
+    if (is_without(merge, accepted))
+        return CN_OK;
     const struct cn_caps_entry *entry = &merge->entries[merge->next++];
     uint64_t limit = cn_fixed_limit(merge->config->job->max_norm, merge->caps.norm_max);
     bool cut = limit && entry->norm > limit;
@@ -303,11 +316,8 @@ size_t cn_merge_state_rows(const struct cn_job *job)
     return cn_server_rows(job->server.optimizer) + cn_robust_rows_kept(&job->robust);
 }
 
-// Gives next the parent's rows: those of the server's optimizer, then those of the robust rule. The
-// merge then updates them. In the first round of an optimizer all have their initial values, and in
-// the first round of a rule its own.
-static cn_err take_state(const struct cn_merge_config *config, const struct cn_model *parent,
-                         struct cn_model *next)
+cn_err cn_merge_take_state(const struct cn_merge_config *config, const struct cn_model *parent,
+                           struct cn_model *next)
 {
     const struct cn_server *server = &config->job->server;
     size_t total = config->layout->total, optimizer = cn_server_rows(server->optimizer);
@@ -355,7 +365,7 @@ static cn_err finish(struct merge *merge, const struct cn_model *parent, struct 
     next->residual = calloc(total + 1, sizeof(*next->residual));
     err = block && next->residual ? CN_OK : CN_ENOMEM;
     if (!err)
-        err = take_state(merge->config, parent, next);
+        err = cn_merge_take_state(merge->config, parent, next);
     if (!err)
         err = find_mean(merge, parent, next, rows.step);
     if (!err)
@@ -393,6 +403,8 @@ cn_err cn_merge_round(const struct cn_merge_config *config, const struct cn_mode
     if (config->cuts)
         *config->cuts = (struct cn_merge_cuts){.round = next->number};
     cn_err err = find_caps(&merge, next->number);
+    if (!err && config->without && merge.count == 0)
+        err = CN_ERANGE;
     if (!err)
         err = fold_round(&merge, parent, next->number);
     if (!err)

@@ -103,8 +103,10 @@ static bool is_weighted(const struct merge *merge)
 // Sets whole to the shares of the mixed rows as whole numbers.
 static void round_shares(const struct merge *merge, const double *shares, uint64_t *whole)
 {
+    uint64_t all = SHARES / merge->mixed.divisor; // rounded down
+
     for (size_t r = 0; r < merge->mixed.rows; r++)
-        whole[r] = (uint64_t)(shares[r] * (double)(SHARES / merge->mixed.divisor));
+        whole[r] = (uint64_t)(shares[r] * (double)all);
 }
 
 static cn_err choose(struct merge *merge, const cn_robust_number *distances, uint64_t *whole)
@@ -307,7 +309,7 @@ static cn_err sort_all(struct merge *merge, float *mean)
 {
     size_t tile = merge->config->tile ? merge->config->tile : CN_ROBUST_TILE;
     size_t size = merge->mixed.rows * tile;
-    int64_t *block = calloc(2 * size, sizeof(*block));
+    int64_t *block = calloc(2 * size + 1, sizeof(*block));
 
     if (!block)
         return CN_ENOMEM;

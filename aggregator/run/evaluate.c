@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "runtime/base/log.h"
+#include "runtime/engine/trainer/trainer_state.h"
 
 struct result {
     struct cn_metrics metrics;

@@ -36,7 +36,7 @@ static void add_bytes(struct cn_link_bytes *sum, const struct cn_link_bytes *mor
     sum->wire += more->wire;
 }
 
-static void read_traffic(const struct cn_run *run, struct cn_run_traffic *traffic)
+void cn_run_read_traffic(const struct cn_run *run, struct cn_run_traffic *traffic)
 {
     *traffic = (struct cn_run_traffic){0};
     if (run->config.traffic)
@@ -68,15 +68,10 @@ static cn_err take_settings(struct cn_run *run, bool open)
     return err;
 }
 
-// As take_settings, but not more often than each SETTINGS_MS. What only ends rounds may change in
-// an open round.
-static cn_err watch_settings(struct cn_run *run, uint64_t now_ms)
+// As take_settings. What only ends rounds may change in an open round.
+static cn_err follow_settings(struct cn_run *run, uint64_t now_ms)
 {
     uint64_t deadline_ms = run->config.job->deadline_ms;
-
-    if (now_ms < run->settings_ms)
-        return CN_OK;
-    run->settings_ms = now_ms + SETTINGS_MS;
     cn_err err = take_settings(run, run->phase == CN_RUN_OPEN);
     if (err || run->phase != CN_RUN_OPEN)
         return err;
@@ -212,7 +207,31 @@ static cn_err tick_open(struct cn_run *run, uint64_t now_ms)
 
 // --- closing ---
 
-static cn_err merge(struct cn_run *run)
+static cn_err make_candidate(struct cn_run *run, const struct cn_merge_config *config)
+{
+    if (run->candidate.bytes)
+        return CN_OK;
+    cn_err err = cn_merge_round(config, cn_model_store_newest(run->config.models), &run->candidate);
+    run->judging = CN_JUDGE_DUE;
+    run->judge_ms = run->judge_tries = 0;
+    run->judged = (struct cn_ledger_metrics){0};
+    return err;
+}
+
+static cn_err add_candidate(struct cn_run *run)
+{
+    struct cn_run_traffic traffic;
+    bool refused = run->candidate.ruling != NULL;
+    cn_run_read_traffic(run, &traffic);
+    cn_err err = cn_model_store_add(run->config.models, &run->candidate, traffic.in.messages,
+                                    traffic.out.messages);
+    if (!err)
+        cn_run_note_judged(run, refused);
+    return err;
+}
+
+// Makes the version, has it judged, and stores it. Sets *done when it is stored.
+static cn_err merge(struct cn_run *run, uint64_t now_ms, bool *done)
 {
     const struct cn_merge_config config = {
         .store = run->config.store,
@@ -222,16 +241,14 @@ static cn_err merge(struct cn_run *run)
         .graph = cn_model_store_graph_digest(run->config.models),
         .cuts = &run->cuts,
     };
-    struct cn_model next = {0};
-    struct cn_run_traffic traffic;
-    cn_err err = cn_merge_round(&config, cn_model_store_newest(run->config.models), &next);
-
-    if (!err) {
-        read_traffic(run, &traffic);
-        err = cn_model_store_add(run->config.models, &next, traffic.in.messages,
-                                 traffic.out.messages);
-    }
-    cn_model_deinit(&next);
+    *done = false;
+    cn_err err = make_candidate(run, &config);
+    if (!err)
+        err = cn_run_gate(run, &config, now_ms);
+    if (err || run->judging != CN_JUDGED)
+        return err;
+    err = add_candidate(run);
+    *done = !err;
     return err;
 }
 
@@ -295,8 +312,9 @@ static cn_err tick_closing(struct cn_run *run, uint64_t now_ms)
 {
     if (now_ms < run->retry_ms)
         return CN_OK;
+    bool done;
     uint64_t since_us = cn_platform_now_us();
-    cn_err err = merge(run);
+    cn_err err = merge(run, now_ms, &done);
     if (err == CN_ENOSPC || err == CN_EIO || err == CN_EAGAIN || err == CN_ENOMEM) {
         if (!run->trouble_told)
             cn_log(CN_LOG_ERROR, "run",
@@ -312,7 +330,7 @@ static cn_err tick_closing(struct cn_run *run, uint64_t now_ms)
     if (err == CN_ENOTFOUND)
         cn_log(CN_LOG_ERROR, "run", "an accepted update of round %" PRIu32 " is gone from the disk",
                run->round);
-    if (err)
+    if (err || !done)
         return err;
     count_merge(run, since_us, now_ms);
     err = cn_measured_outliers(run->config.ledger, run->round, note_outlier, run);
@@ -359,8 +377,7 @@ static void watch_loss(struct cn_run *run, uint32_t number, const struct cn_ledg
         cn_log(CN_LOG_WARN, "run", "%s", run->warning);
 }
 
-// Stores a result of the evaluation. Sets *idle when no evaluation is running.
-static cn_err take_result(struct cn_run *run, uint64_t now_ms, bool *idle)
+cn_err cn_run_take_result(struct cn_run *run, uint64_t now_ms, bool *idle)
 {
     const struct cn_run_measure *measure = run->config.measure;
     struct cn_ledger_metrics metrics;
@@ -412,7 +429,7 @@ static cn_err measure_newest(struct cn_run *run, uint64_t now_ms, bool *started)
 static cn_err tick_measure(struct cn_run *run, uint64_t now_ms)
 {
     bool idle, started;
-    cn_err err = take_result(run, now_ms, &idle);
+    cn_err err = cn_run_take_result(run, now_ms, &idle);
 
     if (err || !idle)
         return err;
@@ -473,6 +490,8 @@ cn_err cn_run_open(const struct cn_run_config *config, uint64_t now_ms, struct c
         err = cn_score_progress(config->ledger, config->job, 0, &opened->progress);
     }
     if (!err)
+        err = cn_run_find_rollback(opened);
+    if (!err)
         err = recover(opened, now_ms);
     if (err) {
         cn_run_close(opened);
@@ -484,25 +503,41 @@ cn_err cn_run_open(const struct cn_run_config *config, uint64_t now_ms, struct c
 
 void cn_run_close(struct cn_run *run)
 {
+    if (run)
+        cn_model_deinit(&run->candidate);
     free(run);
+}
+
+// Looks for settings and for a rollback that a command wrote into the ledger, not more often than
+// each SETTINGS_MS. Sets *moved when the newest version is another one now.
+static cn_err follow_ledger(struct cn_run *run, uint64_t now_ms, bool *moved)
+{
+    *moved = false;
+    if (now_ms < run->settings_ms)
+        return CN_OK;
+    run->settings_ms = now_ms + SETTINGS_MS;
+    cn_err err = follow_settings(run, now_ms);
+    if (!err)
+        err = cn_run_roll_back(run, moved);
+    return !err && *moved ? advance(run) : err;
 }
 
 cn_err cn_run_tick(struct cn_run *run, uint64_t now_ms)
 {
-    bool idle;
+    bool idle, moved;
     cn_err err;
 
     switch (run->phase) {
     case CN_RUN_GATHER:
-        err = watch_settings(run, now_ms);
-        if (!err)
-            err = take_result(run, now_ms, &idle);
-        return err ? err : tick_gather(run, now_ms);
+        err = follow_ledger(run, now_ms, &moved);
+        if (!err && !moved)
+            err = cn_run_take_result(run, now_ms, &idle);
+        return err || moved ? err : tick_gather(run, now_ms);
     case CN_RUN_OPEN:
-        err = watch_settings(run, now_ms);
-        if (!err)
-            err = take_result(run, now_ms, &idle);
-        return err ? err : tick_open(run, now_ms);
+        err = follow_ledger(run, now_ms, &moved);
+        if (!err && !moved)
+            err = cn_run_take_result(run, now_ms, &idle);
+        return err || moved ? err : tick_open(run, now_ms);
     case CN_RUN_CLOSING:
         return tick_closing(run, now_ms);
     case CN_RUN_MEASURE:
@@ -527,7 +562,7 @@ void cn_run_get_state(const struct cn_run *run, uint64_t now_ms, struct cn_run_s
     memcpy(state->warning, run->warning, sizeof(state->warning));
     if (run->phase == CN_RUN_OPEN && run->deadline_ms > now_ms)
         state->remaining_ms = run->deadline_ms - now_ms;
-    read_traffic(run, &state->traffic);
+    cn_run_read_traffic(run, &state->traffic);
 }
 
 const struct cn_run_counts *cn_run_count(const struct cn_run *run)

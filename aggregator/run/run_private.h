@@ -3,8 +3,16 @@
 // run.c has the phases. run_updates.c tells boards about the run and judges their updates.
 #pragma once
 
+#include "aggregator/merge/ruled.h"
 #include "aggregator/run/run.h"
 #include "runtime/base/log_limit.h"
+
+// How far the gate is with the version that is being made.
+enum cn_judging {
+    CN_JUDGE_DUE,      // to be measured
+    CN_JUDGE_MEASURES, // its evaluation runs
+    CN_JUDGED,         // it becomes a version, or the one that the refusal makes in its place does
+};
 
 struct cn_run {
     struct cn_run_config config;
@@ -17,8 +25,16 @@ struct cn_run {
     uint64_t quorum_seen_ms; // clock; when GATHER saw enough groups; 0: not yet
     uint64_t retry_ms;       // clock; CLOSING: the merge is not tried before
     uint64_t invite_ms;      // clock; OPEN: when to look for more groups
+    uint32_t forget;         // newest version that a rollback made; 0: none
     uint64_t settings_ms;    // clock; when to look for other settings
-    uint32_t measured;       // newest version whose evaluation was started, if measured_any
+    // CLOSING: the version that is being made, before it is stored. Empty: not made yet.
+    struct cn_model candidate;
+    enum cn_judging judging;
+    struct cn_ruling ruling;         // of the candidate, if the gate refused it
+    struct cn_ledger_metrics judged; // of the candidate's weights; count 0: not measured
+    uint32_t judge_tries;            // failed measurements of the candidate
+    uint64_t judge_ms;               // clock; the candidate is not measured before
+    uint32_t measured;               // newest version whose evaluation was started, if measured_any
     bool measured_any;
     struct cn_run_traffic base; // bytes of earlier programs
     // Whether the log has the line about the quorum that is awaited, or about the merge that
@@ -36,3 +52,20 @@ struct cn_run {
     uint64_t measure_ms; // clock; when the evaluation under way was started
     struct cn_run_progress progress;
 };
+
+// Stores a result of the evaluation of a stored version. Sets *idle when no evaluation is running.
+cn_err cn_run_take_result(struct cn_run *run, uint64_t now_ms, bool *idle);
+void cn_run_read_traffic(const struct cn_run *run, struct cn_run_traffic *traffic);
+
+// Has the gate judge the candidate. Call it until run->judging is CN_JUDGED. A candidate that is
+// refused is replaced.
+cn_err cn_run_gate(struct cn_run *run, const struct cn_merge_config *config, uint64_t now_ms);
+// Call after the candidate was stored: records its measurement, and raises the alarm when versions
+// in a row were refused.
+void cn_run_note_judged(struct cn_run *run, bool refused);
+
+// Sets run->forget from the ledger.
+cn_err cn_run_find_rollback(struct cn_run *run);
+// Carries out a rollback that waits. Sets *done when the newest version is another one now. Call it
+// only while no version is being made.
+cn_err cn_run_roll_back(struct cn_run *run, bool *done);

@@ -41,6 +41,7 @@ cn_err cn_run_describe(struct cn_run *run, const char *group, uint64_t now_ms,
     memcpy(info->delta_digest, newest->delta_digest, CN_DIGEST_SIZE);
     const struct cn_roster_group *found = cn_roster_find_group(run->config.roster, group);
     uint32_t served = found ? found->served : newest->number;
+    info->forget = run->forget;
     info->key_epoch = found ? found->key_epoch : 0;
     info->group_boards = found ? found->boards : 0;
     cn_model_store_chain(run->config.models, served, &info->chain);
@@ -211,8 +212,8 @@ static void note_attendance(struct cn_run *run, const struct cn_ledger_contribut
         cn_log(CN_LOG_DEBUG, "run", "the boards of %s are not counted", contribution->group);
 }
 
-// Writes first the file, then the ledger, then the answer: what was acknowledged is durable.
-// Keeping the file ends the upload.
+// Writes first the file, then the ledger, then the answer: what was acknowledged is durable. Takes
+// the upload, also on an error: the board sends it again.
 static cn_err record(struct cn_run *run, struct cn_spooled *upload, uint64_t weight,
                      struct cn_upload_status *status)
 {
@@ -224,7 +225,9 @@ static cn_err record(struct cn_run *run, struct cn_spooled *upload, uint64_t wei
     describe_contribution(upload, weight, group ? group->boards : 1, &contribution);
     uint64_t since_us = cn_platform_now_us();
     cn_err err = cn_measured_bound(run->config.ledger, group, &contribution);
-    if (!err)
+    if (err)
+        cn_spool_drop(run->config.spool, upload);
+    else
         err = cn_spool_keep(run->config.spool, upload);
     if (!err)
         err = cn_ledger_accept(run->config.ledger, &contribution);

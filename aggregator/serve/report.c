@@ -141,7 +141,7 @@ static void print_score(const struct cn_report *report, const struct cn_run_stat
     const struct cn_score *score = &state->progress.newest_score;
     char measures[CN_SCORE_TEXT];
     cn_score_text(score, false, measures);
-    const char *source = score->central ? "central set" : "the boards' average";
+    const char *source = score->central ? "central set" : "the groups' median";
     if (!score->known)
         fprintf(report->stream, "held-out accuracy is not known: nobody measured a version\n");
     else if (report->job->loss == CN_LOSS_CROSS_ENTROPY)

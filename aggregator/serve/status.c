@@ -331,6 +331,32 @@ static void print_bytes(FILE *stream, const char *way, const struct cn_link_byte
             told->wire);
 }
 
+// Prints what the gate and people decided about the newest versions.
+static cn_err print_rulings(const struct cn_status_report *report)
+{
+    struct cn_ruling ruling;
+    cn_err err = cn_ruling_newest(report->ledger, CN_RULING_ROLLBACK, &ruling);
+    if (!err)
+        fprintf(report->stream, "version %" PRIu32 " went back to version %" PRIu32 ": %s\n",
+                ruling.version, ruling.source, ruling.reason);
+    if (!err || err == CN_ENOTFOUND)
+        err = cn_rollback_waiting(report->ledger, &ruling);
+    if (!err)
+        fprintf(report->stream, "a rollback to version %" PRIu32 " waits: %s\n", ruling.source,
+                ruling.reason);
+    if (!err || err == CN_ENOTFOUND)
+        err = cn_ruling_newest(report->ledger, CN_RULING_REFUSED, &ruling);
+    if (!err)
+        fprintf(report->stream, "the gate refused version %" PRIu32 ": %s\n", ruling.version,
+                ruling.reason);
+    if (report->streak > 1)
+        fprintf(report->stream,
+                "ALARM: the gate refused the newest %" PRIu32 " versions in a row: a group, the "
+                "data or the limit is wrong\n",
+                report->streak);
+    return err == CN_ENOTFOUND ? CN_OK : err;
+}
+
 static void print_settings(const struct cn_status_report *report)
 {
     if (report->settings > 1)
@@ -365,8 +391,10 @@ static void print_run(const struct cn_status_report *report)
         print_bytes(report->stream, "in", &report->live->traffic.in, version->bytes_in);
         fputc(',', report->stream);
         print_bytes(report->stream, "out", &report->live->traffic.out, version->bytes_out);
-        fprintf(report->stream, ",\"settings\":%" PRIu32 ",\"next_settings\":%" PRIu32 "}\n",
-                report->settings, report->next_settings);
+        fprintf(report->stream,
+                ",\"settings\":%" PRIu32 ",\"next_settings\":%" PRIu32
+                ",\"refused_in_a_row\":%" PRIu32 "}\n",
+                report->settings, report->next_settings, report->streak);
         return;
     }
     fprintf(report->stream, "run %016" PRIx64 ", %s\n", run,
@@ -431,14 +459,16 @@ static cn_err find_settings(struct cn_status_report *report)
         report->next_settings = row.from_round;
     if (!err)
         cn_ledger_setting_deinit(&row);
-    return err == CN_ENOTFOUND ? CN_OK : err;
+    return err && err != CN_ENOTFOUND ? err : cn_ruling_streak(report->ledger, &report->streak);
 }
 
 static cn_err print_all(struct cn_status_report *report)
 {
     uint32_t merged = report->view.version.number;
     print_cuts(report);
-    cn_err err = print_outliers(report, merged);
+    cn_err err = report->json ? CN_OK : print_rulings(report);
+    if (!err)
+        err = print_outliers(report, merged);
     if (err)
         return err;
     print_run(report);

@@ -15,6 +15,7 @@ struct cn_status_report {
     size_t hint;            // of cn_live_find
     uint32_t settings;      // first round of the settings that hold; 0: none are recorded yet
     uint32_t next_settings; // first round of settings that do not hold yet; 0: there are none
+    uint32_t streak;        // number of newest versions in a row that the gate refused
 };
 
 // Prints a row, or with json an object, about one board. context is a struct cn_status_report.

@@ -100,9 +100,10 @@ static cn_err write_rows(struct cn_ledger *ledger, const struct cn_settings *set
     cn_err err = cn_ledger_newest_round(ledger, &newest);
     if (err && err != CN_ENOTFOUND)
         return err;
+    bool open = !err && newest.state == CN_LEDGER_OPEN;
     reload->from_round = err ? 1 : newest.number + 1;
     err = put(ledger, reload->from_round, settings);
-    if (!err && newest.state == CN_LEDGER_OPEN)
+    if (!err && open)
         err = write_open(ledger, newest.number, settings, reload);
     return err;
 }

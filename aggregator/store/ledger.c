@@ -48,6 +48,16 @@ static const char schema_3[] =
     "ALTER TABLE meta DROP COLUMN job;"
     "PRAGMA user_version=3";
 
+// Schema 4 records versions that were not made of updates: refused by the gate (kind 1), or rolled
+// back (kind 2). A program that does not know the table would make them of updates.
+static const char schema_4[] =
+    "CREATE TABLE ruling(version INTEGER PRIMARY KEY, kind INTEGER NOT NULL,"
+    " source INTEGER NOT NULL, loss REAL NOT NULL, accuracy REAL NOT NULL, reason TEXT NOT NULL)"
+    " STRICT;"
+    "CREATE TABLE rollback(id INTEGER PRIMARY KEY CHECK(id=1), source INTEGER NOT NULL,"
+    " reason TEXT NOT NULL) STRICT;"
+    "PRAGMA user_version=4";
+
 // Tables that were added within a schema: older programs ignore them, so the schema's number stays.
 // The source of a measure is a group, or '' for the central set.
 static const char later[] =
@@ -300,6 +310,8 @@ static cn_err make_schema(struct cn_ledger *ledger)
         err = cn_ledger_sql_run(ledger, schema_2);
     if (!err && version < 3)
         err = cn_ledger_sql_run(ledger, schema_3);
+    if (!err && version < 4)
+        err = cn_ledger_sql_run(ledger, schema_4);
     if (!err)
         err = cn_ledger_sql_run(ledger, later);
     if (!err)

@@ -21,7 +21,7 @@
 #include "runtime/port/crypto.h"
 #include "runtime/port/link.h"
 
-#define CN_LEDGER_SCHEMA 3 // opening a ledger of an older schema converts it to this one
+#define CN_LEDGER_SCHEMA 4 // opening a ledger of an older schema converts it to this one
 #define CN_LEDGER_OLDEST 1 // oldest schema that is read
 #define CN_LEDGER_FILE "ledger.sqlite"
 

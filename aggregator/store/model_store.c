@@ -197,7 +197,7 @@ cn_err cn_model_load(struct cn_store *store, struct cn_ledger *ledger,
     cn_err err = cn_ledger_find_version(ledger, number, &version);
     if (!err)
         err = load_recorded(store, layout, &version, model);
-    if (!err && number > 0)
+    if (!err && version.delta_size)
         err = load_delta(store, layout, model);
     if (!err && number > 0)
         err = load_state(store, layout, state_rows, version.state_digest, model);
@@ -213,7 +213,8 @@ static cn_err save_files(struct cn_model_store *models, const struct cn_model *m
     cn_err err = save(store, model->number, "full", model->bytes, model->size);
     if (err || model->number == 0)
         return err;
-    err = save(store, model->number, "delta", model->delta, model->delta_size);
+    if (model->delta)
+        err = save(store, model->number, "delta", model->delta, model->delta_size);
     if (!err)
         err = save(store, model->number, "residual", model->residual, row);
     if (!err && model->state_rows)
@@ -241,7 +242,7 @@ static void keep_snapshot(struct cn_model_store *models, const struct cn_model *
     const struct cn_layout *layout = models->config.layout;
     size_t size = layout->total * sizeof(float);
     uint32_t every = models->config.snapshot_every;
-    if (!every || model->number == 0 || model->number % every)
+    if (!every || model->number == 0 || (model->number % every && model->delta))
         return;
     float *weights = malloc(size + 1);
     struct cn_buffer frame;
@@ -264,15 +265,14 @@ static void keep_snapshot(struct cn_model_store *models, const struct cn_model *
     free(weights);
 }
 
-// After a restart: makes the snapshot of the newest version that may have one, if the version's
-// files are kept.
+// After a restart: makes the snapshot of the newest version that may have one and is kept.
 static void load_snapshot(struct cn_model_store *models)
 {
     uint32_t every = models->config.snapshot_every, newest = models->newest.number;
     struct cn_model model;
     if (!every || newest < every)
         return;
-    if (newest % every == 0) {
+    if (newest % every == 0 || !models->newest.delta) {
         keep_snapshot(models, &models->newest);
         return;
     }
@@ -284,8 +284,7 @@ static void load_snapshot(struct cn_model_store *models)
     cn_model_deinit(&model);
 }
 
-// After a restart: loads the older deltas. A delta that cannot be read is skipped; boards then
-// fetch the full version.
+// After a restart: loads the older deltas. Without one that is skipped, boards fetch full versions.
 static void load_deltas(struct cn_model_store *models)
 {
     uint32_t newest = models->newest.number;
@@ -323,7 +322,8 @@ cn_err cn_model_store_add(struct cn_model_store *models, struct cn_model *model,
     cn_model_state_digest(model, models->config.layout, version.state_digest);
     cn_err err = save_files(models, model);
     if (!err)
-        err = cn_ledger_add_version(models->config.ledger, &version);
+        err = model->ruling ? cn_ruling_add(models->config.ledger, &version, model->ruling)
+                            : cn_ledger_add_version(models->config.ledger, &version);
     if (err)
         return err;
     keep_snapshot(models, model);
@@ -334,6 +334,7 @@ cn_err cn_model_store_add(struct cn_model_store *models, struct cn_model *model,
     free(models->previous.state);
     models->previous.residual = models->previous.state = NULL;
     models->newest = *model;
+    models->newest.ruling = NULL;
     memset(model, 0, sizeof(*model));
     return CN_OK;
 }
@@ -358,8 +359,8 @@ static cn_err make_first(struct cn_model_store *models)
 
 struct walk {
     struct cn_model_store *models;
-    struct cn_buffer names; // each with its terminating 0
-    uint32_t newest, best;
+    struct cn_buffer names;        // each with its terminating 0
+    uint32_t newest, best, wanted; // wanted: by a rollback that waits; 0: none
 };
 
 static cn_err collect(struct walk *walk, const char *name)
@@ -419,8 +420,8 @@ static cn_err collect_old(void *context, const char *name)
     uint32_t number;
     char group[CN_NAME_SIZE];
     if (is_version_file(name, &number)) {
-        bool keep = number == 0 || number == walk->best || config->keep_versions == 0 ||
-                    number + config->keep_versions > walk->newest;
+        bool keep = number == 0 || number == walk->best || number == walk->wanted ||
+                    config->keep_versions == 0 || number + config->keep_versions > walk->newest;
         return keep ? CN_OK : collect(walk, name);
     }
     if (cn_spool_parse_name(name, &number, group) != CN_OK)
@@ -433,7 +434,12 @@ cn_err cn_model_store_prune(struct cn_model_store *models, uint32_t best)
 {
     if (models->config.keep_rounds == 0 && models->config.keep_versions == 0)
         return CN_OK;
-    struct walk walk = {.models = models, .newest = models->newest.number, .best = best};
+    struct cn_ruling waiting; // zeroed when none waits
+    cn_err err = cn_rollback_waiting(models->config.ledger, &waiting);
+    if (err && err != CN_ENOTFOUND)
+        return err;
+    struct walk walk = {models, .newest = models->newest.number, .best = best,
+                        .wanted = waiting.source};
     return run_walk(&walk, collect_old);
 }
 
@@ -584,7 +590,8 @@ void cn_model_store_snapshot(const struct cn_model_store *models, uint32_t from,
 {
     const struct older *kept = &models->snapshot;
     *snapshot = (struct cn_snapshot){0};
-    if (!kept->data || kept->number <= from || from + 1 >= models->newest.number)
+    bool next = from + 1 >= models->newest.number && models->newest.delta;
+    if (!kept->data || kept->number <= from || next)
         return;
     snapshot->number = kept->number;
     snapshot->size = kept->size;

@@ -4,7 +4,7 @@
 // little-endian.
 //
 //   version-N.full      the bytes of runtime/update/version.h
-//   version-N.delta     the frame that makes version N from its parent
+//   version-N.delta     the frame that makes version N from its parent; none after a rollback
 //   version-N.residual  what that frame left out, to be added to the next one
 //   version-N.state     the server optimizer's rows after this version, if it keeps rows
 //
@@ -12,7 +12,7 @@
 // when the store is opened. Threading: none.
 #pragma once
 
-#include "aggregator/store/ledger.h"
+#include "aggregator/store/rulings.h"
 #include "runtime/engine/layout.h"
 #include "runtime/port/link.h"
 #include "runtime/port/store.h"
@@ -29,8 +29,9 @@ struct cn_model {
     // State_rows * layout->total values of the server's optimizer, owned; NULL: initial values.
     float *state;
     size_t state_rows; // 0 in the initial model
-    uint8_t *delta;    // owned; NULL for the initial model
+    uint8_t *delta;    // owned; NULL for the initial model and after a rollback
     size_t delta_size;
+    const struct cn_ruling *ruling; // borrowed for cn_model_store_add; NULL: made of updates
 };
 
 // Returns the weights, which lie in bytes, in layout order.
@@ -117,5 +118,6 @@ void cn_model_store_snapshot(const struct cn_model_store *models, uint32_t from,
                              struct cn_snapshot *snapshot);
 
 // Removes the files of versions and updates that are older than the settings keep, except those of
-// version 0 and version best. After an error some files are left for the next call.
+// version 0, version best and the version of a rollback that waits. After an error some files are
+// left for the next call.
 cn_err cn_model_store_prune(struct cn_model_store *models, uint32_t best);

@@ -46,6 +46,7 @@ _cairn_values()
         ;;
     'cairn-aggregator export --version') echo last best && _cairn_versions "$(_cairn_after '')" ;;
     'cairn-aggregator init --version') echo last best none && _cairn_versions "$(_cairn_after --after)" ;;
+    'cairn-aggregator rollback '*.yaml) echo best && _cairn_versions "$3" ;;
     'cairn-aggregator revoke '*.yaml) _cairn_boards "$1" "$3" ;;
     'cairn-flash wait --name') _cairn_boards cairn-aggregator "$(_cairn_after --gateway)" ;;
     esac

@@ -77,6 +77,9 @@ function __cairn_values
         case 'cairn-aggregator init --version'
             printf '%s\n' last best none
             __cairn_versions (__cairn_after --after)
+        case 'cairn-aggregator rollback *.yaml'
+            echo best
+            __cairn_versions $words[-1]
         case 'cairn-aggregator revoke *.yaml'
             __cairn_boards $program $words[-1]
         case 'cairn-flash wait --name'

@@ -45,6 +45,7 @@ _cairn_values()
         ;;
     ('cairn-aggregator export --version') print -l last best && _cairn_versions "$(_cairn_after '')" ;;
     ('cairn-aggregator init --version') print -l last best none && _cairn_versions "$(_cairn_after --after)" ;;
+    ('cairn-aggregator rollback '*.yaml) print best && _cairn_versions "${(Q)3}" ;;
     ('cairn-aggregator revoke '*.yaml) _cairn_boards "$1" "${(Q)3}" ;;
     ('cairn-flash wait --name') _cairn_boards cairn-aggregator "$(_cairn_after --gateway)" ;;
     esac

@@ -353,6 +353,7 @@ static void configure(struct cn_tcp *tcp, const struct cn_collective_config *con
     tcp->stop_fd = config->cancel_fd;
     tcp->view = config->view;
     tcp->progress_timeout_ms = config->progress_timeout_ms;
+    tcp->lossy_paths = config->lossy_paths;
     tcp->lost = UINT32_MAX;
     tcp->whole.size = config->view.size;
     for (uint32_t r = 0; r < config->view.size; r++)
@@ -367,6 +368,7 @@ static void configure(struct cn_tcp *tcp, const struct cn_collective_config *con
         .handshake_ms = HANDSHAKE_MS,
         .silence_ms = config->progress_timeout_ms,
         .lines = config->lines,
+        .lossy_paths = config->lossy_paths ? *config->lossy_paths : 0,
         .aes = cn_pair_has_aes(),
     };
 }

@@ -14,6 +14,7 @@
 #define RETRY_MS 20      // time between two attempts to connect, doubled each time
 #define RETRY_MAX_MS 320 // upper limit of that time
 #define CANDIDATES 16    // accepted connections that have not proved a key yet
+#define FINISH_MS 100    // longest wait for handshakes of an opening that was canceled
 
 // The connection to a rank below this one, while it is being made.
 struct call {
@@ -32,6 +33,7 @@ struct meeting {
     uint64_t deadline_ms;
     struct call calls[CN_GROUP_MAX];        // by rank
     cn_err errors[CN_GROUP_MAX];            // by rank: a refusal, else the last failed attempt
+    uint32_t gone;                          // rank that has listened and died, or UINT32_MAX
     struct cn_pair *candidates[CANDIDATES]; // NULL: free; slots are reused in turn
     uint32_t next_candidate;
     struct cn_log_limit refused; // limits the log of refused connections
@@ -92,6 +94,8 @@ static cn_err call_rank(struct meeting *meeting, uint32_t rank, uint64_t now_ms)
         return CN_OK;
     stale = call->pair && is_stale(meeting, call->pair, err);
     gone = is_gone(call, err);
+    if (gone)
+        meeting->gone = rank;
     cn_pair_close(call->pair);
     call->pair = NULL;
     note_failure(meeting, rank, err);
@@ -225,8 +229,10 @@ static uint32_t first_missing(const struct meeting *meeting)
     return r;
 }
 
-// Returns why a member is missing and sets its rank: a refusal if there was one, since it says more
-// than that a member did not come or has closed; else err with the first missing rank.
+// Returns why the mesh is not complete and sets the rank to blame: that of a refusal if there was
+// one, since it says more than that a member did not come or has closed. Else it returns err, with
+// the first missing rank after a time-out. After a loss the rank is that of a member that is gone,
+// or UINT32_MAX: one that is only missing may live and have given up.
 static cn_err why_missing(const struct meeting *meeting, cn_err err, uint32_t *rank)
 {
     for (uint32_t r = 0; r < meeting->view->size; r++)
@@ -234,7 +240,7 @@ static cn_err why_missing(const struct meeting *meeting, cn_err err, uint32_t *r
             *rank = r;
             return meeting->errors[r];
         }
-    *rank = first_missing(meeting);
+    *rank = err == CN_ETIMEOUT ? first_missing(meeting) : meeting->gone;
     return err;
 }
 
@@ -289,6 +295,82 @@ static void note_missing_keys(struct meeting *meeting)
             meeting->errors[r] = CN_EAUTH;
 }
 
+// Waits until a handshake can go on, at most until_ms. Returns false when there is none left.
+static bool wait_for_handshakes(const struct meeting *meeting, uint64_t now_ms, uint64_t until_ms)
+{
+    struct pollfd fds[CANDIDATES + CN_GROUP_MAX];
+    nfds_t count = 0;
+
+    for (int i = 0; i < CANDIDATES + CN_GROUP_MAX; i++) {
+        const struct cn_pair *pair =
+            i < CANDIDATES ? meeting->candidates[i] : meeting->calls[i - CANDIDATES].pair;
+
+        if (pair)
+            fds[count++] =
+                (struct pollfd){.fd = cn_pair_descriptor(pair), .events = cn_pair_events(pair)};
+    }
+    if (!count || now_ms >= until_ms)
+        return false;
+    (void)poll(fds, count, (int)(until_ms - now_ms));
+    return true;
+}
+
+// Advances a connection that this board has begun, and begins no other.
+static void finish_call(struct meeting *meeting, uint32_t rank)
+{
+    struct cn_pair **pair = &meeting->calls[rank].pair;
+    cn_err err = cn_pair_handshake(*pair);
+
+    if (err == CN_EAGAIN)
+        return;
+    if (err)
+        cn_pair_close(*pair);
+    else
+        meeting->mesh->pairs[rank] = *pair;
+    *pair = NULL;
+}
+
+// Completes the handshakes that have begun: only then can the other side be told that this member
+// gives up. To a member that is not told, this one looks as if it had died.
+static void finish_handshakes(struct meeting *meeting, uint32_t limit_ms)
+{
+    uint64_t now_ms = cn_platform_now_ms();
+    uint64_t until_ms = now_ms + limit_ms;
+
+    do {
+        admit(meeting);
+        for (int i = 0; i < CANDIDATES; i++)
+            if (meeting->candidates[i])
+                (void)answer(meeting, &meeting->candidates[i]);
+        for (uint32_t r = 0; r < meeting->view->rank; r++)
+            if (meeting->calls[r].pair)
+                finish_call(meeting, r);
+        now_ms = cn_platform_now_ms();
+    } while (wait_for_handshakes(meeting, now_ms, until_ms));
+}
+
+// Tells all members that this one gives up. Returns the index of the member to blame for err, or
+// UINT32_MAX.
+static uint32_t part(struct meeting *meeting, cn_err err, uint32_t rank)
+{
+    const struct cn_view *view = meeting->view;
+    uint32_t lost = rank < view->size ? view->ranks[rank] : UINT32_MAX;
+    uint32_t missing = first_missing(meeting), others = 0, cut;
+
+    for (uint32_t r = 0; r < view->size; r++)
+        others += r != view->rank && r != missing && !meeting->mesh->pairs[r];
+    finish_handshakes(meeting, err == CN_ECANCELED ? FINISH_MS : CN_PARTING_FIND_MS);
+    cut = cn_parting_run(meeting->mesh, view, lost,
+                         err == CN_EPEER && lost == UINT32_MAX ? CN_PARTING_FIND_MS : 0);
+    if (err == CN_EPEER && cut != UINT32_MAX)
+        return cut;
+    // The connected members live. If one other is missing, they gave up because of it.
+    if (err == CN_EPEER && lost == UINT32_MAX && missing < view->size && !others &&
+        !meeting->mesh->pairs[missing])
+        return view->ranks[missing];
+    return lost;
+}
+
 cn_err cn_mesh_open(const struct cn_pair_config *config, const struct cn_view *view,
                     uint64_t deadline_ms, int cancel_fd, struct cn_mesh *mesh, uint32_t *lost)
 {
@@ -296,6 +378,7 @@ cn_err cn_mesh_open(const struct cn_pair_config *config, const struct cn_view *v
                               .view = view,
                               .mesh = mesh,
                               .cancel_fd = cancel_fd,
+                              .gone = UINT32_MAX,
                               .deadline_ms = deadline_ms};
     uint32_t rank;
     cn_err err;
@@ -309,22 +392,18 @@ cn_err cn_mesh_open(const struct cn_pair_config *config, const struct cn_view *v
                          &meeting.listener);
     if (err)
         return err;
+    if (config->lossy_paths)
+        cn_socket_use_small_segments(meeting.listener);
     err = meet(&meeting, &rank);
+    if (err) // also when it was canceled, because another member gives no sign of life
+        *lost = part(&meeting, err, rank);
     for (uint32_t r = 0; r < view->rank; r++)
         cn_pair_close(meeting.calls[r].pair);
     for (int i = 0; i < CANDIDATES; i++)
         cn_pair_close(meeting.candidates[i]);
     close(meeting.listener);
-    if (!err)
-        return CN_OK;
-    if (rank < view->size)
-        *lost = view->ranks[rank];
-    if (err == CN_EPEER || err == CN_ETIMEOUT) {
-        uint32_t cut = cn_parting_run(mesh, view, *lost, 0);
-
-        *lost = err == CN_EPEER && cut != UINT32_MAX ? cut : *lost;
-    }
-    cn_mesh_close(mesh);
+    if (err)
+        cn_mesh_close(mesh);
     return err;
 }
 

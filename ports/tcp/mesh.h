@@ -18,8 +18,8 @@ struct cn_mesh {
 // after cancel_fd (-1 for none) becomes readable. At the deadline: CN_ETIMEOUT. Instead of CN_EPEER
 // and CN_ETIMEOUT: CN_EAUTH or CN_ENOTSUP, if a missing member was refused for that reason. After
 // an error nothing is open. *lost is an index in the member list, or UINT32_MAX. It names the
-// member that was refused, or that was connected and ended without notice (parting.h), else the
-// first missing one.
+// member that was refused, or that has ended without notice (parting.h). After CN_ETIMEOUT it names
+// the first missing one, and after CN_EPEER one that alone was missing.
 cn_err cn_mesh_open(const struct cn_pair_config *config, const struct cn_view *view,
                     uint64_t deadline_ms, int cancel_fd, struct cn_mesh *mesh, uint32_t *lost);
 

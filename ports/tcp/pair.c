@@ -237,7 +237,8 @@ cn_err cn_pair_connect(const struct cn_pair_config *config, uint32_t member, str
     int fd;
 
     assert(member < config->count && member != config->self);
-    err = cn_socket_connect(config->members[member].address, config->silence_ms, &fd);
+    err = cn_socket_connect(config->members[member].address, config->silence_ms,
+                            config->lossy_paths >> member & 1, &fd);
     if (err)
         return err;
     return open_pair(config, fd, member, true, pair);
@@ -446,6 +447,11 @@ const char *cn_pair_cipher(const struct cn_pair *pair)
 int cn_pair_descriptor(const struct cn_pair *pair)
 {
     return pair->fd;
+}
+
+bool cn_pair_loses_large(const struct cn_pair *pair)
+{
+    return cn_socket_loses_large(pair->fd);
 }
 
 short cn_pair_events(const struct cn_pair *pair)

@@ -38,6 +38,7 @@ struct cn_pair_config {
     uint32_t handshake_ms;       // limit from connect or accept to the end of the hellos
     uint32_t silence_ms;         // after which the kernel drops a peer that acknowledges nothing
     struct cn_log_quotas *lines; // limits the log lines about each member; NULL: no limit
+    uint32_t lossy_paths;        // bit per member to whom segments are small
     bool aes;                    // whether to offer AES-128-GCM, before ChaCha20-Poly1305
 };
 
@@ -79,6 +80,9 @@ const char *cn_pair_cipher(const struct cn_pair *pair);
 
 // Returns the socket, to poll. The pair keeps it.
 int cn_pair_descriptor(const struct cn_pair *pair);
+
+// Returns whether large packets to the other side seem to be lost (cn_socket_loses_large).
+bool cn_pair_loses_large(const struct cn_pair *pair);
 
 // Returns POLLIN or POLLOUT: what the last CN_EAGAIN waits for.
 short cn_pair_events(const struct cn_pair *pair);

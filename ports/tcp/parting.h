@@ -9,6 +9,9 @@
 
 #include "ports/tcp/mesh.h"
 
+// Longest wait until the end of a lost member's connection is seen here, too, in milliseconds.
+#define CN_PARTING_FIND_MS 500
+
 // Tells all members that this one gives up. Returns the index in the member list of a member whose
 // connection has ended without notice: accused if it is one of them, else the one of the lowest
 // rank, or UINT32_MAX if there is none. Blocks up to find_ms for such an end, and shortly for

@@ -13,6 +13,8 @@
 #include <unistd.h>
 
 #define BACKLOG 32
+#define SMALL_SEGMENT 1140 // bytes of TCP in a packet of 1200 with a header of IPv6
+#define REPEATS 2          // times that data was sent again in vain; rarer is usual loss
 #define SOCKET_FLAGS (SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC)
 
 // Splits "host:port"; brackets around an IPv6 host are removed.
@@ -82,6 +84,21 @@ static void tune(int fd, uint32_t silence_ms)
     set_option(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, (int)silence_ms);
 }
 
+void cn_socket_use_small_segments(int descriptor)
+{
+    set_option(descriptor, IPPROTO_TCP, TCP_MAXSEG, SMALL_SEGMENT);
+}
+
+bool cn_socket_loses_large(int descriptor)
+{
+    struct tcp_info info = {0};
+    socklen_t size = sizeof(info);
+
+    return getsockopt(descriptor, IPPROTO_TCP, TCP_INFO, &info, &size) == 0 &&
+           info.tcpi_unacked > 0 && info.tcpi_retransmits >= REPEATS &&
+           info.tcpi_snd_mss > SMALL_SEGMENT;
+}
+
 static cn_err bind_and_listen(const struct sockaddr *address, socklen_t size, int *descriptor)
 {
     int fd = socket(address->sa_family, SOCKET_FLAGS, 0);
@@ -128,7 +145,7 @@ cn_err cn_socket_listen(const char *address, int *descriptor)
     return err;
 }
 
-cn_err cn_socket_connect(const char *address, uint32_t silence_ms, int *descriptor)
+cn_err cn_socket_connect(const char *address, uint32_t silence_ms, bool small, int *descriptor)
 {
     struct sockaddr_storage to = {0};
     socklen_t size = 0;
@@ -142,6 +159,8 @@ cn_err cn_socket_connect(const char *address, uint32_t silence_ms, int *descript
     if (fd < 0)
         return cn_err_from_errno(errno);
     tune(fd, silence_ms);
+    if (small)
+        cn_socket_use_small_segments(fd);
     if (connect(fd, (const struct sockaddr *)&to, size) && errno != EINPROGRESS) {
         close(fd);
         return CN_EPEER;

@@ -5,6 +5,7 @@
 // any.
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -14,10 +15,18 @@
 // addresses. CN_EINVAL for a malformed address, CN_EEXIST when the port is taken.
 cn_err cn_socket_listen(const char *address, int *descriptor);
 
+// Makes the segments of both directions small enough for packets of 1200 bytes, on connections that
+// the socket makes or accepts afterwards.
+void cn_socket_use_small_segments(int descriptor);
+
+// Returns whether data is sent again and again in segments larger than those, while nothing is
+// acknowledged. A path that loses large packets without a word looks so (RFC 2923, 2.1).
+bool cn_socket_loses_large(int descriptor);
+
 // Begins to connect; cn_socket_connected tells when it is done. The kernel drops a peer that
 // acknowledges nothing for silence_ms. CN_EINVAL for a malformed address, CN_ENOTFOUND when the
-// host has no address, CN_EPEER when it cannot be reached.
-cn_err cn_socket_connect(const char *address, uint32_t silence_ms, int *descriptor);
+// host has no address, CN_EPEER when it cannot be reached. small: with small segments.
+cn_err cn_socket_connect(const char *address, uint32_t silence_ms, bool small, int *descriptor);
 
 // Returns CN_OK once connected, CN_EAGAIN while connecting, CN_EPEER when connecting failed.
 cn_err cn_socket_connected(int descriptor);

@@ -10,6 +10,7 @@
 #include "runtime/port/platform.h"
 
 #define STALL_MS 1000 // time without a byte before the log names the member that is waited for
+#define HOLE_MS 3000  // time without a byte before a path is looked at that may lose large packets
 
 void cn_flow_add(struct cn_flow *flow, void *data, size_t size, enum cn_arrival arrival)
 {
@@ -175,16 +176,34 @@ static const struct cn_stream *laggard(const struct cn_stream_exchange *exchange
     return found;
 }
 
-// Logs the member that is waited for, or gives up on it when the time is over.
+static bool loses_large(const struct cn_stream_exchange *exchange)
+{
+    for (uint32_t i = 0; i < exchange->count; i++)
+        if (cn_pair_loses_large(exchange->streams[i].pair))
+            return true;
+    return false;
+}
+
+// Logs the member that is waited for, or gives up on it when the time is over. Gives up earlier,
+// and on no member, where a path loses large packets: only new connections have smaller ones.
 static cn_err report_stall(struct cn_stream_exchange *exchange, uint32_t silent_ms)
 {
     const struct cn_stream *stream = laggard(exchange);
 
     if (silent_ms >= exchange->timeout_ms)
         return lose(exchange, stream, CN_ETIMEOUT);
+    if (silent_ms >= HOLE_MS)
+        return loses_large(exchange) ? CN_ETIMEOUT : CN_OK;
     cn_log(CN_LOG_WARN, "collective", "%s waits for %s since %u ms", exchange->doing,
            exchange->names[stream->member].name, silent_ms);
     return CN_OK;
+}
+
+static uint32_t next_look_ms(const struct cn_stream_exchange *exchange, uint32_t silent_ms)
+{
+    uint32_t look_ms = silent_ms < STALL_MS ? STALL_MS : HOLE_MS;
+
+    return silent_ms < look_ms && look_ms < exchange->timeout_ms ? look_ms : exchange->timeout_ms;
 }
 
 // Waits until a stream can move. *silent_ms is the time since bytes last moved.
@@ -193,8 +212,7 @@ static cn_err wait_for_peers(struct cn_stream_exchange *exchange, uint32_t *sile
     const short gone = POLLERR | POLLHUP | POLLRDHUP;
     struct pollfd fds[CN_GROUP_MAX + 2] = {{.fd = exchange->stop_fds[0], .events = POLLIN},
                                            {.fd = exchange->stop_fds[1], .events = POLLIN}};
-    uint32_t until_ms =
-        *silent_ms < STALL_MS && exchange->timeout_ms > STALL_MS ? STALL_MS : exchange->timeout_ms;
+    uint32_t until_ms = next_look_ms(exchange, *silent_ms);
     int wait_ms = until_ms - *silent_ms > INT32_MAX ? INT32_MAX : (int)(until_ms - *silent_ms);
     int count;
 

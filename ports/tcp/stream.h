@@ -72,5 +72,6 @@ struct cn_stream *cn_stream_exchange_stream(struct cn_stream_exchange *exchange,
 
 // Runs until all flows have ended. Blocks, at most timeout_ms without a byte; logs the member that
 // is waited for after a second. CN_EPEER, CN_ETIMEOUT, CN_ECONFLICT and CN_ENOMEM set lost;
-// CN_ECANCELED and CN_EIO do not.
+// CN_ECANCELED and CN_EIO do not, and neither does the CN_ETIMEOUT after 3 s on a path that loses
+// large packets.
 cn_err cn_stream_exchange_run(struct cn_stream_exchange *exchange);

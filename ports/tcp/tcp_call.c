@@ -4,18 +4,36 @@
 #include "runtime/base/bytes.h"
 #include "runtime/base/log.h"
 
-#define FIND_MS 500 // longest wait until the end of a lost member's connection is seen here, too
-
 static uint32_t member_of(const struct cn_tcp *tcp, uint32_t rank)
 {
     return tcp->view.ranks[rank];
 }
 
+// Remembers the members to whom large packets are lost. Connections with them in later epochs have
+// smaller segments.
+static void note_lossy_paths(struct cn_tcp *tcp)
+{
+    for (uint32_t r = 0; r < tcp->view.size; r++) {
+        const struct cn_pair *pair = tcp->mesh.pairs[r];
+        uint32_t member = member_of(tcp, r);
+
+        if (!tcp->lossy_paths || !pair || *tcp->lossy_paths >> member & 1 ||
+            !cn_pair_loses_large(pair))
+            continue;
+        *tcp->lossy_paths |= 1u << member;
+        cn_log(CN_LOG_WARN, "pair",
+               "large packets to %s (%s) are lost on the way: smaller segments from now on",
+               tcp->pairs.members[member].name, tcp->pairs.members[member].address);
+    }
+}
+
 cn_err cn_tcp_call_fail(struct cn_tcp *tcp, uint32_t lost, cn_err err)
 {
+    note_lossy_paths(tcp);
     // A board that is stopped gives no notice: it does not end because of another member.
     if (err != CN_ECANCELED) {
-        uint32_t cut = cn_parting_run(&tcp->mesh, &tcp->view, lost, err == CN_EPEER ? FIND_MS : 0);
+        uint32_t cut =
+            cn_parting_run(&tcp->mesh, &tcp->view, lost, err == CN_EPEER ? CN_PARTING_FIND_MS : 0);
 
         lost = err == CN_EPEER ? cut : lost;
     }

@@ -26,6 +26,7 @@ struct cn_tcp {
     struct cn_mesh mesh;
     struct cn_set whole; // the set of all members of the view
     uint32_t progress_timeout_ms;
+    uint32_t *lossy_paths; // bit per member whose path loses large packets; borrowed, or NULL
     atomic_bool canceled;
     int cancel_fd; // eventfd, readable once canceled
     int stop_fd;   // the caller's descriptor that cancels when readable; -1 for none

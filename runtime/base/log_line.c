@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "runtime/base/clock.h"
+#include "runtime/base/utf8.h"
 
 #define END_MS 253402300800000 // the year 10000, which RFC 3339 cannot write
 #define TIME_SIZE 32
@@ -29,29 +30,6 @@ static void write_time(const struct cn_log_event *event, char text[TIME_SIZE])
              (unsigned)(event->unix_ms % 1000));
 }
 
-// Returns the size of the character at text, and its code point; 0 where the bytes are not UTF-8
-// (RFC 3629, section 4).
-static size_t read_character(const char *text, uint32_t *code)
-{
-    static const uint32_t least[] = {0, 0x80, 0x800, 0x10000};
-    unsigned first = (unsigned char)*text;
-    size_t more = first >= 0xf0 ? 3 : first >= 0xe0 ? 2 : first >= 0xc0 ? 1 : 0;
-
-    *code = first;
-    if (more == 0)
-        return first < 0x80;
-    *code &= 0x3fu >> more;
-    for (size_t i = 1; i <= more; i++) {
-        if (((unsigned char)text[i] & 0xc0) != 0x80)
-            return 0;
-        *code = *code << 6 | ((unsigned char)text[i] & 0x3f);
-    }
-    if (first > 0xf4 || *code < least[more] || *code > 0x10ffff ||
-        (*code >= 0xd800 && *code < 0xe000))
-        return 0;
-    return more + 1;
-}
-
 // Whether a character would begin another line, command a terminal or turn the direction of text.
 static bool is_control(uint32_t code)
 {
@@ -64,7 +42,7 @@ static bool is_control(uint32_t code)
 static size_t write_character(bool json, const char *text, char unit[UNIT_SIZE])
 {
     uint32_t code;
-    size_t size = read_character(text, &code);
+    size_t size = cn_utf8_read(text, &code);
 
     if (size == 0 && json)
         snprintf(unit, UNIT_SIZE, "\\ufffd");

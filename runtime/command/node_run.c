@@ -44,6 +44,7 @@ struct options {
     const char *sysroot;
     const char *timeline; // NULL: none
     bool until_end;
+    bool service; // a manager of services starts this process, or the parent of its members
     uint64_t give_up_ms;
 };
 
@@ -124,7 +125,7 @@ static int run_node(const struct cn_ports *ports, const struct options *options,
     config->ports = ports;
     config->until_end = options->until_end;
     config->give_up_ms = options->give_up_ms;
-    config->fault_wait_ms = cn_platform_is_service() ? FAULT_WAIT_MS : 0;
+    config->fault_wait_ms = options->service ? FAULT_WAIT_MS : 0;
     config->compute = cn_command_compute(ports, settings);
     if (!config->compute)
         return CN_EXIT_FAILED;
@@ -213,6 +214,8 @@ static int run(const struct cn_ports *ports, int argc, char **argv)
 
     if (parse(argc, argv, &options))
         return CN_EXIT_USAGE;
+    // Before members are started: these notify their parent as a service notifies its manager.
+    options.service = cn_platform_is_service();
     profile = cn_command_load_profile(options.profile, CN_PROFILE_NODE);
     if (!profile)
         return CN_EXIT_PROFILE;

@@ -6,7 +6,7 @@
 
 #include "runtime/engine/onnx/export.h"
 #include "runtime/engine/onnx/onnx_inference.h"
-#include "runtime/engine/trainer/trainer.h"
+#include "runtime/engine/trainer/trainer_state.h"
 
 static bool ends_with(const char *text, const char *end)
 {

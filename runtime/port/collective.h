@@ -45,6 +45,9 @@ struct cn_collective_config {
     struct cn_collective *control;
     uint32_t device;             // number of this member's GPU, for a port that reduces on one
     struct cn_log_quotas *lines; // limits the log lines about each member; NULL: no limit
+    // Bit per member whose path has lost large packets. A port over TCP sets bits and makes the
+    // segments to these members smaller. Kept by the caller from epoch to epoch; NULL: not kept.
+    uint32_t *lossy_paths;
 };
 
 enum cn_reduce {

@@ -217,6 +217,12 @@ struct cn_robust {
     enum cn_robust_short when_short;
 };
 
+// When the aggregator refuses a version by what the central set says of it. 0: that limit is off.
+struct cn_gate {
+    double loss;     // how far its loss may lie above the best of the last versions
+    double accuracy; // how far its accuracy may lie below the best of the last versions
+};
+
 struct cn_job {
     char name[CN_NAME_SIZE];
     uint64_t seed;
@@ -260,6 +266,7 @@ struct cn_job {
     struct cn_parallel parallel;
     struct cn_server server;
     struct cn_robust robust;
+    struct cn_gate gate;
 };
 
 // Returns the number of updates that the rule needs for the groups that it tolerates.

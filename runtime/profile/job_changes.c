@@ -91,6 +91,8 @@ const struct cn_job_change cn_job_changes[] = {
     {"limits.max_norm", CN_CHANGE_ROUND},
     {"limits.max_weight", CN_CHANGE_ROUND},
     {"limits.trust_groups", CN_CHANGE_ROUND},
+    {"gate.loss", CN_CHANGE_START},
+    {"gate.accuracy", CN_CHANGE_START},
     {"stop.trust_boards", CN_CHANGE_START},
     {"stop.patience", CN_CHANGE_START},
     {"stop.target_accuracy", CN_CHANGE_START},

@@ -590,6 +590,7 @@ cn_err cn_profile_require(const struct cn_profile *profile, enum cn_profile_use 
         require_set(profile, "job.data.set", settings->job.data_set, &report);
     if (use == CN_PROFILE_GATEWAY) {
         require_set(profile, "job.central.set", settings->job.central_set, &report);
+        cn_profile_check_gate(profile, &report);
         check_trust(profile, &report);
         refuse_wishes(profile, &report);
     }

@@ -41,6 +41,9 @@ void cn_profile_check(const struct cn_profile *profile, struct cn_diagnostics *r
 struct cn_mark cn_profile_place(const struct cn_profile *profile, const char *path,
                                 struct cn_diagnostics *report);
 
+// Refuses a gate that has nothing to measure on.
+void cn_profile_check_gate(const struct cn_profile *profile, struct cn_diagnostics *report);
+
 // profile_check_robust.c: Reports what has no meaning together with the job's robust rule.
 void cn_profile_check_robust(const struct cn_profile *profile, struct cn_diagnostics *report);
 

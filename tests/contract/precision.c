@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "ports/cpu/compute_cpu.h"
-#include "runtime/engine/trainer/trainer.h"
+#include "runtime/engine/trainer/trainer_state.h"
 #include "tests/support/cuda_host.h"
 #include "tests/support/kernels_present.h"
 #include "tests/unit/net.h"

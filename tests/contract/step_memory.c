@@ -7,7 +7,7 @@
 #include <cmocka.h>
 
 #include "ports/cpu/compute_cpu.h"
-#include "runtime/engine/trainer/trainer.h"
+#include "runtime/engine/trainer/trainer_buckets.h"
 #include "tests/unit/net.h"
 
 static unsigned allocations;

@@ -8,7 +8,8 @@
 
 #include <cmocka.h>
 
-#include "runtime/engine/trainer/trainer.h"
+#include "runtime/engine/trainer/trainer_buckets.h"
+#include "runtime/engine/trainer/trainer_state.h"
 #include "runtime/port/platform.h"
 #include "tests/contract/compute_trial.h"
 

@@ -6,7 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/engine/trainer/trainer.h"
+#include "runtime/engine/trainer/trainer_buckets.h"
+#include "runtime/engine/trainer/trainer_shards.h"
+#include "runtime/engine/trainer/trainer_state.h"
 #include "runtime/group/ranks.h"
 #include "runtime/group/reduce.h"
 #include "runtime/port/platform.h"

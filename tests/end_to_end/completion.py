@@ -92,6 +92,7 @@ def check(complete, folder, path):
     revoke = ("cairn-aggregator", "revoke", "gateway.yaml")
     assert offered(*revoke, "") == ["press-1", "press-2", "saw"]
     assert offered(*revoke, "press-") == ["press-1", "press-2"]
+    assert sorted(offered("cairn-aggregator", "rollback", "gateway.yaml", "")) == ["0", "1", "10", "2", "best"]
     assert offered("cairn-flash", "wait", "--gateway", "gateway.yaml", "--name", "s") == ["saw"]
     export = ("cairn-aggregator", "export", "gateway.yaml", "--version")
     assert offered(*export, "b") == ["best"]

@@ -59,7 +59,7 @@ def main(build):
         run_, line, shown, node, log = run(build, central)
         assert 0.5 < run_["accuracy"] <= run_["top5"] <= 1 and 0.3 < run_["f1"] <= 1, run_
         assert "mae" not in run_ and "perplexity" not in run_, run_
-        assert ("central set" if central else "boards' average") in line, line
+        assert ("central set" if central else "groups' median") in line, line
         assert f"top-5 {run_['top5']:.4g}, F1 {run_['f1']:.4g}" in line, line
         assert "top-5" in shown and "F1" in shown, shown
         assert 0.5 < node["accuracy"] <= node["top5"] <= 1 and 0 < node["f1"] <= 1 and "mae" not in node, node

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/engine/trainer/trainer_state.h"
+
 #define BATCHES_MAX 16
 
 // What the parts of a step have done, and the messages that were sent and not taken yet.

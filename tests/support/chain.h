@@ -1,7 +1,7 @@
 // chain.h - a model cut into parts that train in one process, messages copied from part to part.
 #pragma once
 
-#include "runtime/engine/trainer/trainer.h"
+#include "runtime/engine/trainer/trainer_parts.h"
 
 enum chain_order {
     CHAIN_GPIPE, // all micro-batches forward, then all backward

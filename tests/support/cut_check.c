@@ -5,6 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/engine/trainer/trainer_parts.h"
+#include "runtime/engine/trainer/trainer_state.h"
+
 static const uint32_t samples_of[CUT_CHECK_BATCHES] = {CUT_CHECK_SAMPLES, 3, CUT_CHECK_SAMPLES, 2,
                                                        4};
 
@@ -173,7 +176,7 @@ static const char *find_difference(const struct cut_check *check, const float *w
 
 static bool same_loss(double a, double b, double tolerance)
 {
-    if (!memcmp(&a, &b, sizeof(a)))
+    if (isnan(a) && isnan(b))
         return true;
     return fabs(a - b) <= tolerance * fmax(fabs(a), 1);
 }

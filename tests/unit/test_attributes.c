@@ -1,6 +1,7 @@
 // Every attribute of every op: it is refused by its name, or it changes what is computed. None is
 // passed over, except those listed as such.
 #include "runtime/engine/import/import.h"
+#include "runtime/engine/trainer/trainer_state.h"
 #include "tests/support/kernels_present.h"
 #include "tests/unit/gradient_check.h"
 

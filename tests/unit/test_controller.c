@@ -196,7 +196,7 @@ static void loss_without_a_queue_is_made_up_for_and_leaves_the_window(void **sta
     }
     assert_true(path.controller.loss > 0.05 && path.controller.loss < 0.12);
     assert_in_range(cn_controller_window(&path.controller), window * 9 / 10, window * 11 / 10);
-    path.controller.rate_limit = 0;
+    path.controller.rate_limit_bytes_s = 0;
     rate = cn_controller_rate(&path.controller) * (1 - path.controller.loss);
     path.controller.loss = 0;
     assert_float_equal(rate, cn_controller_rate(&path.controller), 1);

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "runtime/engine/trainer/trainer.h"
+#include "runtime/engine/trainer/trainer_parts.h"
 #include "tests/unit/net.h"
 
 // A residual block between two layers: r reads h again.

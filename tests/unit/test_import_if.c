@@ -1,6 +1,8 @@
 // Models with If: what a branch defines is its own, and what it reads counts as what others read.
 #include "tests/unit/gradient_check.h"
 
+#include "runtime/engine/trainer/trainer_state.h"
+
 #define LINES 8
 
 struct part {

@@ -174,7 +174,8 @@ static void make_older(struct world *world)
 {
     static const char sql[] = "ALTER TABLE meta ADD COLUMN job BLOB;"
                               "UPDATE meta SET job=(SELECT digest FROM setting);"
-                              "DROP TABLE setting; PRAGMA user_version=2";
+                              "DROP TABLE setting; DROP TABLE ruling; DROP TABLE rollback;"
+                              "PRAGMA user_version=2";
     assert_int_equal(cn_ledger_sql_run(world->ledger, sql), CN_OK);
     cn_ledger_close(world->ledger);
     assert_int_equal(cn_ledger_open(world->directory, &world->ledger), CN_OK);

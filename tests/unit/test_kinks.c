@@ -2,6 +2,8 @@
 //
 // The weights are put on the kink, and the samples are 1, so a weight's gradient is that of the
 // function times that of the loss.
+#include "runtime/engine/trainer/trainer_buckets.h"
+#include "runtime/engine/trainer/trainer_state.h"
 #include "tests/support/kernels_present.h"
 #include "tests/unit/gradient_check.h"
 

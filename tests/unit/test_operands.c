@@ -1,6 +1,8 @@
 // Every operand of every op that is no sample, written as an initializer, as a Constant node, and
 // computed from either: loss and gradients are the same.
 #include "runtime/engine/import/import.h"
+#include "runtime/engine/trainer/trainer_buckets.h"
+#include "runtime/engine/trainer/trainer_state.h"
 #include "tests/support/kernels_present.h"
 #include "tests/unit/gradient_check.h"
 #include "tests/unit/operand_cases.h"

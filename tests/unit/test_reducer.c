@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "ports/cpu/compute_cpu.h"
+#include "runtime/engine/trainer/trainer_buckets.h"
 #include "runtime/port/platform.h"
 #include "runtime/round/session/session_reduce.h"
 

@@ -1,4 +1,6 @@
 // Gradients against central differences, and what the trainer promises about failures.
+#include "runtime/engine/trainer/trainer_buckets.h"
+#include "runtime/engine/trainer/trainer_state.h"
 #include "tests/support/kernels_present.h"
 #include "tests/unit/gradient_check.h"
 

@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "ports/cpu/compute_cpu.h"
-#include "runtime/engine/trainer/trainer.h"
+#include "runtime/engine/trainer/trainer_buckets.h"
 #include "tests/support/kernels_present.h"
 #include "tests/unit/net.h"
 

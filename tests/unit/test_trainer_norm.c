@@ -1,4 +1,5 @@
 // Models whose forward pass is another one in training: batch normalization, dropout and choices.
+#include "runtime/engine/trainer/trainer_state.h"
 #include "tests/support/kernels_present.h"
 #include "tests/unit/gradient_check.h"
 

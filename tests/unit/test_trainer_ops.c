@@ -1,5 +1,6 @@
 // The ops that move, combine and reduce: gradients of small models against finite differences, and
 // their numbers against what other ops make of the same.
+#include "runtime/engine/trainer/trainer_state.h"
 #include "tests/support/kernels_present.h"
 #include "tests/unit/gradient_check.h"
 

@@ -15,7 +15,8 @@
 
 #include "ports/cpu/compute_cpu.h"
 #include "runtime/engine/data/npy.h"
-#include "runtime/engine/trainer/trainer.h"
+#include "runtime/engine/trainer/trainer_buckets.h"
+#include "runtime/engine/trainer/trainer_state.h"
 #include "tests/support/kernels_present.h"
 
 #define CLOSE_STEPS 5

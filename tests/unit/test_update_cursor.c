@@ -141,6 +141,7 @@ static void changed_bytes_give_an_error_or_values_in_range(void **state)
                                           .rule = {.mode = i % 2 ? CN_UPDATE_TOPK : CN_UPDATE_Q4,
                                                    .density = 0.05,
                                                    .value_bits = 2}});
+        assert_true(f->frame.size > 0);
         for (uint64_t change = 0; change <= i % 3; change++) {
             uint32_t random[4];
 

@@ -5,6 +5,7 @@
 #include "runtime/engine/graph/passes.h"
 #include "runtime/engine/import/import.h"
 #include "runtime/engine/trainer/trainer.h"
+#include "runtime/engine/trainer/trainer_parts.h"
 
 // Marks the tensors that train.freeze names. A pattern that matches no tensor is an error.
 static cn_err freeze(const struct cn_rules *rules, struct cn_diag *diag, struct cn_layout *layout)

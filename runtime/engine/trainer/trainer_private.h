@@ -7,6 +7,10 @@
 #include "runtime/engine/trainer/batch_facts.h"
 #include "runtime/engine/trainer/schedule.h"
 #include "runtime/engine/trainer/trainer.h"
+#include "runtime/engine/trainer/trainer_buckets.h"
+#include "runtime/engine/trainer/trainer_parts.h"
+#include "runtime/engine/trainer/trainer_shards.h"
+#include "runtime/engine/trainer/trainer_state.h"
 
 // Rows of one class in an evaluation, for F1.
 struct class_counts {

@@ -69,6 +69,7 @@ static cn_err run_epoch(struct cn_worker *worker, struct cn_session *session,
         .cancel_fd = cn_mailbox_abort_fd(config->box),
         .device = cn_gpus_first(cn_session_get_config(session)->settings),
         .lines = config->lines,
+        .lossy_paths = &worker->lossy_paths,
     };
     struct cn_epoch epoch = {.session = session, .view = *view, .box = config->box};
     cn_err err;

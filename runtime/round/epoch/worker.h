@@ -20,7 +20,8 @@ struct cn_worker {
     struct cn_member listed[CN_GROUP_MAX];  // with the profile's addresses
     struct cn_member members[CN_GROUP_MAX]; // with the addresses of this epoch
     pthread_t thread;
-    bool starved; // memory was short in several epochs in a row
+    uint32_t lossy_paths; // cn_collective_config.lossy_paths
+    bool starved;         // memory was short in several epochs in a row
 };
 
 // Starts the thread. It puts "left" into the mailbox when its session is open, and after each

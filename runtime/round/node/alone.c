@@ -7,7 +7,7 @@
 
 #include "runtime/base/log.h"
 #include "runtime/engine/onnx/export.h"
-#include "runtime/engine/trainer/trainer.h"
+#include "runtime/engine/trainer/trainer_state.h"
 #include "runtime/group/solo.h"
 #include "runtime/port/platform.h"
 #include "runtime/round/node/alone_begin.h"

@@ -8,7 +8,7 @@
 #include "runtime/engine/data/dataset.h"
 #include "runtime/engine/onnx/export.h"
 #include "runtime/engine/onnx/onnx_tensor.h"
-#include "runtime/engine/trainer/trainer.h"
+#include "runtime/engine/trainer/trainer_state.h"
 #include "runtime/port/crypto.h"
 #include "runtime/profile/rules_text.h"
 #include "runtime/round/node/alone_values.h"

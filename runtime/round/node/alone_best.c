@@ -6,7 +6,7 @@
 
 #include "runtime/base/log.h"
 #include "runtime/engine/onnx/export.h"
-#include "runtime/engine/trainer/trainer.h"
+#include "runtime/engine/trainer/trainer_state.h"
 
 #define RECORD_FILE "best"
 #define RECORD_SIZE_BEFORE 20 // an earlier record, without the version in the file

@@ -8,7 +8,7 @@
 #pragma once
 
 #include "runtime/engine/program/bucket_plan.h"
-#include "runtime/engine/trainer/trainer.h"
+#include "runtime/engine/trainer/trainer_buckets.h"
 #include "runtime/group/bucket_tuner.h"
 #include "runtime/group/queue.h"
 #include "runtime/port/collective.h"

@@ -40,7 +40,7 @@ cn_err cn_pair_listen(const char *address, int *descriptor)
 cn_err cn_pair_connect(const struct cn_pair_config *config, uint32_t member, struct cn_pair **pair)
 {
     int fd;
-    cn_err err = cn_socket_connect(config->members[member].address, config->silence_ms, &fd);
+    cn_err err = cn_socket_connect(config->members[member].address, config->silence_ms, false, &fd);
 
     return err ? err : make(fd, true, config->self, member, pair);
 }
@@ -105,6 +105,11 @@ uint64_t cn_pair_peer_epoch(const struct cn_pair *pair)
 int cn_pair_descriptor(const struct cn_pair *pair)
 {
     return pair->fd;
+}
+
+bool cn_pair_loses_large(const struct cn_pair *pair)
+{
+    return cn_socket_loses_large(pair->fd);
 }
 
 short cn_pair_events(const struct cn_pair *pair)

@@ -16,7 +16,7 @@
 #include "aggregator/merge/strategy.h"
 #include "ports/cpu/compute_cpu.h"
 #include "runtime/engine/data/dataset.h"
-#include "runtime/engine/trainer/trainer.h"
+#include "runtime/engine/trainer/trainer_state.h"
 #include "runtime/port/platform.h"
 
 #define CLIENTS 4

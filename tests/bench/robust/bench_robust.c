@@ -20,7 +20,7 @@
 #include "ports/cpu/compute_cpu.h"
 #include "runtime/base/log.h"
 #include "runtime/engine/data/dataset.h"
-#include "runtime/engine/trainer/trainer.h"
+#include "runtime/engine/trainer/trainer_state.h"
 #include "runtime/port/platform.h"
 #include "runtime/update/residual.h"
 #include "tests/support/layouts.h"
@@ -37,10 +37,10 @@ static const struct {
     enum attack kind;
     float value;
 } attacks[] = {
-    {"none", NONE, 0},         {"label-flip", FLIP, 1},    {"minus-1", SCALE, -1},
-    {"minus-10", SCALE, -10},  {"minus-100", SCALE, -100}, {"noise", NOISE, 10},
-    {"alie", ALIE, 1.5f},      {"ipm-0.5", IPM, 0.5f},     {"ipm-4", IPM, 4},
-    {"backdoor", BACKDOOR, 4},
+    {"none", NONE, 0},         {"label-flip", FLIP, 1},     {"minus-1", SCALE, -1},
+    {"minus-10", SCALE, -10},  {"minus-100", SCALE, -100},  {"noise", NOISE, 10},
+    {"alie", ALIE, 1.5f},      {"ipm-0.5", IPM, 0.5f},      {"ipm-4", IPM, 4},
+    {"backdoor", BACKDOOR, 4}, {"backdoor-1", BACKDOOR, 1},
 };
 
 struct bench {

@@ -25,13 +25,14 @@ from cluster import DIGITS, read_npy, write_npy  # noqa: E402
 MODEL = os.path.join(DIGITS, "digits-mlp.onnx")
 FLOORS = os.path.join(HERE, "floors.txt")
 ROUNDS, SEEDS, GROUPS, WHITE = 40, (1, 2, 3), 8, 16
-ATTACKS = ["none", "label-flip", "minus-1", "minus-10", "minus-100", "noise", "alie", "ipm-0.5", "ipm-4", "backdoor"]
+ATTACKS = ["none", "label-flip", "minus-1", "minus-10", "minus-100", "noise", "alie", "ipm-0.5", "ipm-4", "backdoor",
+           "backdoor-1"]
 DENSE = [("trust", "none"), ("none", "none"), ("median", "none"), ("trimmed", "none"), ("multi_krum", "none"),
          ("rfa", "none"), ("cclip", "none"), ("trimmed", "nearest"), ("multi_krum", "nearest"),
          ("median", "bucket"), ("cclip", "bucket")]
 SPARSE = [("trust", "none"), ("none", "none"), ("multi_krum", "none"), ("rfa", "none"), ("cclip", "none"),
           ("multi_krum", "nearest")]
-MARGIN = 3  # points below the worst seed
+MARGIN, HELD = 3, 85  # points below the measured mean; cells below 85 % have no floor, and the plain mean has none
 FEW = [("natural", 2, "none", "none", "minus-100"), ("natural", 2, "multi_krum", "none", "backdoor"),
        ("mixed", 2, "trimmed", "none", "ipm-4"), ("mixed", 2, "trimmed", "nearest", "label-flip"),
        ("mixed", 1, "median", "none", "minus-10"), ("mixed", 2, "cclip", "none", "minus-1"),
@@ -140,7 +141,7 @@ def print_table(bench, title):
             for attack in ATTACKS:
                 seeds = found[cut, liars, rule, mix, attack]
                 text = f"{mean([accuracy for accuracy, _ in seeds]):.0f}"
-                row.append(text + (f"/{mean([trigger for _, trigger in seeds]):.0f}" if attack == "backdoor" else ""))
+                row.append(text + (f"/{mean([trigger for _, trigger in seeds]):.0f}" if attack.startswith("backdoor") else ""))
             print(f"| {liars}: {name_of(rule, mix)} | {' | '.join(row)} |", flush=True)
 
 
@@ -148,9 +149,10 @@ def write_floors(bench):
     with open(FLOORS, "w") as file:
         file.write("# Written by robust.py: split, liars, rule, mix, attack, least accuracy in per cent\n")
         for cut in ("natural", "mixed"):
-            for cell, seeds in bench.all(cells_of(cut, DENSE), "q8").items():
-                least = int(min(accuracy for accuracy, _ in seeds)) - MARGIN
-                file.write(" ".join(map(str, cell)) + f" {least}\n")
+            for cell, seeds in bench.all(cells_of(cut, DENSE[1:]), "q8").items():
+                found = round(mean([accuracy for accuracy, _ in seeds]))
+                if found >= HELD:
+                    file.write(" ".join(map(str, cell)) + f" {found - MARGIN}\n")
 
 
 def check(bench, few):
@@ -162,6 +164,8 @@ def check(bench, few):
                 floors[cut, int(liars), rule, mix, attack] = float(least)
     cells = FEW if few else list(floors)
     below = 0
+    missing = [cell for cell in cells if cell not in floors]
+    assert not missing, missing
     for cell, seeds in bench.all(cells, "q8").items():
         found = mean([accuracy for accuracy, _ in seeds])
         if found < floors[cell]:

@@ -12,7 +12,8 @@
 
 #include "ports/cpu/compute_cpu.h"
 #include "runtime/engine/data/npy.h"
-#include "runtime/engine/trainer/trainer.h"
+#include "runtime/engine/trainer/trainer_buckets.h"
+#include "runtime/engine/trainer/trainer_state.h"
 #include "runtime/port/platform.h"
 
 struct zoo {

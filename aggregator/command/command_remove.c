@@ -1,0 +1,145 @@
+// cairn-aggregator remove: takes a group out of the run, and what it had a part in.
+#include <getopt.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "aggregator/command/aggregator_commands.h"
+#include "aggregator/command/rollback_request.h"
+#include "aggregator/store/influence.h"
+#include "aggregator/store/restore.h"
+
+static const char help[] =
+    "Usage: cairn-aggregator remove PROFILE GROUP --reason TEXT\n"
+    "\n"
+    "Revokes every board of the group, and goes back to the newest kept version that\n"
+    "has nothing of it; the other groups train on from there. This is exact: no\n"
+    "update of the group, and no update that was trained from one, is left in the\n"
+    "model. It costs the rounds since then. `replay --without GROUP` shows them.\n"
+    "\n"
+    "  --reason TEXT    for the ledger, the log and status\n";
+
+struct removal {
+    struct cn_setup *setup;
+    const char *group;
+    uint32_t boards; // boards that were ever in the group
+};
+
+static cn_err count_board(void *context, const struct cn_ledger_board *board)
+{
+    struct removal *removal = context;
+    if (strcmp(board->group, removal->group) != 0)
+        return CN_OK;
+    removal->boards++;
+    return CN_OK;
+}
+
+// Boards are read one by one, because revoking writes to the ledger.
+static cn_err find_next(void *context, const struct cn_ledger_board *board)
+{
+    struct cn_ledger_board *next = context;
+    if (strcmp(board->group, next->group) != 0 || board->revoked)
+        return CN_OK;
+    memcpy(next->name, board->name, sizeof(next->name));
+    return CN_ECANCELED; // ends the walk
+}
+
+static cn_err revoke_all(struct removal *removal)
+{
+    struct cn_ledger *ledger = removal->setup->ledger;
+    for (;;) {
+        struct cn_ledger_board next = {0};
+        snprintf(next.group, sizeof(next.group), "%s", removal->group);
+        cn_err err = cn_ledger_boards(ledger, find_next, &next);
+        if (err != CN_ECANCELED)
+            return err;
+        cn_restore_note_revoked(ledger, removal->setup->settings->state, next.name);
+        err = cn_ledger_revoke(ledger, next.name);
+        if (err)
+            return err;
+        printf("revoked %s\n", next.name);
+    }
+}
+
+// Finds the newest kept version that has nothing of the group. *needed says whether the run must go
+// back to it.
+static cn_err find_version(const struct removal *removal, uint32_t *number, bool *needed)
+{
+    struct cn_influence influence;
+    cn_err err = cn_influence_load(removal->setup->ledger, removal->group, 0, &influence);
+    *needed = false;
+    *number = 0;
+    if (!err) {
+        *number = influence.count - 1;
+        *needed = influence.touched[*number] || influence.in_round;
+    }
+    while (!err && *needed) {
+        err = influence.touched[*number] ? CN_ENOTFOUND
+                                         : cn_rollback_is_kept(removal->setup, *number);
+        if (!err || *number == 0 || err != CN_ENOTFOUND)
+            break;
+        --*number;
+        err = CN_OK;
+    }
+    cn_influence_deinit(&influence);
+    return err;
+}
+
+static int remove_group(struct cn_setup *setup, const char *group, const char *reason)
+{
+    struct removal removal = {.setup = setup, .group = group};
+    uint32_t number;
+    bool needed;
+    int result = cn_rollback_check(setup, reason);
+    if (result)
+        return result;
+    cn_err err = cn_ledger_boards(setup->ledger, count_board, &removal);
+    if (!err && !removal.boards) {
+        fprintf(stderr, "error: group %s: no board of it was ever enrolled\n", group);
+        return CN_EXIT_FAILED;
+    }
+    if (!err)
+        err = revoke_all(&removal);
+    if (!err)
+        err = find_version(&removal, &number, &needed);
+    if (err) {
+        fprintf(stderr, "error: group %s: %s\n", group, cn_err_text(err));
+        return CN_EXIT_FAILED;
+    }
+    if (!needed) {
+        printf("no update of group %s is in version %" PRIu32 ": the run goes on from it\n", group,
+               number);
+        return CN_EXIT_DONE;
+    }
+    return cn_rollback_request(setup, number, reason);
+}
+
+static int run(const struct cn_ports *ports, int argc, char **argv)
+{
+    static const struct option known[] = {{"reason", required_argument, NULL, 'r'}, {0}};
+    const char *positional[2], *reason = NULL;
+    int option;
+    (void)ports;
+    while ((option = getopt_long(argc, argv, "", known, NULL)) != -1) {
+        if (option != 'r')
+            return CN_EXIT_USAGE;
+        reason = optarg;
+    }
+    if (!cn_aggregator_arguments(argc, argv, 2, "PROFILE and GROUP", positional))
+        return CN_EXIT_USAGE;
+    struct cn_setup setup = {0};
+    int result = cn_setup_open(&setup, positional[0], CN_SETUP_LOOK);
+    if (!result)
+        result = cn_setup_open_model(&setup);
+    if (!result)
+        result = remove_group(&setup, positional[1], reason);
+    cn_setup_deinit(&setup);
+    return result;
+}
+
+const struct cn_command cn_aggregator_remove = {
+    .name = "remove",
+    .summary = "take a group out of the run",
+    .help = help,
+    .run = run,
+};

@@ -1,0 +1,73 @@
+// cairn-aggregator rollback: the run goes on from an earlier version.
+#include <getopt.h>
+#include <stdio.h>
+
+#include "aggregator/command/aggregator_commands.h"
+#include "aggregator/command/rollback_request.h"
+
+static const char help[] =
+    "Usage: cairn-aggregator rollback PROFILE VERSION --reason TEXT\n"
+    "\n"
+    "Goes back: the next version has the weights of VERSION, a number or best. The\n"
+    "server's optimizer and what compression had left out begin anew. An open round\n"
+    "ends, and its updates do not count. Boards take the version like any other; the\n"
+    "numbers of versions go on. The ledger keeps the reason, and replay obeys it.\n"
+    "\n"
+    "A running aggregator does it within a second; without one the next start does.\n"
+    "VERSION must still be kept: the first and the best one always are, the others\n"
+    "as gateway.keep_versions says.\n"
+    "\n"
+    "  --reason TEXT    for the ledger, the log and status\n";
+
+static int roll_back(const struct cn_setup *setup, const char *version, const char *reason)
+{
+    uint32_t number;
+    int result = cn_rollback_check(setup, reason);
+    if (result)
+        return result;
+    cn_err err = cn_setup_choose_version(setup->ledger, &setup->job, version, &number);
+    if (err) {
+        fprintf(stderr, "error: version %s: %s\n", version,
+                err == CN_ENOTFOUND ? "there is none; expected a number, best or last"
+                                    : cn_err_text(err));
+        return CN_EXIT_FAILED;
+    }
+    err = cn_rollback_is_kept(setup, number);
+    if (err) {
+        fprintf(stderr, "error: version %s: %s\n", version,
+                err == CN_ENOTFOUND ? "it is no longer kept (gateway.keep_versions)"
+                                    : cn_err_text(err));
+        return CN_EXIT_FAILED;
+    }
+    return cn_rollback_request(setup, number, reason);
+}
+
+static int run(const struct cn_ports *ports, int argc, char **argv)
+{
+    static const struct option known[] = {{"reason", required_argument, NULL, 'r'}, {0}};
+    const char *positional[2], *reason = NULL;
+    int option;
+    (void)ports;
+    while ((option = getopt_long(argc, argv, "", known, NULL)) != -1) {
+        if (option != 'r')
+            return CN_EXIT_USAGE;
+        reason = optarg;
+    }
+    if (!cn_aggregator_arguments(argc, argv, 2, "PROFILE and VERSION", positional))
+        return CN_EXIT_USAGE;
+    struct cn_setup setup = {0};
+    int result = cn_setup_open(&setup, positional[0], CN_SETUP_LOOK);
+    if (!result)
+        result = cn_setup_open_model(&setup);
+    if (!result)
+        result = roll_back(&setup, positional[1], reason);
+    cn_setup_deinit(&setup);
+    return result;
+}
+
+const struct cn_command cn_aggregator_rollback = {
+    .name = "rollback",
+    .summary = "go on from an earlier version",
+    .help = help,
+    .run = run,
+};

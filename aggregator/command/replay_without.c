@@ -1,0 +1,166 @@
+#include "aggregator/command/replay_without.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "aggregator/merge/ruled.h"
+#include "aggregator/store/influence.h"
+#include "aggregator/store/job_settings.h"
+#include "runtime/update/tensor_rules.h"
+
+struct without {
+    struct cn_setup *setup;
+    const char *group;
+    struct cn_influence influence;
+    struct cn_job job;       // job that held in the round of the version that is made
+    struct cn_model current; // the newest version without the group
+    uint32_t exact, approximate;
+    // The first version since the last rollback that was made of other updates than the run's.
+    uint32_t since;
+};
+
+static cn_err take_settings(struct without *without, uint32_t round)
+{
+    struct cn_setup *setup = without->setup;
+    struct cn_diag diag;
+    cn_diag_init(&diag);
+    cn_err err = cn_job_settings_load(setup->ledger, round, &setup->settings->job, &without->job);
+    if (!err)
+        err = cn_tensor_rules_set(&setup->model.layout, &without->job, &diag);
+    cn_command_print_diag(&diag);
+    return err == CN_ENOTFOUND ? CN_EFORMAT : err;
+}
+
+static cn_err load(struct without *without, uint32_t number, bool state, struct cn_model *model)
+{
+    struct cn_setup *setup = without->setup;
+    cn_err err = take_settings(without, number ? number : 1);
+    if (err)
+        return err;
+    return state ? cn_model_load(setup->store, setup->ledger, &setup->model.layout,
+                                 cn_merge_state_rows(&without->job), number, model)
+                 : cn_model_load_weights(setup->store, setup->ledger, &setup->model.layout, number,
+                                         model);
+}
+
+// Goes back as the run did, to a version that the group has no part in.
+static cn_err roll_back(struct without *without, const struct cn_merge_config *config,
+                        uint32_t source, struct cn_model *next)
+{
+    struct cn_model earlier;
+    if (without->influence.touched[source])
+        return CN_ENOTSUP;
+    cn_err err = load(without, source, false, &earlier);
+    if (!err)
+        err = take_settings(without, without->current.number + 1);
+    if (!err)
+        err = cn_ruled_roll_back(config, &without->current, cn_model_weights(&earlier), next);
+    cn_model_deinit(&earlier);
+    if (!err)
+        without->since = 0;
+    return err;
+}
+
+static cn_err make(struct without *without, struct cn_model *next)
+{
+    struct cn_setup *setup = without->setup;
+    uint32_t number = without->current.number + 1;
+    struct cn_ruling ruling;
+    cn_err err = take_settings(without, number);
+    if (err)
+        return err;
+    const struct cn_merge_config config = {
+        .store = setup->store,
+        .ledger = setup->ledger,
+        .layout = &setup->model.layout,
+        .job = &without->job,
+        .graph = setup->model.digest,
+        .without = without->influence.sent[number] ? without->group : NULL,
+    };
+    err = cn_ruling_find(setup->ledger, number, &ruling);
+    if (err && err != CN_ENOTFOUND)
+        return err;
+    if (!err && ruling.kind == CN_RULING_ROLLBACK)
+        return roll_back(without, &config, ruling.source, next);
+    if (!err)
+        return cn_ruled_refuse(&config, &without->current, next);
+    if (without->influence.sent[number] && !without->since)
+        without->since = number;
+    err = cn_merge_round(&config, &without->current, next);
+    if (err == CN_ERANGE) // the group's update was the only one
+        err = cn_ruled_refuse(&config, &without->current, next);
+    return err;
+}
+
+static void print(struct without *without, const struct cn_model *made)
+{
+    char hex[2 * CN_DIGEST_SIZE + 1];
+    uint32_t rounds = without->since ? made->number - without->since : 0;
+    cn_hex(hex, made->digest, CN_DIGEST_SIZE);
+    printf("version %" PRIu32 " %.16s ", made->number, hex);
+    if (rounds == 0)
+        printf("exact\n");
+    else
+        printf("approximate (%" PRIu32 " round%s)\n", rounds, rounds == 1 ? "" : "s");
+    if (rounds == 0)
+        without->exact++;
+    else
+        without->approximate++;
+}
+
+static int explain(cn_err err, uint32_t number)
+{
+    fprintf(stderr, "error: version %" PRIu32 ": %s\n", number,
+            err == CN_ENOTFOUND ? "it or its updates are no longer kept (gateway.keep_versions, "
+                                  "gateway.keep_rounds)"
+            : err == CN_ENOTSUP ? "the run went back to a version that the group has a part in: "
+                                  "what follows cannot be recomputed"
+                                : cn_err_text(err));
+    return CN_EXIT_FAILED;
+}
+
+static void summarize(const struct without *without, const char *state)
+{
+    uint32_t last = without->influence.first - 1;
+    printf("%" PRIu32 " exact, %" PRIu32 " approximate; nothing is stored\n", without->exact,
+           without->approximate);
+    printf("versions 0 to %" PRIu32 " of %s have nothing of group %s\n", last, state,
+           without->group);
+    if (without->approximate)
+        printf("An approximate version is not what would have been trained: the other groups "
+               "trained\nfrom weights that had something of the group, and their updates make up "
+               "for it.\n");
+    printf("To take the group out of the run, go back and train on: cairn-aggregator remove\n");
+}
+
+int cn_replay_without(struct cn_setup *setup, const char *group, uint32_t from)
+{
+    struct without without = {.setup = setup, .group = group};
+    cn_err err = cn_influence_load(setup->ledger, group, from, &without.influence);
+    uint32_t first = without.influence.first;
+    if (!err && !first) {
+        printf("no version has something of group %s\n", group);
+        cn_influence_deinit(&without.influence);
+        return CN_EXIT_DONE;
+    }
+    if (!err)
+        err = load(&without, first - 1, true, &without.current);
+    int result = err ? explain(err, first ? first - 1 : 0) : CN_EXIT_DONE;
+    for (uint32_t number = first; !result && number < without.influence.count; number++) {
+        struct cn_model next = {0};
+        err = make(&without, &next);
+        if (err) {
+            result = explain(err, number);
+            break;
+        }
+        print(&without, &next);
+        cn_model_deinit(&without.current);
+        without.current = next;
+    }
+    if (!result)
+        summarize(&without, setup->settings->state);
+    cn_model_deinit(&without.current);
+    cn_influence_deinit(&without.influence);
+    return result;
+}

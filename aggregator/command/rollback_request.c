@@ -1,0 +1,79 @@
+#include "aggregator/command/rollback_request.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "aggregator/run/score.h"
+#include "aggregator/store/model_store.h"
+#include "aggregator/store/rulings.h"
+
+// Returns why the run is over; NULL: it is not.
+static cn_err find_end(const struct cn_setup *setup, const char **reason)
+{
+    struct cn_run_progress progress = {0};
+    struct cn_ledger_version newest;
+    cn_err err = cn_ledger_newest_version(setup->ledger, &newest);
+    if (!err)
+        err = cn_score_progress(setup->ledger, &setup->job, 0, &progress);
+    *reason = err ? NULL : cn_score_end(&setup->job, &progress, newest.number);
+    return err;
+}
+
+int cn_rollback_check(const struct cn_setup *setup, const char *reason)
+{
+    const char *state = setup->settings->state, *end = NULL;
+    struct cn_ruling waiting;
+    if (!reason) {
+        fprintf(stderr, "error: --reason TEXT is missing; see --help\n");
+        return CN_EXIT_USAGE;
+    }
+    if (!cn_ruling_reason_valid(reason)) {
+        fprintf(stderr, "error: --reason: expected 1 to %d printable characters on one line\n",
+                CN_RULING_TEXT - 1);
+        return CN_EXIT_USAGE;
+    }
+    cn_err err = find_end(setup, &end);
+    if (err) {
+        fprintf(stderr, "error: %s: %s\n", state,
+                err == CN_ENOTFOUND ? "the run has no version yet" : cn_err_text(err));
+        return CN_EXIT_FAILED;
+    }
+    if (end) {
+        fprintf(stderr,
+                "error: %s: the run is over: %s; export --version gives an earlier version\n",
+                state, end);
+        return CN_EXIT_FAILED;
+    }
+    err = cn_rollback_waiting(setup->ledger, &waiting);
+    if (err == CN_ENOTFOUND)
+        return CN_EXIT_DONE;
+    if (err)
+        fprintf(stderr, "error: %s: %s\n", state, cn_err_text(err));
+    else
+        fprintf(stderr, "error: %s: a rollback to version %" PRIu32 " waits already: %s\n", state,
+                waiting.source, waiting.reason);
+    return CN_EXIT_FAILED;
+}
+
+cn_err cn_rollback_is_kept(const struct cn_setup *setup, uint32_t number)
+{
+    struct cn_model model;
+    cn_err err =
+        cn_model_load_weights(setup->store, setup->ledger, &setup->model.layout, number, &model);
+    cn_model_deinit(&model);
+    return err;
+}
+
+int cn_rollback_request(const struct cn_setup *setup, uint32_t number, const char *reason)
+{
+    cn_err err = cn_rollback_ask(setup->ledger, number, reason);
+    if (err) {
+        fprintf(stderr, "error: %s: %s\n", setup->settings->state,
+                err == CN_EEXIST ? "another rollback waits already" : cn_err_text(err));
+        return CN_EXIT_FAILED;
+    }
+    printf("The next version will have the weights of version %" PRIu32 ". An open round ends: its "
+           "updates\ndo not count.\n",
+           number);
+    return CN_EXIT_DONE;
+}

@@ -1,0 +1,14 @@
+// rollback_request.h - asks the run to go back to an earlier version: `rollback` and `remove`.
+#pragma once
+
+#include "aggregator/command/setup.h"
+
+// Checks the reason, and that no rollback waits and the run is not over. Prints what is wrong and
+// returns the exit code.
+int cn_rollback_check(const struct cn_setup *setup, const char *reason);
+
+// Says whether version number is kept as it is in the ledger.
+cn_err cn_rollback_is_kept(const struct cn_setup *setup, uint32_t number);
+
+// Writes the request and prints what will happen. Returns the exit code.
+int cn_rollback_request(const struct cn_setup *setup, uint32_t number, const char *reason);

@@ -1,0 +1,19 @@
+// gate.h - refuses versions that the central set finds worse than the last ones.
+//
+// The measurement is float work of this machine, so its verdict is recorded (rulings.h) and replay
+// obeys it. Threading: that of the ledger.
+#pragma once
+
+#include "aggregator/run/score.h"
+#include "aggregator/store/rulings.h"
+
+#define CN_GATE_VERSIONS 5 // a version is compared with the best of this number of earlier ones
+
+// Says whether the job has a gate.
+bool cn_gate_is_set(const struct cn_job *job);
+
+// Judges version number by what was measured; metrics is NULL when its loss is not finite. Sets
+// *refused, and then ruling, which has the reason.
+cn_err cn_gate_judge(struct cn_ledger *ledger, const struct cn_job *job, uint32_t number,
+                     const struct cn_ledger_metrics *metrics, bool *refused,
+                     struct cn_ruling *ruling);

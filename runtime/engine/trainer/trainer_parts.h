@@ -1,0 +1,60 @@
+// trainer_parts.h - one model cut into parts that different members hold.
+//
+// A trainer of a part (cn_trainer_config.cut) has the layout of its part, and forward and backward
+// in place of accumulate. It has no shards.
+#pragma once
+
+#include "runtime/engine/graph/cut.h"
+#include "runtime/engine/trainer/trainer_buckets.h"
+
+// Imports a model with its loss and its backward pass, as open does, so that a cut can be chosen.
+// graph and layout are initialised; the caller deinits both. Errors as open.
+cn_err cn_trainer_import(const struct cn_onnx *onnx, enum cn_loss loss,
+                         const struct cn_rules *rules, struct cn_diag *diag,
+                         struct cn_layout *layout, struct cn_graph *graph);
+
+// A micro-batch passes through the parts in order, and its gradient back. Each part of a chain is
+// given the same batches by the same numbers, and reads the inputs and labels that its nodes need.
+// In a part: set_boundary INPUTS, forward, get_boundary OUTPUTS; later set_boundary
+// OUTPUT_GRADIENTS, backward, get_boundary INPUT_GRADIENTS. The first part has no inputs, the last
+// no outputs. Several micro-batches may be between forward and backward, each in a slot. The bits
+// are those of the whole model if all parts run backward in the order of the micro-batches.
+//
+// After the last micro-batch: add up the gradients of tensors with several holders, clip, apply in
+// all parts or in none. Evaluations use slot 0 in the same way, between steps: set_boundary INPUTS,
+// evaluate, get_boundary OUTPUTS.
+
+// Runs forward on one micro-batch, in an empty slot. The last part adds to metrics; the others
+// leave metrics as it is. Errors as accumulate; after CN_EDIVERGED the slot holds the micro-batch.
+cn_err cn_trainer_forward(struct cn_trainer *trainer, uint32_t slot, const struct cn_batch *batch,
+                          struct cn_metrics *metrics);
+
+// Runs backward on the micro-batch of a slot, adds its gradient to the step's, and empties the
+// slot. A sink is given for the last micro-batch of a step: ready is then called for each bucket.
+cn_err cn_trainer_backward(struct cn_trainer *trainer, uint32_t slot,
+                           const struct cn_trainer_sink *sink);
+
+// Returns the words of one sample in a message; 0 where there is none.
+size_t cn_trainer_boundary_words(const struct cn_trainer *trainer, enum cn_boundary which);
+
+// Copy a message of samples * boundary_words floats from or to a slot: value after value, sample
+// after sample. Some words may be bits of int32.
+cn_err cn_trainer_get_boundary(struct cn_trainer *trainer, uint32_t slot, enum cn_boundary which,
+                               uint32_t samples, float *message);
+cn_err cn_trainer_set_boundary(struct cn_trainer *trainer, uint32_t slot, enum cn_boundary which,
+                               uint32_t samples, const float *message);
+
+// Returns the parts that hold a tensor, by its index in the layout: bit p for part p. Its owner is
+// the part of the lowest bit. 0 without a cut.
+uint32_t cn_trainer_holders(const struct cn_trainer *trainer, size_t tensor);
+
+// Returns the index in the layout of the whole model of a tensor of this part.
+size_t cn_trainer_whole_tensor(const struct cn_trainer *trainer, size_t tensor);
+
+// Clip the gradient of a model in parts. squares returns the sum of squares of gradient / weight
+// over the tensors that this part owns; it is not finite if one of its gradients is not, and no
+// part may apply then. clip takes the sum over all parts, divides the gradient by weight and scales
+// it to cn_rules.clip (formula: cn_hyper.clip), where 0 is no limit; apply then does not divide
+// again. Call clip at most once in a step, in all parts or in none.
+cn_err cn_trainer_squares(struct cn_trainer *trainer, double weight, double *squares);
+cn_err cn_trainer_clip(struct cn_trainer *trainer, double weight, double squares);

@@ -1,0 +1,212 @@
+"""A gate that refuses versions, going back to an earlier version, and taking a group out of a run.
+
+    rollback.py BUILD [SCENARIO...]
+"""
+
+import os
+import random
+import time
+
+from cluster import Cluster, ENDLESS, same_model_everywhere
+from reload import FAST, GROUPS, edit, finish, newest, reload, wait_for_version
+from scenarios import Scenarios
+
+scenario = Scenarios()
+
+GATE = "gate: {loss: 0.5, accuracy: 30 %}"
+WILD = (("learning_rate: 0.05", "learning_rate: 300"), ("limits: {max_norm: 10}", "limits: {max_norm: 1000000}"))
+CALM = tuple((new, old) for old, new in WILD)
+LIMITS = "limits: {max_norm: 10}\n"
+
+
+def aggregator(cluster, *arguments, code=0):
+    result = cluster.command(cluster.aggregator, *arguments, check=False)
+    assert result.returncode == code, f"{arguments}: {result.returncode}\n{result.stdout}{result.stderr}"
+    return result.stdout + result.stderr
+
+
+def refuse(cluster, text, *arguments, code=1):
+    said = aggregator(cluster, *arguments, code=code)
+    assert text in said, f"{text!r} was not said:\n{said}"
+    assert len(said.splitlines()) <= 2, said
+
+
+def rulings(cluster, kind):
+    return [row[0] for row in cluster.ledger("SELECT version FROM ruling WHERE kind=? ORDER BY version", kind)]
+
+
+def wait_for_ruling(cluster, kind, count=1, timeout=120):
+    deadline = time.monotonic() + timeout
+    while len(rulings(cluster, kind)) < count:
+        assert time.monotonic() < deadline, f"there were no {count} rulings of kind {kind} after {timeout} s"
+        time.sleep(0.05)
+
+
+def weights(cluster, version):
+    with open(cluster.path(f"state/gateway/files/version-{version}.full"), "rb") as file:
+        return file.read()[88:]
+
+
+@scenario
+def a_gate_refuses_what_got_worse(build):
+    with Cluster(build, GROUPS, **FAST, extra=LIMITS + GATE) as cluster:
+        cluster.start_all()
+        wait_for_version(cluster, 2)
+        edit(cluster, *WILD)
+        reload(cluster)
+        wait_for_ruling(cluster, 1, 2)
+        edit(cluster, *CALM)
+        reload(cluster)
+        cluster.wait_for_line("gateway", "is refused: its ", 2)
+        cluster.wait_for_line("gateway", "the gate refused 2 versions in a row")
+        refused = rulings(cluster, 1)[0]
+        assert weights(cluster, refused) == weights(cluster, refused - 1), "a refused version has other weights"
+        assert weights(cluster, refused) != weights(cluster, refused - 2)
+        assert os.path.getsize(cluster.path(f"state/gateway/files/version-{refused}.delta")) <= 112
+        for board in cluster.boards:
+            cluster.wait_for_line(board, f"version {refused}: held-out")
+        said = aggregator(cluster, "status", "gateway.yaml")
+        assert "the gate refused version" in said, said
+        finish(cluster, more=6)
+
+
+@scenario
+def the_run_goes_back_to_a_version(build):
+    with Cluster(build, GROUPS, **FAST, extra="server: {optimizer: fedadam}") as cluster:
+        refuse(cluster, "the run has no version yet", "rollback", "gateway.yaml", "0", "--reason", "x")
+        cluster.start_all()
+        wait_for_version(cluster, 4)
+        refuse(cluster, "--reason TEXT is missing", "rollback", "gateway.yaml", "2", code=2)
+        refuse(cluster, "printable characters", "rollback", "gateway.yaml", "2", "--reason", "a\nb", code=2)
+        refuse(cluster, "version 999: there is none", "rollback", "gateway.yaml", "999", "--reason", "x")
+        refuse(cluster, "version two: there is none", "rollback", "gateway.yaml", "two", "--reason", "x")
+        refuse(cluster, "wants PROFILE and VERSION", "rollback", "gateway.yaml", code=2)
+        aggregator(cluster, "rollback", "gateway.yaml", "2", "--reason", "a test")
+        wait_for_ruling(cluster, 2)
+        version, = rulings(cluster, 2)
+        cluster.wait_for_line("gateway", f"version {version} has the weights of version 2: rolled back, a test")
+        assert weights(cluster, version) == weights(cluster, 2)
+        for board in cluster.boards:
+            cluster.wait_for_line(board, f"version {version} went back to an earlier one: what waited here is forgotten")
+        assert f"version {version} went back to version 2: a test" in aggregator(cluster, "status", "gateway.yaml")
+        wait_for_version(cluster, version + 2)
+        # With the gateway away: the next start does it, also where a round is open.
+        cluster.kill("gateway")
+        aggregator(cluster, "rollback", "gateway.yaml", "0", "--reason", "from the start")
+        refuse(cluster, "a rollback to version 0 waits already: from the start", "rollback", "gateway.yaml", "1",
+               "--reason", "x")
+        cluster.start("gateway")
+        wait_for_ruling(cluster, 2, 2)
+        last = finish(cluster)
+        refuse(cluster, "the run is over", "rollback", "gateway.yaml", "1", "--reason", "x")
+        said = aggregator(cluster, "export", "gateway.yaml", "--best", "-o", "model")
+        assert "model.onnx" in said and last > 4
+
+
+@scenario
+def what_is_not_kept_cannot_be_gone_back_to(build):
+    with Cluster(build, GROUPS, **FAST) as cluster:
+        with open(cluster.path("gateway.yaml")) as file:
+            text = file.read()
+        cluster.write("gateway.yaml", text.replace('gateway: {', 'gateway: {keep_versions: 2, '))
+        cluster.start_all()
+        wait_for_version(cluster, 7)
+        cluster.kill("gateway")
+        kept = sorted(int(name.split("-")[1].split(".")[0]) for name in os.listdir(cluster.path("state/gateway/files"))
+                      if name.endswith(".full"))
+        gone = next(number for number in range(1, 8) if number not in kept)
+        refuse(cluster, f"version {gone}: it is no longer kept (gateway.keep_versions)", "rollback", "gateway.yaml",
+               str(gone), "--reason", "x")
+        # The version of a rollback that waits is not pruned.
+        wanted = kept[-1]
+        aggregator(cluster, "rollback", "gateway.yaml", str(wanted), "--reason", "x")
+        cluster.start("gateway")
+        wait_for_ruling(cluster, 2)
+        version, = rulings(cluster, 2)
+        assert cluster.ledger("SELECT source FROM ruling") == [(wanted,)]
+        wait_for_version(cluster, version + 1)
+
+
+@scenario
+def a_group_is_taken_out(build):
+    with Cluster(build, {**GROUPS, "lab-c": ["board-4"]}, **{**FAST, "deadline": "2 s"}) as cluster:
+        for name in ("gateway", "board-1", "board-3"):
+            cluster.start(name)
+        wait_for_version(cluster, 3)
+        cluster.kill("board-3")
+        cluster.start("board-4")
+        deadline = time.monotonic() + 120
+        while not cluster.ledger("SELECT 1 FROM contribution WHERE grp='lab-c' AND round<=(SELECT max(number) FROM version)"):
+            assert time.monotonic() < deadline, "lab-c never took part"
+            time.sleep(0.05)
+        first = cluster.ledger("SELECT min(round) FROM contribution WHERE grp='lab-c'")[0][0]
+        wait_for_version(cluster, first + 2)
+        cluster.start("board-3")
+        said = aggregator(cluster, "replay", "gateway.yaml", "--without", "lab-c")
+        lines = said.splitlines()
+        assert lines[0].startswith(f"version {first} ") and lines[0].endswith(" exact"), said
+        assert lines[1].startswith(f"version {first + 1} ") and lines[1].endswith(" approximate (1 round)"), said
+        assert "nothing is stored" in said and f"versions 0 to {first - 1} of" in said, said
+        assert "no version has something of group lab-x" in aggregator(cluster, "replay", "gateway.yaml", "--without", "lab-x")
+        refuse(cluster, "--from 0: expected", "replay", "gateway.yaml", "--without", "lab-c", "--from", "0", code=2)
+        refuse(cluster, "group lab-x: no board of it was ever enrolled", "remove", "gateway.yaml", "lab-x", "--reason", "x")
+        said = aggregator(cluster, "remove", "gateway.yaml", "lab-c", "--reason", "it lied")
+        assert "revoked board-4" in said and f"the weights of version {first - 1}" in said, said
+        wait_for_ruling(cluster, 2)
+        version, = rulings(cluster, 2)
+        assert weights(cluster, version) == weights(cluster, first - 1)
+        wait_for_version(cluster, version + 1)
+        assert not cluster.ledger("SELECT 1 FROM contribution WHERE grp='lab-c' AND round>?", version)
+        said = aggregator(cluster, "remove", "gateway.yaml", "lab-c", "--reason", "again")
+        assert "no update of group lab-c is in version" in said, said
+        cluster.kill("board-4")
+        last = newest(cluster) + 4
+        edit(cluster, (f"count: {ENDLESS}", f"count: {last}"))
+        reload(cluster)
+        cluster.wait_for_end(120, ["gateway", "board-1", "board-3"])
+        assert cluster.replay()[-1] == f"{last + 1} versions, 0 differ, 0 not checked"
+        same_model_everywhere(cluster, ["board-1", "board-3"])
+
+
+def run(build, seed, kills):
+    """Reload, refusals and a rollback at versions that do not depend on time; kills at random."""
+    with Cluster(build, GROUPS, **{**FAST, "rounds": 2}, extra=LIMITS + GATE) as cluster:
+        draw = random.Random(seed)
+
+        def stage(last, *changes):
+            edit(cluster, *changes, (f"count: {stage.last}", f"count: {last}"))
+            stage.last = last
+            reload(cluster)
+            cluster.start_all()
+            for _ in range(kills):
+                name = draw.choice(["gateway", "gateway", *cluster.boards])
+                time.sleep(draw.uniform(0.05, 0.4))
+                if cluster.processes[name].poll() is None:
+                    cluster.kill(name)
+                cluster.start(name)
+            cluster.wait_for_end(180)
+
+        stage.last = 2
+        cluster.start_all()
+        cluster.wait_for_end(120)
+        stage(5, *WILD)  # versions 3 to 5 are refused
+        edit(cluster, *CALM, ("count: 5", "count: 9"))
+        stage.last = 9
+        reload(cluster)
+        aggregator(cluster, "rollback", "gateway.yaml", "1", "--reason", "a test")
+        stage(9)
+        assert rulings(cluster, 1)[:3] == [3, 4, 5] and rulings(cluster, 2) == [6], cluster.ledger("SELECT * FROM ruling")
+        assert cluster.replay()[-1] == "10 versions, 0 differ, 0 not checked"
+        same_model_everywhere(cluster)
+        return cluster.digest()
+
+
+@scenario
+def kills_change_no_bit(build):
+    seed = random.randrange(1 << 30)
+    assert run(build, seed, 4) == run(build, seed, 0), f"another model with seed {seed}"
+    return f"seed {seed}"
+
+
+if __name__ == "__main__":
+    scenario.main()

@@ -1,0 +1,399 @@
+// Versions that the gate or a person decides: what they are made of, and that a kill changes no
+// bit.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "aggregator/merge/ruled.h"
+#include "aggregator/run/gate.h"
+#include "aggregator/store/influence.h"
+#include "aggregator/store/ledger_sql.h"
+#include "tests/unit/aggregator_world.h"
+
+static const char *const boards[] = {"a", "b"};
+
+static void begin(struct world *world, double gate_loss)
+{
+    world_init(world);
+    world->measured = true;
+    world->worse = 2;
+    world->job.rounds = 4;
+    world->job.gate.loss = gate_loss;
+    world->job.server = (struct cn_server){
+        .optimizer = CN_SERVER_FEDADAM, .beta1 = 0.9, .beta2 = 0.99, .epsilon = 1e-3};
+    for (size_t i = 0; i < 2; i++)
+        assert_int_equal(world_enroll(world, boards[i], boards[i], 0), CN_OK);
+}
+
+static void keep_alive(struct world *world)
+{
+    while (!world->run) {
+        world_now_ms += 1000;
+        if (world_start(world) == CN_OK)
+            return;
+        world_stop(world);
+        cn_flaky_store_fail(&world->flaky, 0, false, CN_OK);
+    }
+}
+
+// Asks for a rollback once version at exists.
+static void ask(struct world *world, uint32_t at, uint32_t source)
+{
+    struct cn_ruling found;
+    struct cn_ledger_version newest;
+    if (at && cn_ledger_newest_version(world->ledger, &newest) == CN_OK && newest.number >= at &&
+        cn_ruling_newest(world->ledger, CN_RULING_ROLLBACK, &found) == CN_ENOTFOUND &&
+        cn_rollback_waiting(world->ledger, &found) == CN_ENOTFOUND)
+        assert_int_equal(cn_rollback_ask(world->ledger, source, "a test"), CN_OK);
+}
+
+// Works until the run is over. The aggregator is killed whenever a store operation fails.
+static void finish(struct world *world, uint32_t ask_at, uint8_t digest[CN_DIGEST_SIZE])
+{
+    struct cn_round_info info = {0};
+    for (int i = 0; i < 600 && info.state != CN_ROUND_ENDED; i++) {
+        keep_alive(world);
+        unsigned before = world->flaky.fail_at;
+        bool fine = world_tick(world, 500) == CN_OK;
+        ask(world, ask_at, 0);
+        for (size_t board = 0; board < 2; board++)
+            world_take_part(world, boards[board], boards[board]);
+        if (!fine || (before && world->flaky.operations >= before)) {
+            cn_flaky_store_fail(&world->flaky, 0, false, CN_OK);
+            world_stop(world);
+            keep_alive(world);
+        }
+        world_get_round(world, "a", &info);
+    }
+    assert_int_equal(info.state, CN_ROUND_ENDED);
+    memcpy(digest, info.version_digest, CN_DIGEST_SIZE);
+}
+
+static void load(struct world *world, uint32_t number, struct cn_model *model)
+{
+    assert_int_equal(cn_model_load(&world->flaky.store, world->ledger, &world->layout,
+                                   cn_merge_state_rows(&world->job), number, model),
+                     CN_OK);
+}
+
+static struct cn_merge_config merge_config(struct world *world)
+{
+    return (struct cn_merge_config){
+        .store = &world->flaky.store,
+        .ledger = world->ledger,
+        .layout = &world->layout,
+        .job = &world->job,
+        .graph = cn_model_store_graph_digest(world->models),
+    };
+}
+
+static void assert_same_state(struct world *world, const struct cn_model *a,
+                              const struct cn_model *b)
+{
+    uint8_t one[CN_DIGEST_SIZE], other[CN_DIGEST_SIZE];
+    cn_model_state_digest(a, &world->layout, one);
+    cn_model_state_digest(b, &world->layout, other);
+    assert_memory_equal(one, other, CN_DIGEST_SIZE);
+}
+
+static void a_refused_version_has_its_parents_weights_and_state(void **state)
+{
+    struct world world;
+    uint8_t digest[CN_DIGEST_SIZE];
+    struct cn_model parent, refused, made;
+    struct cn_ruling ruling;
+    struct cn_ledger_version recorded, before;
+    (void)state;
+    begin(&world, 1);
+    finish(&world, 0, digest);
+    assert_int_equal(cn_ruling_find(world.ledger, 2, &ruling), CN_OK);
+    assert_int_equal(ruling.kind, CN_RULING_REFUSED);
+    assert_string_equal(ruling.reason, "its loss is 5, the best of the versions before it is 0.5 "
+                                       "and gate.loss is 1");
+    load(&world, 1, &parent);
+    load(&world, 2, &refused);
+    size_t size = world.layout.total * sizeof(float);
+    assert_memory_equal(cn_model_weights(&parent), cn_model_weights(&refused), size);
+    assert_memory_not_equal(parent.digest, refused.digest, CN_DIGEST_SIZE);
+    assert_true(refused.delta_size > 0 && refused.delta_size <= 112);
+    assert_same_state(&world, &parent, &refused);
+    // Replay makes the same version, and boards apply the frame to what they have.
+    const struct cn_merge_config config = merge_config(&world);
+    assert_int_equal(cn_ruled_refuse(&config, &parent, &made), CN_OK);
+    assert_memory_equal(made.digest, refused.digest, CN_DIGEST_SIZE);
+    assert_memory_equal(made.delta_digest, refused.delta_digest, CN_DIGEST_SIZE);
+    assert_int_equal(
+        cn_update_apply(made.delta, made.delta_size, &world.layout, cn_model_weights(&parent)),
+        CN_OK);
+    assert_memory_equal(cn_model_weights(&parent), cn_model_weights(&refused), size);
+    // Its measurement is that of the same weights. The next version counts.
+    assert_int_equal(cn_ledger_find_version(world.ledger, 1, &before), CN_OK);
+    assert_int_equal(cn_ledger_find_version(world.ledger, 2, &recorded), CN_OK);
+    assert_true(recorded.central.count == before.central.count &&
+                recorded.central.correct == before.central.correct);
+    assert_int_equal(cn_ruling_find(world.ledger, 3, &ruling), CN_ENOTFOUND);
+    cn_model_deinit(&made);
+    cn_model_deinit(&refused);
+    cn_model_deinit(&parent);
+    world_deinit(&world);
+}
+
+// A run with a refusal and a rollback; fails at operation number, if not 0.
+static bool run_once(unsigned number, uint8_t digest[CN_DIGEST_SIZE])
+{
+    struct world world;
+    begin(&world, 1);
+    cn_flaky_store_fail(&world.flaky, number, false, CN_EIO);
+    keep_alive(&world);
+    finish(&world, 2, digest);
+    bool reached = world.flaky.operations >= number;
+    struct cn_ruling ruling;
+    assert_int_equal(cn_ruling_find(world.ledger, 2, &ruling), CN_OK);
+    assert_int_equal(cn_ruling_find(world.ledger, 3, &ruling), CN_OK);
+    assert_int_equal(ruling.kind, CN_RULING_ROLLBACK);
+    assert_int_equal(cn_rollback_waiting(world.ledger, &ruling), CN_ENOTFOUND);
+    world_deinit(&world);
+    return reached;
+}
+
+static void kills_change_no_bit_of_a_run_with_rulings(void **state)
+{
+    uint8_t expected[CN_DIGEST_SIZE], digest[CN_DIGEST_SIZE];
+    unsigned number = 1;
+    (void)state;
+    run_once(0, expected);
+    for (bool reached = true; reached; number++) {
+        reached = run_once(number, digest);
+        assert_memory_equal(digest, expected, CN_DIGEST_SIZE);
+    }
+    assert_true(number > 20);
+}
+
+static void a_rollback_ends_the_open_round(void **state)
+{
+    struct world world;
+    struct cn_round_info info = {0};
+    struct cn_model first, made, stored;
+    struct cn_ledger_round round;
+    struct cn_ruling ruling;
+    (void)state;
+    begin(&world, 0);
+    assert_int_equal(world_start(&world), CN_OK);
+    for (int i = 0; i < 100 && info.round < 3; i++) {
+        assert_int_equal(world_tick(&world, 500), CN_OK);
+        for (size_t board = 0; board < 2; board++)
+            world_take_part(&world, boards[board], boards[board]);
+        world_get_round(&world, "a", &info);
+    }
+    while (info.state != CN_ROUND_OPEN) {
+        assert_int_equal(world_tick(&world, 500), CN_OK);
+        world_get_round(&world, "a", &info);
+    }
+    assert_int_equal(info.round, 3);
+    assert_true(world_take_part(&world, "a", "a"));
+    assert_int_equal(cn_rollback_ask(world.ledger, 1, "it was better"), CN_OK);
+    assert_int_equal(cn_rollback_ask(world.ledger, 0, "no"), CN_EEXIST);
+    assert_int_equal(world_tick(&world, 500), CN_OK);
+    assert_true(world_get_round(&world, "a", &info));
+    assert_int_equal(info.version, 3);
+    assert_int_equal(info.delta_size, 0);
+    assert_int_equal(info.forget, 3); // also after a restart
+    world_stop(&world);
+    assert_int_equal(world_start(&world), CN_OK);
+    assert_true(world_get_round(&world, "a", &info));
+    assert_int_equal(info.forget, 3);
+    assert_int_equal(info.round, 4);
+    assert_true(info.decided_round == 3 && info.decided_accepted); // its group need not repeat it
+    assert_int_equal(cn_ledger_newest_round(world.ledger, &round), CN_OK);
+    assert_true(round.number == 3 && round.state == CN_LEDGER_MERGED);
+    load(&world, 1, &first);
+    load(&world, 3, &stored);
+    assert_memory_equal(cn_model_weights(&first), cn_model_weights(&stored),
+                        world.layout.total * sizeof(float));
+    for (size_t i = 0; i < world.layout.total; i++)
+        assert_true(stored.residual[i] == 0 && stored.state[i] == 0);
+    const struct cn_merge_config config = merge_config(&world);
+    struct cn_model parent;
+    load(&world, 2, &parent);
+    assert_int_equal(cn_ruled_roll_back(&config, &parent, cn_model_weights(&first), &made), CN_OK);
+    assert_memory_equal(made.digest, stored.digest, CN_DIGEST_SIZE);
+    assert_same_state(&world, &made, &stored);
+    assert_int_equal(cn_ruling_find(world.ledger, 3, &ruling), CN_OK);
+    assert_string_equal(ruling.reason, "it was better");
+    cn_model_deinit(&parent);
+    cn_model_deinit(&made);
+    cn_model_deinit(&stored);
+    cn_model_deinit(&first);
+    world_deinit(&world);
+}
+
+static void a_rollback_to_what_is_gone_is_given_up(void **state)
+{
+    struct world world;
+    uint8_t digest[CN_DIGEST_SIZE];
+    struct cn_ruling ruling;
+    (void)state;
+    begin(&world, 0);
+    assert_int_equal(world_start(&world), CN_OK);
+    assert_int_equal(cn_rollback_ask(world.ledger, 77, "lost"), CN_OK);
+    finish(&world, 0, digest);
+    assert_int_equal(cn_rollback_waiting(world.ledger, &ruling), CN_ENOTFOUND);
+    assert_int_equal(cn_ruling_newest(world.ledger, CN_RULING_ROLLBACK, &ruling), CN_ENOTFOUND);
+    world_deinit(&world);
+}
+
+static cn_err fail_start(void *context, uint32_t version, const float *weights, uint64_t now_ms)
+{
+    (void)context, (void)version, (void)weights, (void)now_ms;
+    return CN_ENOMEM;
+}
+
+static void a_gate_that_cannot_measure_does_not_stop_the_run(void **state)
+{
+    struct world world;
+    struct cn_round_info info = {0};
+    struct cn_ruling ruling;
+    (void)state;
+    begin(&world, 1);
+    assert_int_equal(world_start(&world), CN_OK);
+    for (int i = 0; i < 400 && info.state != CN_ROUND_ENDED; i++) {
+        world.measure.start = fail_start;
+        assert_int_equal(world_tick(&world, 500), CN_OK);
+        for (size_t board = 0; board < 2; board++)
+            world_take_part(&world, boards[board], boards[board]);
+        world_get_round(&world, "a", &info);
+    }
+    assert_int_equal(info.state, CN_ROUND_ENDED);
+    assert_int_equal(cn_ruling_newest(world.ledger, CN_RULING_REFUSED, &ruling), CN_ENOTFOUND);
+    world_deinit(&world);
+}
+
+static void the_gate_compares_with_the_best_of_the_last_versions(void **state)
+{
+    struct world world;
+    struct cn_ruling ruling;
+    uint8_t digest[CN_DIGEST_SIZE];
+    bool refused;
+    struct cn_job job = {.gate = {.accuracy = 0.05}};
+    struct cn_ledger_metrics metrics = {.loss = 50, .correct = 34, .count = 100};
+    (void)state;
+    begin(&world, 0);
+    finish(&world, 0, digest); // version n is right on 10 * n of 100 samples
+    assert_int_equal(cn_gate_judge(world.ledger, &job, 5, &metrics, &refused, &ruling), CN_OK);
+    assert_true(refused);
+    assert_string_equal(ruling.reason, "its accuracy is 0.3400, the best of the versions before it "
+                                       "is 0.4000 and gate.accuracy is 5 %");
+    metrics.correct = 36;
+    assert_int_equal(cn_gate_judge(world.ledger, &job, 5, &metrics, &refused, &ruling), CN_OK);
+    assert_false(refused);
+    assert_int_equal(cn_gate_judge(world.ledger, &job, 5, NULL, &refused, &ruling), CN_OK);
+    assert_true(refused);
+    assert_string_equal(ruling.reason, "its loss is not finite");
+    world_deinit(&world);
+}
+
+static void a_group_has_a_part_in_what_was_made_of_its_updates(void **state)
+{
+    struct world world;
+    uint8_t digest[CN_DIGEST_SIZE];
+    struct cn_influence influence;
+    (void)state;
+    begin(&world, 1);
+    finish(&world, 3, digest); // version 2 is refused, 4 has the weights of 0
+    assert_int_equal(cn_influence_load(world.ledger, "a", 0, &influence), CN_OK);
+    assert_int_equal(influence.count, 5);
+    assert_int_equal(influence.first, 1);
+    for (uint32_t version = 0; version < 5; version++)
+        assert_int_equal(influence.touched[version], version >= 1 && version <= 3);
+    cn_influence_deinit(&influence);
+    assert_int_equal(cn_influence_load(world.ledger, "a", 2, &influence), CN_OK);
+    assert_int_equal(influence.first, 3); // what it sent for version 2 was refused
+    cn_influence_deinit(&influence);
+    assert_int_equal(cn_influence_load(world.ledger, "c", 0, &influence), CN_OK);
+    assert_int_equal(influence.first, 0);
+    cn_influence_deinit(&influence);
+    world_deinit(&world);
+}
+
+static void a_round_can_be_merged_without_a_group(void **state)
+{
+    struct world world;
+    uint8_t digest[CN_DIGEST_SIZE];
+    struct cn_model parent, all, without;
+    (void)state;
+    begin(&world, 0);
+    finish(&world, 0, digest);
+    struct cn_merge_config config = merge_config(&world);
+    load(&world, 0, &parent);
+    assert_int_equal(cn_merge_round(&config, &parent, &all), CN_OK);
+    config.without = "c";
+    assert_int_equal(cn_merge_round(&config, &parent, &without), CN_OK);
+    assert_memory_equal(all.digest, without.digest, CN_DIGEST_SIZE);
+    cn_model_deinit(&without);
+    config.without = "a";
+    assert_int_equal(cn_merge_round(&config, &parent, &without), CN_OK);
+    assert_memory_not_equal(all.digest, without.digest, CN_DIGEST_SIZE);
+    cn_model_deinit(&without);
+    assert_int_equal(cn_ledger_sql_run(world.ledger, "DELETE FROM contribution WHERE grp='b'"),
+                     CN_OK);
+    assert_int_equal(cn_merge_round(&config, &parent, &without), CN_ERANGE);
+    cn_model_deinit(&all);
+    cn_model_deinit(&parent);
+    world_deinit(&world);
+}
+
+static void a_ledger_of_schema_3_is_brought_up(void **state)
+{
+    struct world world;
+    struct cn_ruling ruling;
+    uint32_t streak;
+    uint8_t digest[CN_DIGEST_SIZE];
+    (void)state;
+    begin(&world, 0);
+    finish(&world, 0, digest);
+    assert_int_equal(cn_ledger_sql_run(world.ledger, "DROP TABLE ruling; DROP TABLE rollback;"
+                                                     "PRAGMA user_version=3"),
+                     CN_OK);
+    world_stop(&world);
+    assert_int_equal(world_start(&world), CN_OK);
+    assert_int_equal(cn_ruling_find(world.ledger, 2, &ruling), CN_ENOTFOUND);
+    assert_int_equal(cn_ruling_streak(world.ledger, &streak), CN_OK);
+    assert_int_equal(streak, 0);
+    world_deinit(&world);
+}
+
+static void a_reason_is_one_printable_line(void **state)
+{
+    char longest[CN_RULING_TEXT + 1];
+    (void)state;
+    memset(longest, 'x', sizeof(longest));
+    longest[CN_RULING_TEXT - 1] = '\0';
+    assert_true(cn_ruling_reason_valid("it got worse, Zoë said"));
+    assert_true(cn_ruling_reason_valid(longest));
+    longest[CN_RULING_TEXT - 1] = 'x';
+    longest[CN_RULING_TEXT] = '\0';
+    assert_false(cn_ruling_reason_valid(longest));
+    assert_false(cn_ruling_reason_valid(""));
+    assert_false(cn_ruling_reason_valid("two\nlines"));
+    assert_false(cn_ruling_reason_valid("\033[31m"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_refused_version_has_its_parents_weights_and_state),
+        cmocka_unit_test(kills_change_no_bit_of_a_run_with_rulings),
+        cmocka_unit_test(a_rollback_ends_the_open_round),
+        cmocka_unit_test(a_rollback_to_what_is_gone_is_given_up),
+        cmocka_unit_test(a_gate_that_cannot_measure_does_not_stop_the_run),
+        cmocka_unit_test(the_gate_compares_with_the_best_of_the_last_versions),
+        cmocka_unit_test(a_group_has_a_part_in_what_was_made_of_its_updates),
+        cmocka_unit_test(a_round_can_be_merged_without_a_group),
+        cmocka_unit_test(a_ledger_of_schema_3_is_brought_up),
+        cmocka_unit_test(a_reason_is_one_printable_line),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
