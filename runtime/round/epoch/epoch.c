@@ -89,6 +89,7 @@ static void plan_fetched(struct cn_epoch *epoch, const struct cn_round_info *new
         .bytes = answer->data,
         .size = answer->size,
         .delta = fetch->delta,
+        .forget = news->forget <= news->version ? (uint32_t)news->forget : 0,
     };
     cn_err err = answer->gone ? CN_ENOTFOUND : CN_OK;
 
@@ -111,6 +112,7 @@ static void plan_fetched(struct cn_epoch *epoch, const struct cn_round_info *new
     *command = (struct cn_epoch_command){.kind = CN_EPOCH_BASE,
                                          .base = {.delta = version.delta,
                                                   .number = version.number,
+                                                  .forget = version.forget,
                                                   .size = version.size,
                                                   .bytes = answer->data}};
     memcpy(command->base.digest, version.digest, CN_DIGEST_SIZE);
@@ -350,6 +352,7 @@ static cn_err do_base(struct cn_epoch *epoch, struct cn_epoch_command *command)
         .number = command->base.number,
         .size = (size_t)command->base.size,
         .delta = command->base.delta,
+        .forget = command->base.forget,
     };
     cn_err err;
 
