@@ -336,11 +336,10 @@ static cn_err do_steps(struct cn_epoch *epoch, size_t bucket)
     epoch->fresh = !err && cn_session_held(session)->phase == CN_PHASE_SEND;
     if (err != CN_EDIVERGED && err != CN_ERANGE)
         return err;
-    cn_log(
-        CN_LOG_ERROR, "epoch",
-        "round %u, step %u: the loss or a weight change is not finite or too large; the round is "
-        "given up (a lower learning_rate helps where the loss had grown)",
-        cn_session_held(session)->round, cn_session_held(session)->step);
+    cn_log(CN_LOG_ERROR, "epoch",
+           "round %u, step %u: the loss or a weight change is not finite or too large; the round "
+           "is given up (if the loss had been growing, a lower learning_rate helps)",
+           cn_session_held(session)->round, cn_session_held(session)->step);
     return cn_session_abandon(session, NULL);
 }
 

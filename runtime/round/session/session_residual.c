@@ -113,7 +113,8 @@ void cn_session_note_newest(struct cn_session *session, const struct cn_decision
     if (own || !held->round) // or nothing can wait yet
         return;
     cn_log(CN_LOG_WARN, "session",
-           "another part of the group has delivered round %u: what waited here is in it",
+           "another part of the group has delivered round %u: the changes that waited here are "
+           "part of it",
            newest->round);
     forget_waiting(session);
 }
