@@ -350,6 +350,18 @@ uint64_t cn_payload_size(const struct cn_payload *payload)
     return size;
 }
 
+// Says what the GPU of a Jetson needs, because a board without it trains on its processor. The
+// packages have code of CUDA 13.
+static void print_gpu_needs(const char *board)
+{
+    if (strncmp(board, "jetson-orin-", 12) == 0 || strncmp(board, "jetson-agx-orin-", 16) == 0)
+        cn_console_step("gpu",
+                        "its GPU needs JetPack 7.2 or later (CUDA 13); with JetPack 6 the packaged "
+                        "cairn-node trains on the processor");
+    else if (strncmp(board, "jetson-", 7) == 0)
+        cn_console_step("gpu", "its GPU needs JetPack 7 or later (CUDA 13)");
+}
+
 void cn_payload_print(const struct cn_payload *payload)
 {
     char digest[2 * CN_DIGEST_SIZE + 1];
@@ -358,6 +370,7 @@ void cn_payload_print(const struct cn_payload *payload)
         cn_console_step("package", "%s %s (%s), installed at the first boot",
                         payload->packages[i].name, payload->packages[i].version,
                         payload->packages[i].architecture);
+    print_gpu_needs(payload->board);
     for (size_t i = 0; i < payload->count; i++) {
         cn_hex(digest, payload->files[i].digest, CN_DIGEST_SIZE);
         cn_console_step("file", "%04o %10llu %.12s %s", payload->files[i].mode,

@@ -9,6 +9,7 @@ import glob
 import hashlib
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -49,6 +50,16 @@ def a_plan_writes_nothing(bench):
     assert sorted(os.listdir(bench.folder)) == before and bench.enrolled("planned") is None
     bench.expect(bench.run("plan", *bench.order("planned"), "--json"), 0)
     assert all(json.loads(line)["event"] for line in bench.said.splitlines())
+    assert "JetPack" not in bench.said, "no Jetson was ordered"
+
+
+def a_plan_says_what_the_gpu_needs(bench):
+    with open(bench.path("orin.yaml"), "w") as file:
+        with open(bench.path("site.yaml")) as site:
+            file.write(re.sub("^extends: .*", f"extends: {SOURCE}/boards/jetson-orin-nano-8gb/board.yaml", site.read(),
+                              flags=re.MULTILINE))
+    order = ["--site", "orin.yaml", *bench.order("orin")[2:]]
+    bench.expect(bench.run("plan", *order), 0, "needs JetPack 7.2 or later (CUDA 13)")
 
 
 def packed_images_are_unpacked(bench):
@@ -459,6 +470,7 @@ CASES = [
     an_image_holds_what_was_ordered,
     relative_paths_are_those_of_the_caller,
     a_plan_writes_nothing,
+    a_plan_says_what_the_gpu_needs,
     packed_images_are_unpacked,
     unusable_images_are_refused,
     a_fat_partition_is_written_where_the_board_mounts_it,
