@@ -6,12 +6,14 @@
   const HIDDEN_MS = 30000; // while nobody looks at the page
   const TIMEOUT_MS = 5000;
   const PIECES = 20; // answers about versions in one go
+  const HISTORY = 2000; // newest versions that are asked for
   const TOKEN = "cairn-token";
 
   const store = {
     state: null, boards: new Map(), versions: [], seq: 0, filter: "", open: new Set(), details: new Map(),
     allVersions: false, live: true,
   };
+  let versionsKey = ""; // what the state said when all versions were here
   const tags = new Map(); // ETag and answer of each address
   let seenAt = 0; // when the gateway last answered, by this machine's clock
   let shift = 0; // the gateway's clock minus this machine's
@@ -68,13 +70,19 @@
     return value;
   }
 
+  // Gets versions that are new, and the newest two, which may have been measured meanwhile.
   async function getVersions() {
-    // The newest two may have been measured meanwhile.
-    let from = Math.max(0, store.versions.length - 2);
+    const { run, newest } = store.state;
+    const key = JSON.stringify([run.id, run.version, run.accepted, newest]);
+    if (key === versionsKey) return;
+    let from = Math.max(0, store.versions.length - 2, run.version - HISTORY);
     for (let i = 0; i < PIECES; i += 1) {
       const answer = await get(`/v1/versions?from=${from}`);
       takeVersions(answer);
-      if (!answer.more) return;
+      if (!answer.more) {
+        versionsKey = key;
+        return;
+      }
       from = answer.next;
     }
   }

@@ -12,15 +12,20 @@
 
 // --- data ---
 
-// Writes the answers about all versions, until there are no more.
+// Writes the answers about the versions, until there are no more.
 static cn_err write_versions(const struct cn_show_source *source, struct cn_json_text *json)
 {
     static const char more[] = "\"more\":true}";
     struct cn_buffer answer;
-    cn_err err = CN_OK;
+    struct cn_ledger_version newest = {0};
     bool ended = false;
+    cn_err err = cn_ledger_newest_version(source->ledger, &newest);
+    if (err == CN_ENOTFOUND)
+        err = CN_OK;
+    uint32_t first =
+        newest.number >= CN_REPORT_VERSIONS ? newest.number - CN_REPORT_VERSIONS + 1 : 0;
     cn_json_open(json, "versions", '[');
-    for (uint32_t from = 0; !err && !ended; from += CN_SHOW_VERSIONS) {
+    for (uint32_t from = first; !err && !ended; from += CN_SHOW_VERSIONS) {
         cn_buffer_init(&answer, CN_SHOW_LIMIT);
         err = cn_show_versions(source, from, &answer);
         if (!err)
@@ -67,6 +72,7 @@ static void encode_base64(const uint8_t digest[CN_DIGEST_SIZE], char text[BASE64
 {
     static const char letters[] =
         "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    const char padding = '=';
     char *to = text;
     for (size_t i = 0; i < CN_DIGEST_SIZE; i += 3) {
         size_t left = CN_DIGEST_SIZE - i;
@@ -74,8 +80,8 @@ static void encode_base64(const uint8_t digest[CN_DIGEST_SIZE], char text[BASE64
                         (left > 2 ? digest[i + 2] : 0);
         *to++ = letters[bits >> 18];
         *to++ = letters[bits >> 12 & 63];
-        *to++ = left > 1 ? letters[bits >> 6 & 63] : '=';
-        *to++ = left > 2 ? letters[bits & 63] : '=';
+        *to++ = left > 1 ? letters[bits >> 6 & 63] : padding;
+        *to++ = left > 2 ? letters[bits & 63] : padding;
     }
     *to = '\0';
 }

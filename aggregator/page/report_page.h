@@ -7,13 +7,15 @@
 
 #include "aggregator/show/show.h"
 
+#define CN_REPORT_VERSIONS 20000 // newest versions that a report holds
+
 // What a report holds beside what is shown of the run.
 struct cn_report_facts {
     const char *program;  // version of the program that makes the report
     const char *settings; // the job's values as text; NULL: not known
 };
 
-// Writes state, all versions and the facts as one JSON object: {"v", "state", "versions", ...}.
+// Writes state, versions and the facts as one JSON object: {"v", "state", "versions", ...}.
 // "versions" is an array of answers, each of at most CN_SHOW_VERSIONS versions.
 cn_err cn_report_data(const struct cn_show_source *source, const struct cn_report_facts *facts,
                       struct cn_buffer *out);

@@ -252,6 +252,7 @@ const Cairn = {};
 
   // How many times more dense float32 both ways would be than the payload; 0: not known.
   function denseShare({ state, versions }) {
+    if (!versions[0]) return 0; // an early part of a long run is not here
     const payload = (state.bytes.in.payload || 0) + (state.bytes.out.payload || 0);
     const updates = versions.reduce((sum, version) => sum + (version && version.updates || 0), 0);
     return payload && state.bytes.dense ? Math.round(2 * state.bytes.dense * updates / payload) : 0;
@@ -305,6 +306,7 @@ const Cairn = {};
     const more = store.details.get(board.name);
     const facts = [
       ["hardware", hardware(board)],
+      ...[["system", board.system], ["cairn-node", board.build]].filter(([, value]) => value),
       ["group", board.group],
       ["last heard", heard(board)],
       ["group's updates", `${plain(counts.a)} accepted, ${plain(counts.l)} late, ${plain(counts.r)} rejected`],

@@ -27,13 +27,11 @@ static cn_err take_board(void *context, const struct cn_ledger_board *board)
         return CN_ENOMEM;
     list->boards = boards;
     struct cn_board_entry *entry = &list->boards[list->count++];
-    const struct cn_status_board *live = cn_live_find(walk->facts->live, board, &walk->hint);
-    *entry = (struct cn_board_entry){
-        .max_weight = board->max_weight,
-        .revoked = board->revoked,
-        .live = live,
-        .reason = cn_reason_of(walk->facts, board, live),
-    };
+    *entry = (struct cn_board_entry){.max_weight = board->max_weight, .revoked = board->revoked};
+    if (walk->facts) {
+        entry->live = cn_live_find(walk->facts->live, board, &walk->hint);
+        entry->reason = cn_reason_of(walk->facts, board, entry->live);
+    }
     memcpy(entry->name, board->name, sizeof(entry->name));
     memcpy(entry->group, board->group, sizeof(entry->group));
     return CN_OK;

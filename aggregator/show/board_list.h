@@ -25,7 +25,8 @@ struct cn_board_list {
     } * by_name;      // owned; the groups in the order of names
 };
 
-// Reads the list. What facts borrows must outlive it. Call deinit in any case.
+// Reads the list. What facts borrows must outlive it. facts NULL: without live and reasons. Call
+// deinit in any case.
 cn_err cn_board_list_load(struct cn_ledger *ledger, const struct cn_reason_facts *facts,
                           struct cn_board_list *list);
 void cn_board_list_deinit(struct cn_board_list *list);

@@ -145,9 +145,7 @@ static cn_err write_versions(struct answer *answer, uint32_t from)
 
 static cn_err load_and_write(struct answer *answer, uint32_t from)
 {
-    static const struct cn_round_view no_view;
-    const struct cn_reason_facts facts = {&no_view, answer->source->live, 0, 0};
-    cn_err err = cn_board_list_load(answer->source->ledger, &facts, &answer->list);
+    cn_err err = cn_board_list_load(answer->source->ledger, NULL, &answer->list);
     if (err)
         return err;
     answer->signs = calloc(answer->list.group_count + 1, 1);

@@ -176,7 +176,7 @@ static const char *find_difference(const struct cut_check *check, const float *w
 
 static bool same_loss(double a, double b, double tolerance)
 {
-    if (!memcmp(&a, &b, sizeof(a)))
+    if (isnan(a) && isnan(b))
         return true;
     return fabs(a - b) <= tolerance * fmax(fabs(a), 1);
 }

@@ -306,6 +306,53 @@ static void norms_above_the_limit_are_scaled_as_the_fold_scales_them(void **stat
     assert_memory_equal(f->mean, f->other, sizeof(f->mean));
 }
 
+// No update takes more from a variance than there is, in any tile; the fold has the same limit.
+static void variances_are_limited_as_the_fold_limits_them(void **state)
+{
+    struct fixture *f = *state;
+    const struct cn_robust robust = {.rule = CN_ROBUST_MULTI_KRUM, .tolerate = 1};
+    static float base[TOTAL];
+    struct cn_robust_config config = {
+        .layout = &f->layout, .robust = &robust, .base = base, .tile = 1000};
+    const struct cn_fold_caps caps = {.base = base};
+    struct cn_fold *fold;
+
+    f->layout.tensors[1].variance = true;
+    for (size_t i = 0; i < TOTAL; i++)
+        base[i] = (float)(i % 7) * 1e-3f;
+    set_attacked(f, 4, 0);
+    assert_int_equal(cn_robust_mean(&config, f->updates, 4, NULL, f->mean), CN_OK);
+    assert_int_equal(cn_fold_open(&f->layout, &caps, &fold), CN_OK);
+    for (size_t i = 0; i < 4; i++)
+        assert_int_equal(
+            cn_fold_add(fold, f->frames[i].data, f->frames[i].size, f->updates[i].weight, NULL),
+            CN_OK);
+    assert_int_equal(cn_fold_finish(fold, f->other), CN_OK);
+    cn_fold_close(fold);
+    assert_memory_equal(f->mean, f->other, sizeof(f->mean));
+    f->layout.tensors[1].variance = false;
+}
+
+// The center is the result of the round before, coordinate by coordinate, whatever the tile.
+static void the_center_follows_the_result(void **state)
+{
+    struct fixture *f = *state;
+    const struct cn_robust robust = {.rule = CN_ROBUST_CCLIP, .tolerate = 1};
+    struct cn_robust_config config = {.layout = &f->layout, .robust = &robust};
+    static float whole[TOTAL], other[TOTAL];
+
+    set_attacked(f, 5, 1);
+    cn_test_fill(f->center, TOTAL, 9, 1); // far away, so that the result is near it
+    assert_int_equal(cn_robust_mean(&config, f->updates, 5, f->center, whole), CN_OK);
+    assert_memory_equal(f->center, whole, sizeof(whole));
+    cn_test_fill(f->center, TOTAL, 9, 1);
+    config.tile = 101;
+    assert_int_equal(cn_robust_mean(&config, f->updates, 5, f->center, other), CN_OK);
+    assert_memory_equal(other, whole, sizeof(whole));
+    merge(f, CN_ROBUST_CCLIP, CN_ROBUST_MIX_NONE, 1); // from zeros
+    assert_memory_not_equal(f->mean, whole, sizeof(whole));
+}
+
 static void a_damaged_update_is_an_error(void **state)
 {
     struct fixture *f = *state;
@@ -333,6 +380,8 @@ int main(void)
         cmocka_unit_test(liars_move_every_rule_less_than_the_mean),
         cmocka_unit_test(fewer_updates_than_needed_tolerate_fewer),
         cmocka_unit_test(norms_above_the_limit_are_scaled_as_the_fold_scales_them),
+        cmocka_unit_test(variances_are_limited_as_the_fold_limits_them),
+        cmocka_unit_test(the_center_follows_the_result),
         cmocka_unit_test(a_damaged_update_is_an_error),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -259,7 +259,7 @@ static cn_err place_blocks(struct builder *builder, bool crossing, size_t first,
 static cn_err plan_slots(struct builder *builder)
 {
     struct cn_program *program = builder->program;
-    size_t passing, kept, boundary;
+    size_t passing = 0, kept = 0, boundary = 0;
     cn_err err = place_blocks(builder, false, 0, &passing);
 
     passing = (passing + CN_PLAN_ALIGNMENT - 1) / CN_PLAN_ALIGNMENT * CN_PLAN_ALIGNMENT;

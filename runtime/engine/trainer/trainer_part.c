@@ -326,10 +326,11 @@ cn_err cn_trainer_clip(struct cn_trainer *trainer, double weight, double squares
 
     clip = trainer->hyper.clip > 0 && clip < 1 ? clip : 1;
     for (size_t t = 0; !err && t < layout->tensor_count; t++) {
-        float *gradient = gradients + trainer->order.places[t];
+        float *gradient;
 
         if (trainer->order.places[t] == SIZE_MAX || layout->tensors[t].class != CN_TENSOR_PARAM)
             continue;
+        gradient = gradients + trainer->order.places[t];
         for (size_t i = 0; i < layout->tensors[t].count; i++) {
             float g = gradient[i] * scale;
 
