@@ -155,6 +155,10 @@ cairn_service(cairn-aggregator)
 cairn_package(cairn-flash "put Cairn on boards and wait until they have joined")
 
 cairn_package_documents(cairn-boards)
+cairn_document(cairn-boards sbom.spdx.json ${package_source}/make_sbom cairn-boards ${CAIRN_BUILD_VERSION} all
+               ${cairn_epoch} -)
+install(FILES ${package_build}/cairn-boards/sbom.spdx.json.gz
+        DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/cairn-boards COMPONENT cairn-boards)
 cairn_document(cairn-boards cairn-profile.5 ${CMAKE_CROSSCOMPILING_EMULATOR} $<TARGET_FILE:profile_manual>
                ${CAIRN_BUILD_VERSION} ${cairn_day})
 install(FILES ${package_build}/cairn-boards/cairn-profile.5.gz DESTINATION ${CMAKE_INSTALL_MANDIR}/man5

@@ -209,7 +209,8 @@ static cn_err add_frame(struct cn_fold *fold, const uint8_t *frame, size_t size,
     cn_err err = cn_update_check_few(frame, size, fold->layout, diag, &header, &sink);
 
     if (!err && (header.snapshot || header.rounded)) {
-        cn_diag_add(diag, "update: a snapshot or one to round by, expected a change");
+        cn_diag_add(diag,
+                    "update: a snapshot or a rounded version, expected a change of the weights");
         err = CN_EFORMAT;
     }
     addition->factor = cn_fixed_factor(norm_max, cn_fixed_root(addition->square));

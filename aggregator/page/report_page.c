@@ -72,6 +72,7 @@ static void encode_base64(const uint8_t digest[CN_DIGEST_SIZE], char text[BASE64
 {
     static const char letters[] =
         "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    const char padding = '=';
     char *to = text;
     for (size_t i = 0; i < CN_DIGEST_SIZE; i += 3) {
         size_t left = CN_DIGEST_SIZE - i;
@@ -79,8 +80,8 @@ static void encode_base64(const uint8_t digest[CN_DIGEST_SIZE], char text[BASE64
                         (left > 2 ? digest[i + 2] : 0);
         *to++ = letters[bits >> 18];
         *to++ = letters[bits >> 12 & 63];
-        *to++ = left > 1 ? letters[bits >> 6 & 63] : '=';
-        *to++ = left > 2 ? letters[bits & 63] : '=';
+        *to++ = left > 1 ? letters[bits >> 6 & 63] : padding;
+        *to++ = left > 2 ? letters[bits & 63] : padding;
     }
     *to = '\0';
 }

@@ -47,6 +47,14 @@ static void copy_measurement(struct cn_run *run, const struct cn_ruling *ruling)
                ruling->version);
 }
 
+cn_err cn_run_find_rollback(struct cn_run *run)
+{
+    struct cn_ruling newest;
+    cn_err err = cn_ruling_newest(run->config.ledger, CN_RULING_ROLLBACK, &newest);
+    run->forget = err ? 0 : newest.version;
+    return err == CN_ENOTFOUND ? CN_OK : err;
+}
+
 cn_err cn_run_roll_back(struct cn_run *run, bool *done)
 {
     struct cn_ruling ruling;
@@ -72,6 +80,7 @@ cn_err cn_run_roll_back(struct cn_run *run, bool *done)
     cn_log(CN_LOG_WARN, "run",
            "version %" PRIu32 " has the weights of version %" PRIu32 ": rolled back, %s",
            ruling.version, ruling.source, ruling.reason);
+    run->forget = ruling.version;
     copy_measurement(run, &ruling);
     cn_spool_expire(run->config.spool, 0, 0);
     *done = true;

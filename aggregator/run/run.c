@@ -490,6 +490,8 @@ cn_err cn_run_open(const struct cn_run_config *config, uint64_t now_ms, struct c
         err = cn_score_progress(config->ledger, config->job, 0, &opened->progress);
     }
     if (!err)
+        err = cn_run_find_rollback(opened);
+    if (!err)
         err = recover(opened, now_ms);
     if (err) {
         cn_run_close(opened);

@@ -25,6 +25,7 @@ struct cn_run {
     uint64_t quorum_seen_ms; // clock; when GATHER saw enough groups; 0: not yet
     uint64_t retry_ms;       // clock; CLOSING: the merge is not tried before
     uint64_t invite_ms;      // clock; OPEN: when to look for more groups
+    uint32_t forget;         // newest version that a rollback made; 0: none
     uint64_t settings_ms;    // clock; when to look for other settings
     // CLOSING: the version that is being made, before it is stored. Empty: not made yet.
     struct cn_model candidate;
@@ -63,6 +64,8 @@ cn_err cn_run_gate(struct cn_run *run, const struct cn_merge_config *config, uin
 // in a row were refused.
 void cn_run_note_judged(struct cn_run *run, bool refused);
 
+// Sets run->forget from the ledger.
+cn_err cn_run_find_rollback(struct cn_run *run);
 // Carries out a rollback that waits. Sets *done when the newest version is another one now. Call it
 // only while no version is being made.
 cn_err cn_run_roll_back(struct cn_run *run, bool *done);

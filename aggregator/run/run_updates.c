@@ -41,6 +41,7 @@ cn_err cn_run_describe(struct cn_run *run, const char *group, uint64_t now_ms,
     memcpy(info->delta_digest, newest->delta_digest, CN_DIGEST_SIZE);
     const struct cn_roster_group *found = cn_roster_find_group(run->config.roster, group);
     uint32_t served = found ? found->served : newest->number;
+    info->forget = run->forget;
     info->key_epoch = found ? found->key_epoch : 0;
     info->group_boards = found ? found->boards : 0;
     cn_model_store_chain(run->config.models, served, &info->chain);

@@ -48,7 +48,8 @@ static void reply_trouble(struct cn_resources *resources, struct cn_coap_reply *
     uint64_t now_ms = resources->now_ms();
     if (!resources->trouble_ms || now_ms - resources->trouble_ms > TROUBLE_MS) {
         resources->trouble_ms = now_ms;
-        cn_log(CN_LOG_ERROR, "resources", "%s: boards are told to come back", cn_err_text(err));
+        cn_log(CN_LOG_ERROR, "resources", "%s: boards are asked to try again later",
+               cn_err_text(err));
     }
     cn_coap_reply_error(reply, CN_COAP_UNAVAILABLE, "%s", cn_err_text(err));
     reply->max_age_s = BUSY_S;

@@ -148,6 +148,21 @@ cn_err cn_ledger_sql_prepare(struct cn_ledger *ledger, sqlite3_stmt **statement,
     return err;
 }
 
+cn_err cn_ledger_sql_take(struct cn_ledger *ledger, enum cn_ledger_kept which, const char *sql,
+                          const int64_t *numbers, int count, sqlite3_stmt **statement)
+{
+    sqlite3_stmt **kept = &ledger->kept[which];
+    int result = SQLITE_OK;
+    *statement = NULL;
+    if (!*kept)
+        result = sqlite3_prepare_v2(ledger->db, sql, -1, kept, NULL);
+    for (int i = 0; result == SQLITE_OK && i < count; i++)
+        result = sqlite3_bind_int64(*kept, i + 1, numbers[i]);
+    if (result == SQLITE_OK)
+        *statement = *kept;
+    return map_error(ledger, result);
+}
+
 cn_err cn_ledger_sql_step(struct cn_ledger *ledger, sqlite3_stmt *statement)
 {
     int result = sqlite3_step(statement);
@@ -377,6 +392,8 @@ void cn_ledger_close(struct cn_ledger *ledger)
 {
     if (!ledger)
         return;
+    for (int i = 0; i < CN_LEDGER_KEPT_COUNT; i++)
+        sqlite3_finalize(ledger->kept[i]);
     sqlite3_close(ledger->db);
     cn_crypto_wipe(&ledger->identity, sizeof(ledger->identity));
     free(ledger);

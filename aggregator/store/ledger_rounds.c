@@ -288,17 +288,18 @@ cn_err cn_ledger_add_version(struct cn_ledger *ledger, const struct cn_ledger_ve
 
 // Reads the median of what the groups of a round measured, where each group counts with the mean
 // over its samples. Of two middle values it takes the worse one.
-static cn_err read_middle(struct cn_ledger *ledger, uint32_t round, const char *sql, double *middle,
-                          uint64_t *groups)
+static cn_err read_middle(struct cn_ledger *ledger, uint32_t round, enum cn_ledger_kept which,
+                          const char *sql, double *middle, uint64_t *groups)
 {
     sqlite3_stmt *statement;
-    cn_err err = cn_ledger_sql_prepare(ledger, &statement, sql, "i", (int64_t)round);
+    const int64_t number = round;
+    cn_err err = cn_ledger_sql_take(ledger, which, sql, &number, 1, &statement);
     if (err)
         return err;
     err = cn_ledger_sql_step(ledger, statement);
     *middle = sqlite3_column_double(statement, 0);
     *groups = err ? 0 : (uint64_t)sqlite3_column_int64(statement, 1);
-    sqlite3_finalize(statement);
+    sqlite3_reset(statement);
     return err == CN_ENOTFOUND ? CN_OK : err;
 }
 
@@ -314,11 +315,12 @@ static cn_err read_boards(struct cn_ledger *ledger, uint32_t number,
 {
     double loss = 0, accuracy = 0;
     uint64_t groups = 0;
-    cn_err err = read_middle(ledger, number + 1, MIDDLE("held_out_loss/held_out_count", " DESC"),
-                             &loss, &groups);
+    cn_err err = read_middle(ledger, number + 1, CN_LEDGER_KEPT_LOSS,
+                             MIDDLE("held_out_loss/held_out_count", " DESC"), &loss, &groups);
     if (!err)
-        err = read_middle(ledger, number + 1, MIDDLE("1.0*held_out_correct/held_out_count", " ASC"),
-                          &accuracy, &groups);
+        err =
+            read_middle(ledger, number + 1, CN_LEDGER_KEPT_ACCURACY,
+                        MIDDLE("1.0*held_out_correct/held_out_count", " ASC"), &accuracy, &groups);
     if (err || groups == 0)
         return err;
     boards->count = CN_LEDGER_MEDIAN;
@@ -342,8 +344,9 @@ static cn_err read_measures(struct cn_ledger *ledger, uint32_t version, bool cen
                             struct cn_measures *measures)
 {
     sqlite3_stmt *statement;
-    cn_err err = cn_ledger_sql_prepare(ledger, &statement, MEASURES, "ii", (int64_t)version,
-                                       (int64_t)central);
+    const int64_t numbers[] = {version, central};
+    cn_err err =
+        cn_ledger_sql_take(ledger, CN_LEDGER_KEPT_MEASURES, MEASURES, numbers, 2, &statement);
     if (err)
         return err;
     err = cn_ledger_sql_step(ledger, statement);
@@ -354,7 +357,7 @@ static cn_err read_measures(struct cn_ledger *ledger, uint32_t version, bool cen
             .mae = sqlite3_column_double(statement, 2),
             .perplexity = sqlite3_column_double(statement, 3),
         };
-    sqlite3_finalize(statement);
+    sqlite3_reset(statement);
     return err;
 }
 

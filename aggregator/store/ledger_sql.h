@@ -9,9 +9,19 @@
 // it.
 #define CN_LEDGER_SQL_DATE "CAST((julianday('now')-2440587.5)*86400000+0.5 AS INTEGER)"
 
+// Statements that a ledger keeps: preparing them takes several times as long as running them, and
+// each version that is read runs all of them.
+enum cn_ledger_kept {
+    CN_LEDGER_KEPT_LOSS,
+    CN_LEDGER_KEPT_ACCURACY,
+    CN_LEDGER_KEPT_MEASURES,
+    CN_LEDGER_KEPT_COUNT,
+};
+
 struct cn_ledger {
     sqlite3 *db;
     struct cn_ledger_identity identity;
+    sqlite3_stmt *kept[CN_LEDGER_KEPT_COUNT]; // NULL: not prepared yet
 };
 
 // Prepares sql and binds one value for each letter of types: 'i' int64_t, 'd' double, 't' const
@@ -19,6 +29,11 @@ struct cn_ledger {
 // an error *statement is NULL.
 cn_err cn_ledger_sql_prepare(struct cn_ledger *ledger, sqlite3_stmt **statement, const char *sql,
                              const char *types, ...);
+
+// Prepares a statement that is kept, or takes it, and binds count numbers. sql must be the same in
+// each call for this which. End its use with sqlite3_reset. On an error *statement is NULL.
+cn_err cn_ledger_sql_take(struct cn_ledger *ledger, enum cn_ledger_kept which, const char *sql,
+                          const int64_t *numbers, int count, sqlite3_stmt **statement);
 
 // Steps a statement. Returns CN_OK for a row and CN_ENOTFOUND after the last one.
 cn_err cn_ledger_sql_step(struct cn_ledger *ledger, sqlite3_stmt *statement);

@@ -32,7 +32,7 @@ static cn_err apply_revocations(struct cn_ledger *ledger, const char *state)
                 "service read it\n",
                 path, cn_err_text(report.unread));
     if (report.malformed)
-        cn_log(CN_LOG_WARN, "ledger", "%s: lines that are no revocations are passed over: %" PRIu32,
+        cn_log(CN_LOG_WARN, "ledger", "%s: lines that are not revocations are skipped: %" PRIu32,
                path, report.malformed);
     if (!err && report.unwritten)
         tell_unwritten(path, report.unwritten);
@@ -47,8 +47,8 @@ cn_err cn_restore_ledger(struct cn_ledger *ledger, const char *state, bool resto
         err = cn_ledger_raise_lineage(ledger, now > 0 ? (uint64_t)now : 0);
         if (!err)
             cn_log(CN_LOG_WARN, "run",
-                   "restored: lineage %" PRIu32 " begins; what boards hold of the one before does "
-                   "not count",
+                   "restored: lineage %" PRIu32
+                   " begins; changes that boards hold from the lineage before do not count",
                    cn_ledger_identity(ledger)->lineage);
     }
     if (err)

@@ -203,11 +203,11 @@ static cn_err visit(void *context, const char *name)
         return CN_OK;
     cn_err err = load_part(loading, name, owner, round, part);
     if (err == CN_EFORMAT || err == CN_ERANGE || err == CN_ECONFLICT) {
-        cn_log(CN_LOG_WARN, "spool", "%s is of no use and is removed", name);
+        cn_log(CN_LOG_WARN, "spool", "%s cannot be used and is removed", name);
         err = store->ops->remove(store, name);
     } else if (err == CN_ENOSPC) {
         cn_log(CN_LOG_WARN, "spool",
-               "the disk is full: %s cannot be taken up and is removed; %s sends its update again",
+               "the disk is full: %s cannot be continued and is removed; %s sends its update again",
                name, owner);
         err = CN_OK;
         if (store->ops->remove(store, name))

@@ -2,14 +2,16 @@
 # build.sh - how each library is built from its archive into the new prefix.
 #
 # All are static, with sections of their own so that the linker drops what a program does not use. The
-# caller sets cc, ar and toolchain ("" or cmake's option) for the machine that the libraries are for, and then
-# calls choose_flags.
+# caller sets cc, ar, toolchain ("" or cmake's option) for the machine that the libraries are for, work and
+# prefix, and then calls choose_flags.
 
 # As cmake/CairnBuild.cmake has them for Cairn itself.
 choose_flags()
 {
     cflags='-O2 -ffunction-sections -fdata-sections -fPIE -fstack-protector-strong -fstack-clash-protection'
     cflags="$cflags -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3"
+    # The same bytes in every folder: __FILE__ starts at the library.
+    cflags="$cflags -ffile-prefix-map=$work=. -ffile-prefix-map=$prefix=."
     case $($cc -dumpmachine) in
     aarch64*) cflags="$cflags -mbranch-protection=standard" ;;
     x86_64*) cflags="$cflags -fcf-protection=full" ;;

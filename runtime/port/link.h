@@ -106,6 +106,9 @@ struct cn_round_info {
     struct cn_snapshot snapshot;          // only set when the group seems to be behind
     uint64_t key_epoch;                   // newest epoch of the group's pair keys
     uint64_t group_boards;                // boards enrolled in the group; 0: unknown
+    // Newest version made by going back to an earlier one; 0: none. What a group keeps of rounds
+    // before it belongs to versions that were given up.
+    uint64_t forget;
     // Round of this group's newest update with a verdict; 0: none yet.
     uint32_t decided_round;
     bool decided_accepted;                  // whether an update of decided_round was accepted

@@ -97,7 +97,7 @@ static cn_err get_group(const uint8_t *bytes, size_t size, struct cn_diag *diag,
     memcpy(header->group, bytes + CN_UPDATE_FIXED_SIZE, group_size);
     if (group_size == 0 || (strlen(header->group) == group_size && cn_name_valid(header->group)))
         return CN_OK;
-    cn_diag_add(diag, "update: the group's name is not one");
+    cn_diag_add(diag, "update: the group's name is not a valid name");
     return CN_EFORMAT;
 }
 

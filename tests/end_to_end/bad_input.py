@@ -168,9 +168,9 @@ def changed_samples(cluster):
     write_train(cluster, "state/samples", cluster.path("x.npy"), cluster.path("y.npy"))
     train = [cluster.node, "train", "alone.yaml"]
     cluster.command(*train)
-    assert "samples are others" not in cluster.command(*train).stderr
+    assert "the samples have changed" not in cluster.command(*train).stderr
     samples(20)
-    expect(cluster.command(*train), 0, "resuming", "the samples are others than before: 18 to train on", "were 36")
+    expect(cluster.command(*train), 0, "resuming", "the samples have changed: now 18 to train on", "before 36")
 
 
 def other_weights(cluster):
@@ -183,7 +183,7 @@ def other_weights(cluster):
     job = open(cluster.path("train.yaml")).read()
     cluster.write("train.yaml", job.replace(f"{DIGITS}/digits-cnn.onnx", cluster.path("begin.onnx")))
     expect(cluster.command(*train, check=False), 1, "the model's weights was")
-    expect(cluster.command(*train, "--anew"), 0, "starting anew", "round 2/2")
+    expect(cluster.command(*train, "--anew"), 0, "starting from the beginning", "round 2/2")
     expect(cluster.command(*train), 0, "resuming")
 
 

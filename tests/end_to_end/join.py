@@ -34,7 +34,7 @@ def use_wide_model(lan):
 
 def taken(lan, board):
     """(pieces it lacked, pieces of the state) for each time."""
-    found = re.findall(r"takes (\d+) of (\d+) pieces of the state", lan.log(board))
+    found = re.findall(r"taking (\d+) of (\d+) pieces of the state", lan.log(board))
     return [tuple(map(int, pair)) for pair in found]
 
 
@@ -82,12 +82,12 @@ def a_transfer_that_is_cut_goes_on_where_it_was(build):
         lose_everything(lan, "board-2")
         lan.limit("board-1", "20mbit")  # 7 s, of which
         lan.start("board-2")
-        lan.wait_for_line("board-2", "pieces of the state of board-1")
+        lan.wait_for_line("board-2", "pieces of the state from board-1")
         time.sleep(2)
         lan.cut("board-2")
         lan.wait_for_line("board-2", "they are kept for the next epoch")
         lan.mend("board-2")
-        lan.wait_for_line("board-2", "pieces of the state of board-1", 2)
+        lan.wait_for_line("board-2", "pieces of the state from board-1", 2)
         lan.limit("board-1", None)
         lan.wait_for_line("board-2", "version 2: held-out")
         restart_until_it_lacks_something(lan, "board-2", 3)

@@ -84,7 +84,7 @@ def a_recorded_state_is_exported_replayed_and_gone_on_with(build):
             assert versions(cluster)[: len(before)] == before, "versions of the older program changed"
             assert cluster.status()["version"] == JOB["rounds"]
             log = cluster.log("board-1")
-            assert "resuming at round" in log and "starting anew" not in log, log
+            assert "resuming at round" in log and "starting from the beginning" not in log, log
             export_and_replay(cluster)
             assert writer(cluster, "gateway") == named(cluster.aggregator)
             assert writer(cluster, "board-1") == named(cluster.node)

@@ -197,7 +197,7 @@ def both_slots_of_a_member_are_damaged(build):
                 file.write(bytes([byte[0] ^ 4]))
         cluster.start("board-2")
         cluster.wait_for_line("board-2", "checkpoint.a cannot be used")
-        cluster.wait_for_line("board-2", "starting anew")
+        cluster.wait_for_line("board-2", "starting from the beginning")
 
     check_same(build, PAIRS, disturb)
 

@@ -86,6 +86,8 @@ def the_run_goes_back_to_a_version(build):
         version, = rulings(cluster, 2)
         cluster.wait_for_line("gateway", f"version {version} has the weights of version 2: rolled back, a test")
         assert weights(cluster, version) == weights(cluster, 2)
+        for board in cluster.boards:
+            cluster.wait_for_line(board, f"version {version} went back to an earlier one: what waited here is forgotten")
         assert f"version {version} went back to version 2: a test" in aggregator(cluster, "status", "gateway.yaml")
         wait_for_version(cluster, version + 2)
         # With the gateway away: the next start does it, also where a round is open.

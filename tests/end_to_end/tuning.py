@@ -15,8 +15,8 @@ from scenarios import Scenarios
 from timeline import spans_of
 
 TWO = {"lab": ["board-1", "board-2"]}
-CHOSE = r"the link carries ([\d.e+]+) Mbit/s, a call costs ([\d.e+-]+) ms: buckets of (\d+) KiB, (\d+) in a call"
-CHANGED = r"the link changed from ([\d.e+]+) to ([\d.e+]+) Mbit/s: measuring anew"
+CHOSE = r"the link carries ([\d.e+]+) Mbit/s, a call costs ([\d.e+-]+) ms: buckets of (\d+) KiB, (\d+) in each call"
+CHANGED = r"the link changed from ([\d.e+]+) to ([\d.e+]+) Mbit/s: measuring it again"
 scenario = Scenarios()
 
 
@@ -40,8 +40,8 @@ def buckets_and_window_follow_a_link_that_changes(build):
         lan.start("board-2", "--timeline", "timeline.json")
         lan.wait_for_line("board-1", " KiB, ")
         shape(lan, 30)
-        lan.wait_for_line("board-1", "measuring anew")
-        lan.wait_for_line("board-1", " KiB, ", lan.log("board-1").split("measuring anew")[0].count(" KiB, ") + 1)
+        lan.wait_for_line("board-1", "measuring it again")
+        lan.wait_for_line("board-1", " KiB, ", lan.log("board-1").split("measuring it again")[0].count(" KiB, ") + 1)
         lan.wait_for_end(150)
         lan.replay()
         same_model_everywhere(lan)

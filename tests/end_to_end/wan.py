@@ -142,7 +142,7 @@ def another_run_waits_at_the_gateway(build):
 
 
 def be_refused(lan, board, text):
-    line = "the stored registration is not used: key, aggregator or members are others now"
+    line = "the stored registration is not used: key, aggregator or members have changed"
     count = lan.log(board).count(line)
     lan.kill(board)
     lan.write(f"{board}.yaml", text)

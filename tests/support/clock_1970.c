@@ -1,5 +1,4 @@
-// clock_1970.c - for LD_PRELOAD: a board without a battery for its clock, to which nobody has told
-// the date.
+// clock_1970.c - for LD_PRELOAD: a board whose clock has no battery and was never set.
 #include <dlfcn.h>
 #include <sys/time.h>
 #include <time.h>

@@ -31,7 +31,7 @@ void cn_cubic_begin_full(struct cn_cubic_flow *flow, uint64_t rate_bps, uint64_t
 
 static void reduce(struct cn_cubic_flow *flow, uint64_t now_us)
 {
-    // Fast convergence (4.7): room for others when the last maximum was not reached.
+    // Fast convergence (4.7): leaves room for other flows if the last maximum was not reached.
     flow->most = flow->window < flow->most ? flow->window * (1 + BETA) / 2 : flow->window;
     flow->window *= BETA;
     if (flow->window < 2)
@@ -41,7 +41,7 @@ static void reduce(struct cn_cubic_flow *flow, uint64_t now_us)
     flow->recovery = flow->sent;
 }
 
-// 4.2 and 4.3: the cubic's window, or Reno's where that is larger.
+// Returns the cubic window (RFC 9438, 4.2), or Reno's (4.3) if that is larger.
 static void grow(struct cn_cubic_flow *flow, uint64_t rtt_us, uint64_t now_us)
 {
     double t, k, cubic, reno, rtt = (double)rtt_us / 1e6;
@@ -68,7 +68,7 @@ static void grow(struct cn_cubic_flow *flow, uint64_t rtt_us, uint64_t now_us)
         flow->window += (cubic - flow->window) / flow->window;
 }
 
-// In order: a lost packet is noticed with the acknowledgement of the next one that arrived.
+// Packets arrive in order, so the acknowledgement of the next one shows that a packet was lost.
 static void settle(struct cn_cubic_flow *flow, uint64_t now_us)
 {
     uint64_t next = flow->settled;
@@ -101,7 +101,7 @@ void cn_cubic_step(struct cn_cubic_flow *flow, struct cn_exchange *exchange)
         packet->sent_us = now_us;
         packet->acked_us = arrives_us ? arrives_us + flow->back_us : 0;
     }
-    // All of a window was lost.
+    // All packets of a window were lost.
     if (flow->sent > flow->settled &&
         now_us > flow->flight[(flow->sent - 1) % CN_CUBIC_FLIGHT].sent_us + TIMEOUT_US) {
         reduce(flow, now_us);

@@ -21,7 +21,8 @@ static cn_err host_open(const struct cn_compute_config *config, struct cn_comput
     return cuda_open_with(&library, &cn_compute_cuda_host, config, device);
 }
 
-// The rest is the port's own; a table of constants cannot copy them from cn_compute_cuda.
+// The other entries are the port's own functions. A table of constants cannot copy them from
+// cn_compute_cuda.
 static void host_close(struct cn_compute *device)
 {
     cn_compute_cuda.close(device);

@@ -1,4 +1,4 @@
-// cuBLASLt's double: matrices by columns, as the library has them.
+// A double of cuBLASLt. Matrices are stored by columns, as in the library.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@ struct product {
     cublasOperation_t of_a, of_b;
     cublasLtEpilogue_t end;
     float *vector; // a bias, or its gradient
-    float *aside;  // a matrix of GELU's arguments
+    float *aside;  // matrix that takes GELU's arguments
     int64_t leading;
 };
 
@@ -24,7 +24,7 @@ struct matrix {
 
 struct wish {
     size_t workspace;
-    uint32_t alignment[4]; // a, b, c, d
+    uint32_t alignment[4]; // of a, b, c, d
 };
 
 static void *keep(const void *object, size_t size)
@@ -188,7 +188,7 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t m
     }
 }
 
-// The algorithm that is found carries the alignments it was found for, and its workspace.
+// An algorithm carries the alignments for which it was found, and the size of its workspace.
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t product,
                                               cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
                                               cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
@@ -233,7 +233,7 @@ static float element(const struct matrix *m, const float *at, bool transposed, u
     return transposed ? at[col + row * (uint64_t)m->leading] : at[row + col * (uint64_t)m->leading];
 }
 
-// What epilogues are made of: these bits of their numbers.
+// The bits of an epilogue's number: the operations that it is made of.
 enum {
     BIAS = 4,
     GELU = 32,
@@ -241,7 +241,7 @@ enum {
     ASIDE = 128,
 };
 
-// By tanh, and its derivative.
+// GELU by tanh, and its derivative.
 static float gelu(float x)
 {
     return x / 2 * (1 + tanhf(0.7978845608f * (x + 0.044715f * x * x * x)));
@@ -257,7 +257,7 @@ static float gelu_grad(float x)
 static float end_product(const struct product *product, float sum, uint64_t row, uint64_t col)
 {
     unsigned end = product->end;
-    uint64_t at = row + col * (uint64_t)product->leading; // of what lies aside
+    uint64_t at = row + col * (uint64_t)product->leading; // place in the matrix aside
 
     if (end & BIAS)
         sum += product->vector[row];
@@ -274,7 +274,7 @@ static void run_multiplication(const void *context)
     bool of_a = m->product.of_a == CUBLAS_OP_T, of_b = m->product.of_b == CUBLAS_OP_T;
     uint64_t inner = of_a ? m->a.rows : m->a.cols;
 
-    memset(m->workspace, 0xee, m->size); // it is the library's
+    memset(m->workspace, 0xee, m->size); // the library may write all of it
     for (int32_t n = 0; n < m->c.count; n++)
         for (uint64_t col = 0; col < m->c.cols; col++)
             for (uint64_t row = 0; row < m->c.rows; row++) {
@@ -292,8 +292,9 @@ static void run_multiplication(const void *context)
             }
 }
 
-// What the library asks of an epilogue (cublasLt.h): the operands that it has, and no batch where
-// none is described. Known are those that the port may use: pairs.c tells why not the others.
+// Checks an epilogue as the library does (cublasLt.h): its operands are there, and there is no
+// batch unless one is described. Only epilogues that the port may use are known; pairs.c says why
+// not the others.
 static bool can_end(const struct multiplication *m)
 {
     static const cublasLtEpilogue_t known[] = {
@@ -320,7 +321,8 @@ static void count_product(cublasLtEpilogue_t end)
     cuda_host_counts.gelu_grads += (end & GELU_GRAD) != 0;
 }
 
-// Shapes that belong together, addresses as aligned as was said, the workspace that was wanted.
+// Checks that shapes match, that addresses have the alignment that was promised, and that the
+// workspace is large enough.
 static bool fits(const struct multiplication *m, const cublasLtMatmulAlgo_t *algo)
 {
     bool of_a = m->product.of_a == CUBLAS_OP_T, of_b = m->product.of_b == CUBLAS_OP_T;

@@ -1,4 +1,4 @@
-// cuDNN's double: it keeps what a descriptor was told and computes a convolution from it.
+// A double of cuDNN. It stores the attributes of descriptors and computes convolutions from them.
 #include <stdlib.h>
 #include <string.h>
 
@@ -6,7 +6,7 @@
 #include "tests/support/cuda_host.h"
 
 #define ATTRIBUTES 12
-#define ENGINES 3 // what the advice proposes: one that rounds, one that does not repeat, a good one
+#define ENGINES 3 // that the heuristic proposes: a rounding, a non-repeating and a good one
 #define WORKSPACE 1000
 
 struct attribute {
@@ -145,7 +145,7 @@ static int choice(const struct descriptor *d, cudnnBackendAttributeName_t name)
     return value;
 }
 
-// A convolution operation: the names of its parts.
+// The names of a convolution operation's attributes.
 struct names {
     cudnnBackendAttributeName_t window, x, weight, y, alpha, beta;
 };
@@ -188,7 +188,7 @@ static bool is_tensor(const struct descriptor *d)
     return d && d->final && d->type == CUDNN_BACKEND_TENSOR_DESCRIPTOR;
 }
 
-// The library's rule for the size of y, and channels that belong together.
+// Checks the size of y by the library's rule, and that the channels match.
 static bool shapes_fit(const struct descriptor *window, const struct descriptor *x,
                        const struct descriptor *weight, const struct descriptor *y)
 {
@@ -271,7 +271,7 @@ cudnnStatus_t cudnnBackendFinalize(cudnnBackendDescriptor_t made)
     return good ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_BAD_PARAM;
 }
 
-// Most of the library's engines want it so; here all.
+// Most of the library's engines require this; here all do.
 static bool has_equal_pads(const struct descriptor *advice)
 {
     const struct descriptor *operation =
@@ -372,7 +372,7 @@ static float load(const struct tensor *t, int64_t at)
     return value;
 }
 
-// Cut off, not rounded: what is stored here is compared coarsely.
+// Truncates instead of rounding; results that are stored so are compared with a wide tolerance.
 static void store(const struct tensor *t, int64_t at, float value)
 {
     uint16_t *packed = t->memory;
@@ -395,7 +395,7 @@ static int64_t place(const struct tensor *t, int64_t a, int64_t b, int64_t c, in
     return a * t->strides[0] + b * t->strides[1] + c * t->strides[2] + d * t->strides[3];
 }
 
-// The place of a tap in x; false outside.
+// Finds the place of a tap in x. Returns false if it lies outside.
 static bool tap_place(const struct convolution *c, const int64_t y[4], int64_t channel, int64_t ky,
                       int64_t kx, int64_t *at)
 {
@@ -406,7 +406,8 @@ static bool tap_place(const struct convolution *c, const int64_t y[4], int64_t c
     return row >= 0 && row < c->x.dims[2] && col >= 0 && col < c->x.dims[3];
 }
 
-// Every product of a convolution: x and weight give y, y and weight give x, x and y the weight.
+// Visits every product of a convolution: x and weight give y, y and weight give x, x and y give the
+// weight.
 static void visit(const struct convolution *c, const int64_t y[4], float *sum_y, float *sum_x,
                   float *sum_weight)
 {
@@ -443,7 +444,7 @@ static void run_convolution(const void *context)
     const struct tensor *result = input ? &c->x : &c->weight;
     float *sums = calloc((size_t)count_of(result), sizeof(*sums));
 
-    memset(c->workspace, 0xee, WORKSPACE); // it is the library's
+    memset(c->workspace, 0xee, WORKSPACE); // the library may write all of it
     for (int64_t i = 0; i < count_of(&c->y); i++) {
         const int64_t y[4] = {i / c->y.dims[3] / c->y.dims[2] / c->y.dims[1],
                               i / c->y.dims[3] / c->y.dims[2] % c->y.dims[1],

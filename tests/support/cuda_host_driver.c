@@ -1,4 +1,4 @@
-// The driver's double.
+// A double of the CUDA driver.
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +12,7 @@
 struct cuda_host_settings cuda_host_settings;
 struct cuda_host_counts cuda_host_counts;
 
-// What the GPU is like in all tests of a program, or of one that opened it as a library.
+// Reads the properties of the GPU from the environment. They hold for the whole process.
 __attribute__((constructor)) static void read_settings(void)
 {
     const char *names = getenv("CAIRN_CUDA_HOST");
@@ -36,19 +36,19 @@ struct work {
 
 struct graph {
     struct work *first, **end;
-    uint64_t waiting; // launches that are not done
+    uint64_t waiting; // number of launches that have not run
 };
 
 struct cuda_host_stream {
     struct graph *capturing;
-    bool spoiled;              // what is captured: by a call that cannot be
-    struct work *first, **end; // what a late GPU has not done
+    bool spoiled;              // the capture met a call that cannot be captured
+    struct work *first, **end; // work that a late GPU has not done
     uint64_t submitted, done;
     uint32_t number;
     struct cuda_host_clock clock;
 };
 
-// A moment of a stream: all that was submitted until then.
+// A moment of a stream: the work submitted until then.
 struct moment {
     struct cuda_host_stream *stream;
     uint64_t submitted;
@@ -56,10 +56,10 @@ struct moment {
 };
 
 static _Thread_local struct cuda_host_clock host_clock;
-static atomic_uint_least64_t waiting;          // work of all streams that is not done
-static atomic_bool numbers[CUDA_HOST_STREAMS]; // of streams, that are taken
+static atomic_uint_least64_t waiting;          // amount of work in all streams that is not done
+static atomic_bool numbers[CUDA_HOST_STREAMS]; // numbers of streams that are in use
 
-// Does the next work of a stream.
+// Does the next piece of work of a stream.
 static void step(struct cuda_host_stream *stream)
 {
     struct work *work = stream->first;
@@ -226,7 +226,7 @@ static struct moment now_of(CUstream stream)
     return (struct moment){queue, queue->submitted, queue->clock};
 }
 
-// Calls that a capture does not take spoil it.
+// Spoils the capture of a stream, for a call that cannot be captured.
 static bool spoils(CUstream stream)
 {
     struct cuda_host_stream *queue = (struct cuda_host_stream *)(void *)stream;
@@ -262,7 +262,7 @@ CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags)
 
     if (cuda_host_fails() || flags)
         return CUDA_ERROR_INVALID_VALUE;
-    if (spoils(stream)) // the event is none of the capture
+    if (spoils(stream)) // the event does not belong to the capture
         return CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
     cuda_host_learn(&queue->clock, &moment->clock);
     cuda_host_submit(stream, run_wait, event, sizeof(struct moment));
@@ -293,13 +293,13 @@ CUresult cuEventRecord(CUevent event, CUstream stream)
 {
     if (cuda_host_fails())
         return CUDA_ERROR_UNKNOWN;
-    if (spoils(stream)) // an event of a capture is none for the host
+    if (spoils(stream)) // the host cannot wait for an event of a capture
         return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     *(struct moment *)(void *)event = now_of(stream);
     return CUDA_SUCCESS;
 }
 
-// Every other answer is that of a GPU which is behind; a late one does a piece of work meanwhile.
+// Every second call answers that the GPU is not ready. A late GPU does a piece of work meanwhile.
 CUresult cuEventQuery(CUevent event)
 {
     const struct moment *moment = (const struct moment *)(const void *)event;
@@ -352,7 +352,7 @@ void cuda_host_submit(void *stream, void (*run)(const void *context), const void
     cuda_host_guard(true);
 }
 
-// Of the host's memory.
+// Returns whether the GPU can read these bytes of the host's memory.
 static bool takes(const void *at, size_t size)
 {
     return cuda_host_settings.pageable || cuda_host_pinned(at, size);
@@ -368,7 +368,7 @@ static void run_copy(const void *context)
 {
     const struct copy *copy = context;
 
-    // Nothing of it may have been given back meanwhile.
+    // None of the memory may have been freed meanwhile.
     if (!takes(copy->to, copy->size))
         cuda_host_expect(copy->to, copy->size, "a copy to no memory of the device");
     if (!takes(copy->from, copy->size))
@@ -443,8 +443,8 @@ struct launch {
     struct cuda_args args;
 };
 
-// An optimizer's state of a part of the model is counted from the model's first word: its address
-// may lie before all memory.
+// The optimizer's state of a part of the model is addressed from the model's first word. That
+// address may lie before all memory.
 static void expect_operands(const struct cuda_args *args)
 {
     static const char what[] = "an operand in no memory of the device";
@@ -506,7 +506,7 @@ CUresult cuGraphDestroy(CUgraph opened)
     struct graph *graph = (struct graph *)(void *)opened;
 
     if (graph->waiting)
-        abort(); // work that is queued uses it
+        abort(); // queued work still uses it
     while (graph->first) {
         struct work *next = graph->first->next;
 
@@ -534,7 +534,7 @@ CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph)
     return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
 }
 
-// The prepared graph is a copy of the list.
+// Copies the list of work into a prepared graph.
 CUresult cuGraphInstantiateWithFlags(CUgraphExec *prepared, CUgraph opened,
                                      unsigned long long flags)
 {

@@ -1,10 +1,11 @@
-// The kernels of ports/cuda on the host: the same text compiled as C, a block's threads as fibers.
+// Runs the kernels of ports/cuda on the host: the same text compiled as C, with the threads of a
+// block as fibers.
 //
-// A thread runs until it waits for its warp or its block; the next one follows. A warp goes on
-// until it waits for its block, while the others have not begun. A kernel whose first thread never
-// waits has no need of fibers: the other threads run one after the other. On a GPU that works
-// backwards the last block, warp and thread is the first: a wait that is missing shows in one of
-// both orders. There all threads are fibers, for the last may have less to do than the first.
+// A thread runs until it waits for its warp or its block; then the next thread runs. A warp runs
+// until it waits for its block; then the next warp begins. If the first thread of a kernel never
+// waits, the other threads run one after the other without fibers. With the setting `backwards` the
+// last block, warp and thread run first, so that a missing wait shows in one of the two orders. All
+// threads are fibers then, as the last thread may have less to do than the first.
 #include "ports/cuda/kernels.cu"
 
 #include <stdio.h>
@@ -14,18 +15,19 @@
 #include "tests/support/fiber.h"
 
 #define STACK_SIZE (16 * 1024)
-#define STACK_STEP (STACK_SIZE + 7 * 64) // at multiples of a page they share few lines of a cache
+#define STACK_STEP                                                                                 \
+    (STACK_SIZE + 7 * 64) // not a multiple of a page, so that stacks share fewer cache lines
 
 _Thread_local struct cuda_host_place cuda_host_place;
 
 enum waiting { RUNS, FOR_BLOCK, FOR_WARP, DONE };
 
 struct thread {
-    struct fiber fiber; // from its first block on it never ends, but waits for the next
+    struct fiber fiber; // is reused: at the end of a block it waits for the next block
     bool begun;
     enum waiting waiting;
-    uint64_t value; // what a warp operation gives
-    uint32_t from;  // the lane it takes from
+    uint64_t value; // result of a warp operation
+    uint32_t from;  // lane whose value this thread takes
     bool vote;
     uint32_t ballot;
 };
@@ -48,13 +50,14 @@ static void stop(const char *why)
     abort();
 }
 
-// The number of what comes as number i of count.
+// Returns the number of the item that runs as number i of count.
 static uint32_t turn(uint32_t i, uint32_t count)
 {
     return cuda_host_settings.backwards ? count - 1 - i : i;
 }
 
-// The fiber of the next thread of this warp that can go on, from its turn on; else the scheduler's.
+// Returns the fiber of the next thread of this warp that can run, counted from `from`; the
+// scheduler's if none can.
 static const struct fiber *next_fiber(struct block *block, uint32_t warp, uint32_t from)
 {
     for (uint32_t i = from; i < CUDA_WARP; i++) {
@@ -129,7 +132,7 @@ static void start(struct block *block, uint32_t number)
     thread->begun = true;
 }
 
-// Lets a warp go on once all its threads are there; what they give is exchanged.
+// Lets a warp continue once all its threads wait for it, and exchanges their values.
 static bool release_warp(struct thread *warp)
 {
     uint64_t values[CUDA_WARP];
@@ -149,7 +152,7 @@ static bool release_warp(struct thread *warp)
     return true;
 }
 
-// false: a thread waits for something else, or all are done.
+// Returns false if a thread waits for something else, or all threads are done.
 static bool release_block(struct block *block, uint32_t threads)
 {
     bool released = false;
@@ -173,7 +176,7 @@ static bool all_done(const struct block *block, uint32_t threads)
     return true;
 }
 
-// Until all of its threads wait for the block or are done.
+// Runs a warp until all of its threads wait for the block or are done.
 static void run_warp(struct block *block, uint32_t warp)
 {
     do {
@@ -184,7 +187,7 @@ static void run_warp(struct block *block, uint32_t warp)
     } while (release_warp(&block->all[warp]));
 }
 
-// Runs thread 0 and, where that never waits, the others. true: all are done.
+// Runs thread 0 and, if it never waits, the others. Returns true if all threads are done.
 static bool run_loose(struct block *block, uint32_t threads)
 {
     start(block, 0);

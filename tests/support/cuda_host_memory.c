@@ -1,4 +1,4 @@
-// The memory of the driver's double. Several threads may have a GPU each.
+// The memory of the driver's double. Each of several threads may have a GPU of its own.
 #include "tests/support/cuda_host_memory.h"
 
 #include <pthread.h>
@@ -11,7 +11,7 @@
 #include "tests/support/cuda_host.h"
 
 #define ALLOCATIONS 4096
-#define ACCESSES 256 // that are remembered, the last ones
+#define ACCESSES 256 // number of the newest accesses that are remembered
 
 enum kind { NONE, DEVICE, PINNED, MANAGED };
 
@@ -29,12 +29,12 @@ static void stop(const char *why, const void *at, size_t size)
     abort();
 }
 
-// NULL: no memory of the driver's.
+// Returns the block that holds these bytes; NULL if the driver did not allocate them.
 static struct allocation *find(const void *at, size_t size)
 {
     const char *first = at;
 
-    size = size ? size : 1; // the end of one may be the beginning of the next
+    size = size ? size : 1; // the end of a block may be the beginning of the next
     for (size_t i = 0; i < ALLOCATIONS; i++) {
         struct allocation *a = &allocations[i];
 
@@ -65,7 +65,7 @@ static struct allocation *free_place(void)
     return NULL;
 }
 
-// Managed memory in pages of its own, for the guard.
+// Allocates managed memory in pages of its own, so that the guard can protect them.
 static void *take(size_t size, enum kind kind)
 {
     size_t room = (size + 255) / 256 * 256;
@@ -78,7 +78,7 @@ static void *take(size_t size, enum kind kind)
         memory = aligned_alloc(256, room);
     if (!memory || memory == MAP_FAILED)
         return NULL;
-    memset(memory, 0xcd, size); // whoever needs zeros must ask
+    memset(memory, 0xcd, size); // memory is not zero unless a caller clears it
     pthread_mutex_lock(&lock);
     place = free_place();
     if (!place)
@@ -89,7 +89,7 @@ static void *take(size_t size, enum kind kind)
     return memory;
 }
 
-// Accesses of all streams, the last ones.
+// The newest accesses of all streams.
 static struct access {
     const char *at;
     size_t size;
@@ -100,7 +100,7 @@ static struct access {
 
 static uint64_t access_count; // also the time
 
-// Of memory that is given back: who takes it next has nothing to do with them.
+// Forgets the accesses to memory that is freed: they do not concern its next owner.
 static void forget_accesses(const char *memory, size_t size)
 {
     for (size_t i = 0; i < ACCESSES; i++)

@@ -11,7 +11,7 @@
 #define RANKS 8
 #define SPLITS 8
 #define QUEUE 64
-#define START_POLLS 3 // looks at a communicator until its work is on the stream
+#define START_POLLS 3 // number of polls of a communicator until its work is on the stream
 #define INVALID_USAGE 5
 
 enum work_kind {
@@ -28,31 +28,31 @@ struct work {
     enum work_kind kind;
     const void *from;
     void *to;
-    size_t size; // bytes, or elements of a collective
+    size_t size; // bytes of a message, or elements of a collective
     int type, how, root;
     struct nccl_comm *comm;
     bool posted;
-    uint64_t number; // of the collective in its communicator
+    uint64_t number; // number of the collective in its communicator
 };
 
 struct cuda_stream {
     struct work queue[QUEUE];
     int count, at;
-    int starting; // communicators that will put work here
+    int starting; // number of communicators that will put work on this stream
 };
 
 struct cuda_event {
     struct cuda_stream *stream;
 };
 
-// What one collective of a communicator has so far.
+// The state of one collective of a communicator.
 struct meeting {
     uint64_t number;
     int came, left;
     void *data[RANKS];
 };
 
-// On its way from one rank to another.
+// A message on its way from one rank to another.
 struct message {
     struct message *next;
     int from, to;
@@ -71,11 +71,11 @@ struct nccl_comm {
     struct world *world;
     struct nccl_comm *parent;
     bool finalized;
-    int rank, children; // not aborted
+    int rank, children; // children: split off and not aborted
     uint64_t number, made_ms;
-    struct work told[QUEUE]; // not on the stream
+    struct work told[QUEUE]; // work that is not on the stream yet
     int told_count, polls;
-    struct cuda_stream *stream; // where it will be
+    struct cuda_stream *stream; // the stream for that work
 };
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -84,14 +84,15 @@ static bool aborts_held;
 static struct fake_nccl_plan plan;
 static struct fake_nccl_counts counts;
 static struct world worlds[1 + SPLITS];
-static int world_count; // of splits since the last whole one
+static int world_count; // number of splits since the last communicator of all ranks
 static int splits_seen[RANKS];
 static uint64_t collectives[RANKS];
 static _Thread_local int this_rank = -1;
 static _Thread_local bool in_group;
-static _Thread_local struct nccl_comm *grouped; // the communicator of the group's calls
+static _Thread_local struct nccl_comm
+    *grouped; // communicator of the calls between group start and end
 
-// Also all worlds.
+// Forgets all messages, and all worlds.
 static void forget_messages(void)
 {
     for (size_t i = 0; i < sizeof(worlds) / sizeof(worlds[0]); i++)
@@ -175,7 +176,7 @@ static int comm_init(nccl_comm *comm, int size, struct nccl_id id, int rank,
     return NCCL_IN_PROGRESS;
 }
 
-// The n-th split of every rank is the same one.
+// The n-th split of each rank makes the same communicator.
 static int comm_split(nccl_comm comm, int color, int key, nccl_comm *child,
                       struct nccl_config *config)
 {
@@ -186,7 +187,8 @@ static int comm_split(nccl_comm comm, int color, int key, nccl_comm *child,
     world = &worlds[1 + splits_seen[comm->rank]++];
     *child = NULL;
     if (color != NCCL_NO_COLOR) {
-        int size = world->size > key + 1 ? world->size : key + 1; // known once all have split
+        int size =
+            world->size > key + 1 ? world->size : key + 1; // is known when all ranks have split
 
         *child = make_comm(world, size, key);
         (*child)->parent = comm;
@@ -196,7 +198,7 @@ static int comm_split(nccl_comm comm, int color, int key, nccl_comm *child,
     return NCCL_SUCCESS;
 }
 
-// Puts what the communicator was told on the stream.
+// Puts the communicator's waiting work on the stream.
 static void start_work(struct nccl_comm *comm)
 {
     for (int i = 0; i < comm->told_count; i++) {
@@ -235,7 +237,7 @@ static int comm_finalize(nccl_comm comm)
     return NCCL_IN_PROGRESS;
 }
 
-// With the mutex held.
+// The caller holds the mutex.
 static void drop_comm(struct nccl_comm *comm)
 {
     if (comm->children)
@@ -307,7 +309,7 @@ static int tell(cuda_stream stream, struct work work)
         counts.wide += work.size;
     else
         counts.narrow += work.size;
-    if (comm->polls) { // it is still starting what it was told before
+    if (comm->polls) { // earlier work is still being started
         counts.out_of_turn = true;
         result = INVALID_USAGE;
     } else {
@@ -363,7 +365,7 @@ static int broadcast(const void *from, void *to, size_t count, int type, int roo
                                       .comm = comm});
 }
 
-// Outside of a group both ends would wait for each other.
+// A send and a receive outside of a group would wait for each other.
 static int send(const void *from, size_t count, int type, int to, nccl_comm comm,
                 cuda_stream stream)
 {
@@ -416,7 +418,7 @@ static enum cn_number number_of(int type)
                                    : CN_INT64;
 }
 
-// The last to come does the work of all.
+// The last rank to arrive does the work for all.
 static void meet(struct world *world, const struct work *work)
 {
     enum cn_number type = number_of(work->type);
@@ -435,7 +437,7 @@ static void meet(struct world *world, const struct work *work)
             memcpy(data[r], data[root], bytes);
 }
 
-// True when the collective is over for this rank.
+// Returns true when the collective has ended for this rank.
 static bool advance_collective(struct work *work)
 {
     struct world *world = work->comm->world;
@@ -443,7 +445,7 @@ static bool advance_collective(struct work *work)
 
     if (!work->posted) {
         if (meeting->came == world->size && meeting->left < world->size)
-            return false; // the one before is not over for all
+            return false; // the collective before has not ended on all ranks
         if (meeting->came == world->size || meeting->number != work->number) {
             if (work->number != meeting->number + 1)
                 return false;
@@ -474,7 +476,7 @@ static void post_message(struct work *work, size_t bytes)
     *end = message;
 }
 
-// False when it is not there yet.
+// Returns false while the message has not arrived.
 static bool take_message(struct work *work, size_t bytes)
 {
     struct message **at = &work->comm->world->messages, *message;
@@ -492,7 +494,7 @@ static bool take_message(struct work *work, size_t bytes)
     return true;
 }
 
-// True when it is over for this rank.
+// Returns true when the call has ended for this rank.
 static bool advance_message(struct work *work)
 {
     size_t bytes = work->size * cn_number_size(number_of(work->type));
@@ -547,7 +549,7 @@ static int event_query(cuda_event event)
 static int device_enter(unsigned number)
 {
     pthread_mutex_lock(&mutex);
-    if (this_rank >= 0) // an abort has a thread of its own
+    if (this_rank >= 0) // aborts run in a thread of their own
         counts.devices[this_rank] = number + 1;
     pthread_mutex_unlock(&mutex);
     return CUDA_SUCCESS;

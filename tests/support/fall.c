@@ -1,11 +1,13 @@
 // fall.c - for LD_PRELOAD: the process dies inside of one of its calls, as by kill -9.
 //
-//   CAIRN_FALL=CALL:NUMBER:FILE   send: behind half of the bytes of this send to a stream; recv:
-//   when something came
-//                                 from one; datagram: before this one is sent; fsync: before it.
-//                                 FILE takes the stack, as glibc prints it.
+//   CAIRN_FALL=CALL:NUMBER:FILE   The process dies in call number NUMBER of this kind:
+//     send      after half of the bytes were sent to a stream
+//     recv      after bytes were received from a stream
+//     datagram  before the datagram is sent
+//     fsync     before the file is synced
+//   FILE takes the stack of the call, as glibc prints it.
 //
-// Owner of nothing, no state but the count; any thread may fall.
+// The only state is the count of calls. Threading: any thread may call.
 #include <dlfcn.h>
 #include <execinfo.h>
 #include <fcntl.h>
@@ -33,7 +35,7 @@ static long wanted(const char *call, char file[256])
     return number;
 }
 
-// True in the call that is the last one.
+// Returns true in the call in which the process dies.
 static int is_last(const char *call, char file[256])
 {
     long number = wanted(call, file);

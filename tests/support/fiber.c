@@ -3,11 +3,11 @@
 #include <stdint.h>
 #include <string.h>
 
-// What a function may not change by the calling convention goes on the stack that is left. The end
-// is a jump, not a return: a processor foresees returns by the calls of one stack.
+// The registers that a function must preserve are pushed to the stack that is left. The switch ends
+// with a jump instead of a return, because a processor predicts returns by the calls of one stack.
 #if defined(__x86_64__)
 
-#define ENTRY 6 // above rbp, rbx, r12 to r15: where to go on
+#define ENTRY 6 // the address to continue at, above rbp, rbx, r12 to r15
 #define WORDS 8 // and one more: at the entry of a function the stack is 8 off a multiple of 16
 
 __asm__(".text\n"

@@ -20,10 +20,10 @@ struct cn_store_file {
 
 static struct cn_flaky_store *flaky_of(struct cn_store *store)
 {
-    return (struct cn_flaky_store *)store; // its first member
+    return (struct cn_flaky_store *)store; // the store is the first member
 }
 
-// Counts an operation; true when it is to fail.
+// Counts an operation. Returns true if it must fail.
 static bool fails(struct cn_flaky_store *flaky)
 {
     flaky->operations++;
@@ -42,7 +42,7 @@ static bool name_is_valid(const char *name)
            strcmp(name, ".") != 0 && strcmp(name, "..") != 0;
 }
 
-// The index of the first visible file that is not before name.
+// Returns the index of the first visible file whose name is not before this name.
 static size_t find(const struct cn_flaky_store *flaky, const char *name, bool *found)
 {
     size_t i = 0;
@@ -210,7 +210,7 @@ static cn_err flaky_remove(struct cn_store *store, const char *name)
     return CN_OK;
 }
 
-// Of the files that are there before the first visit, which may remove some.
+// Lists the files that exist before the first visit; visits may remove some.
 static cn_err flaky_list(struct cn_store *store, cn_err (*visit)(void *context, const char *name),
                          void *context)
 {

@@ -38,7 +38,7 @@ void cn_test_layout_free(struct cn_layout *layout)
     *layout = (struct cn_layout){0};
 }
 
-// Twelve uniform numbers from three blocks, summed: close to a normal distribution.
+// Sums twelve uniform numbers from three blocks, which is close to a normal distribution.
 static float bell(uint64_t seed, uint64_t index)
 {
     float sum = -6;

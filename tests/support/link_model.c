@@ -17,7 +17,8 @@ static bool happens(struct cn_link_model *model, double share)
     return random[0] < share * 4294967296.0;
 }
 
-// Gilbert: a burst goes on with 1 - 1/length, and begins so often that the share comes out right.
+// Gilbert's model: a burst continues with probability 1 - 1/length. The probability that one begins
+// follows from the share of lost packets.
 static bool strikes(struct cn_link_model *model)
 {
     const struct cn_link_shape *shape = &model->shape;

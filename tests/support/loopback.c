@@ -10,17 +10,17 @@
 #include "transport/coap/route.h"
 
 #define PATH_SIZE 256
-#define QUEUE_MAX 1024 // messages; more are dropped, as by a router
-#define BURST 256      // messages a step handles
+#define QUEUE_MAX 1024 // most messages in the queue; further ones are dropped, as a router does
+#define BURST 256      // messages that a step handles
 #define HEADER 12      // bytes of a CoAP message around its body
-#define BODY_MAX 1424  // of any message,
-#define BODY 1152      // and as a rule
+#define BODY_MAX 1424  // largest body of a message
+#define BODY 1152      // usual largest body
 
 struct message {
     struct message *next;
     bool is_request;
     uint64_t tag;
-    unsigned code; // or method
+    unsigned code; // method of a request, code of an answer
     bool silent, observe;
     uint32_t max_age_s, sequence;
     char path[PATH_SIZE];
@@ -34,7 +34,7 @@ struct loopback {
     struct message *first;
     uint32_t count;
     uint64_t draws;
-    // The one observation that is supported, as of the round.
+    // The only observation that is supported: that of the round.
     bool observed;
     struct message observation;
     uint32_t sequence;
@@ -53,7 +53,7 @@ static bool happens(struct loopback *loopback, uint32_t rate)
     return draw(loopback) % 1000 < rate;
 }
 
-// A reordered message is put at a random place of the queue.
+// Adds a message to the queue; a reordered one is put at a random place.
 static void insert(struct loopback *loopback, const struct message *message)
 {
     struct message **place = &loopback->first;

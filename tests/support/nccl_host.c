@@ -2,13 +2,12 @@
 // calls, between processes of one machine. The device's memory is the host's (cuda_host.h).
 //
 // A communicator is a folder, whose path is the id. A message is a file in it: written aside and
-// renamed, taken by its receiver, who looks until it is there. Each communicator has a thread that
-// does what it was told, call after call, as the real one does for communicators that do not block;
-// until then its state is "in progress". With CAIRN_NCCL_NO_SPLIT=1 in the environment none is
-// split. With CAIRN_NCCL_HOST=FILE in the environment each
-// communicator adds a line to the file when it ends: its rank, its size, and how many elements of
-// 32 and more bits, and of 16, its rank gave to calls; calls of one element, the warm-ups, are left
-// out.
+// renamed, and taken by its receiver, which polls until it is there. Each communicator has a thread
+// that does what it was told, call after call, as the real one does for communicators that do not
+// block; until then its state is "in progress". With CAIRN_NCCL_NO_SPLIT=1 in the environment none
+// is split. With CAIRN_NCCL_HOST=FILE in the environment each communicator adds a line to the file
+// when it ends: its rank, its size, and the number of elements of 32 and more bits, and of 16 bits,
+// that its rank gave to calls. Calls of one element, the warm-ups, are left out.
 #include <ftw.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -23,13 +22,13 @@
 #include "runtime/group/reduce.h"
 
 #define RANKS 16
-#define CALLS 64       // of a group
-#define POLL_US 200    // between looks for a message
+#define CALLS 64       // most calls of a group
+#define POLL_US 200    // time between two looks for a message
 #define FAILED 3       // ncclInternalError
 #define INVALID 4      // ncclInvalidArgument
-#define PATH_ROOM 256  // of a communicator's folder
-#define FILE_ROOM 320  // of a file in it
-#define ROOT_BYTES 100 // of an id
+#define PATH_ROOM 256  // bytes for the path of a communicator's folder
+#define FILE_ROOM 320  // bytes for the path of a file in it
+#define ROOT_BYTES 100 // bytes of an id
 
 enum kind { ALL_REDUCE, REDUCE, BROADCAST, SEND, RECEIVE };
 
@@ -44,14 +43,14 @@ struct call {
 struct nccl_comm {
     char folder[PATH_ROOM];
     int rank, size;
-    int splits;                          // that were made of it
-    int parent_size, number, color, key; // of a split: which one, and what this rank asked for
+    int splits;                          // number of splits that were made of it
+    int parent_size, number, color, key; // of a split: its number, and what this rank asked for
     uint64_t sent[RANKS], taken[RANKS], wide, narrow;
     pthread_t thread;
     pthread_mutex_t mutex;
     pthread_cond_t told;
     struct call calls[CALLS];
-    int count, state; // calls that are told; enum nccl_result
+    int count, state; // number of calls to do; enum nccl_result
     bool ends;
     atomic_bool aborted;
 };
@@ -117,7 +116,7 @@ static bool put_file(const struct nccl_comm *comm, const char *name, const void 
     return good && rename(aside, path) == 0;
 }
 
-// Waits for it. false after an abort, and when it has another size.
+// Waits for a message. Returns false after an abort, and when it has another size.
 static bool get_file(struct nccl_comm *comm, const char *name, void *data, size_t size, bool keep)
 {
     char path[FILE_ROOM];
@@ -212,7 +211,7 @@ static bool do_call(struct nccl_comm *comm, const struct call *call)
     }
 }
 
-// What is sent does not wait for anybody, so it goes first.
+// Sends come first, because they wait for no other rank.
 static bool do_calls(struct nccl_comm *comm, const struct call *calls, int count)
 {
     bool good = true;
@@ -226,7 +225,7 @@ static bool do_calls(struct nccl_comm *comm, const struct call *calls, int count
 
 // --- forming ---
 
-// All are here when each has said so.
+// Waits until each rank has said that it is there.
 static bool meet(struct nccl_comm *comm)
 {
     char name[64], byte = 1;
@@ -241,8 +240,8 @@ static bool meet(struct nccl_comm *comm)
     return good;
 }
 
-// What each rank of the parent said when it split: those of one color are the child, in the order
-// of their keys. folder is still the parent's.
+// Reads what each rank of the parent said when it split. The ranks of one color make the child, in
+// the order of their keys. folder is still the parent's.
 static bool split(struct nccl_comm *comm)
 {
     int other[2], number = comm->number;
@@ -257,7 +256,7 @@ static bool split(struct nccl_comm *comm)
     }
     snprintf(folder, sizeof(folder), "%.200s/set.%d.%d", comm->folder, number, comm->color);
     memcpy(comm->folder, folder, sizeof(folder));
-    (void)mkdir(folder, 0700); // another may have made it
+    (void)mkdir(folder, 0700); // another rank may have made it
     return good && meet(comm);
 }
 
@@ -390,7 +389,7 @@ int comm_abort(struct nccl_comm *comm)
     return NCCL_SUCCESS;
 }
 
-// All calls of a communicator that is finalized are done: their results were taken.
+// All calls of a communicator that is finalized are done, because their results were taken.
 int comm_finalize(struct nccl_comm *comm)
 {
     int state;

@@ -4,14 +4,15 @@
 //   relay NEAR FAR [name=value ...]
 //
 // With names it makes two network interfaces (root only) and carries all IP packets between them,
-// those of TCP too: what comes out of NEAR goes up. Whoever started it puts them into namespaces.
+// those of TCP too: packets that come out of NEAR go up. The caller puts the interfaces into
+// namespaces.
 // With ports it stands in front of a UDP server, both on 127.0.0.1. Each client gets a socket
 // towards the server, as behind a NAT; SIGUSR1 gives all of them new ones, so that the server sees
 // other addresses. SIGUSR2 ends and begins an outage. The values are those of link_model.h: rate
 // (bit/s), delay (ms, one way), queue (ms), loss, burst, length, reorder, reorder_ms, duplicate,
 // mtu, overhead, seed. They hold for both directions. With hold=N an outage begins behind the N-th
 // datagram of 600 bytes or more that goes up, and it says "held". On SIGTERM it prints the bytes of
-// such datagrams that went up, and what became of the datagrams of each direction.
+// such datagrams that went up, and how many datagrams of each direction were sent, lost or dropped.
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -32,7 +33,7 @@
 #define CLIENTS_MAX 64
 #define DATAGRAM_MAX 2048
 #define BUFFER (4 << 20)
-#define LARGE 600 // bytes; an acknowledgement or a request has fewer
+#define LARGE 600 // bytes of a large datagram; acknowledgements and requests have fewer
 
 struct client {
     struct sockaddr_in address;
@@ -51,15 +52,15 @@ struct datagram {
 struct relay {
     struct cn_link_model up, down;
     struct sockaddr_in target;
-    int listen;   // or the interface NEAR,
-    int far;      // and FAR
-    bool between; // two interfaces
+    int listen;   // socket for clients, or the interface NEAR
+    int far;      // the interface FAR
+    bool between; // the relay is between two interfaces
     struct client clients[CLIENTS_MAX];
     unsigned count;
     struct datagram *first, *last; // in the order of due_us
     bool out;
-    uint64_t hold, large; // datagrams; hold 0: never
-    uint64_t large_bytes; // of large datagrams that left upwards
+    uint64_t hold, large; // numbers of large datagrams; hold 0: no outage
+    uint64_t large_bytes; // bytes of large datagrams that were sent upwards
 };
 
 static volatile sig_atomic_t stopped, rebind_asked, outage_asked;
@@ -103,7 +104,7 @@ static int open_socket(unsigned port)
 
     if (fd < 0 || bind(fd, (struct sockaddr *)&address, sizeof(address)))
         die("relay: socket");
-    // As large as root or the system's limit allows.
+    // Makes the buffers as large as root or the system's limit allows.
     if (setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &size, sizeof(size)))
         setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &size, sizeof(size));
     return fd;
@@ -129,7 +130,7 @@ static unsigned find_client(struct relay *relay, const struct sockaddr_in *addre
             relay->clients[i].address.sin_addr.s_addr != address->sin_addr.s_addr))
         i++;
     if (i == CLIENTS_MAX)
-        i = 0; // the oldest is forgotten, as a NAT does
+        i = 0; // forgets the oldest client, as a NAT does
     if (i == relay->count || i == 0) {
         if (i == relay->count)
             relay->clients[relay->count++].upstream = open_socket(0);
@@ -152,7 +153,7 @@ static void insert(struct relay *relay, struct datagram *datagram)
         relay->last = datagram;
 }
 
-// The first large datagram too many is lost with all that follow it.
+// Begins an outage after `hold` large datagrams: the next one is lost, with all that follow it.
 static void hold(struct relay *relay)
 {
     if (!relay->hold || relay->large++ != relay->hold)
@@ -181,7 +182,7 @@ static void offer(struct relay *relay, unsigned client, bool up, const uint8_t *
     }
 }
 
-// A full buffer is a loss.
+// Sends a datagram; with a full buffer it is lost.
 static void send_on(struct relay *relay, const struct datagram *datagram)
 {
     const struct client *client = &relay->clients[datagram->client];

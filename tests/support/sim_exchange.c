@@ -13,7 +13,7 @@ struct message {
     uint64_t due_us;
     bool is_request, silent;
     uint64_t tag;
-    unsigned code; // or method
+    unsigned code; // method of a request, code of an answer
     char path[PATH_SIZE];
     uint32_t max_age_s;
     size_t size;
@@ -36,7 +36,7 @@ size_t cn_sim_overhead(const char *path)
     return coap + dtls + 28;
 }
 
-// Mostly they leave in the order in which they came, so the search begins at the end.
+// Messages mostly leave in the order in which they came, so the search begins at the end.
 static void insert(struct sim *sim, const struct message *message, const uint8_t *body,
                    uint64_t due_us)
 {
@@ -186,7 +186,7 @@ static void close_sim(struct cn_exchange *exchange)
     free(sim);
 }
 
-// Only what transfers and calls use: nobody waits for it, and it is always up.
+// Has only the entries that transfers and requests use. It is always connected.
 static const struct cn_exchange_ops ops = {
     .close = close_sim,
     .send = send_request,

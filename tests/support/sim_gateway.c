@@ -14,12 +14,12 @@ struct cn_sim_gateway {
     struct cn_spooled *upload;
     uint8_t id[CN_UPLOAD_ID_SIZE];
     bool decided;
-    uint32_t round; // of the last declaration
+    uint32_t round; // round of the last declaration
     bool down;
     bool
         renewed; // either end was started anew: what is there is known from the next declaration on
     uint64_t now_ms, messages;
-    uint8_t *known; // chunks, as the spool's bitmap
+    uint8_t *known; // chunks that are known, as in the spool's bitmap
     uint64_t known_count, known_repeats;
     const uint8_t *data;
     size_t size;
@@ -53,14 +53,14 @@ static void decide(struct cn_sim_gateway *gateway)
     uint8_t *frame;
 
     if (cn_spool_read(gateway->spool, gateway->upload, &frame))
-        abort(); // a wrong digest
+        abort(); // the digest is wrong
     free(frame);
     cn_spool_drop(gateway->spool, gateway->upload);
     gateway->upload = NULL;
     gateway->decided = true;
 }
 
-// Seldom: the answer to the last chunk, which commits as well, was lost.
+// Happens seldom: the answer to the last chunk, which also commits the update, was lost.
 static void commit(struct cn_sim_gateway *gateway, struct cn_coap_reply *reply)
 {
     if (gateway->upload && gateway->upload->received == gateway->upload->chunk_count)
@@ -210,7 +210,7 @@ void cn_sim_gateway_tick(struct cn_sim_gateway *gateway, uint64_t now_ms)
 
 void cn_sim_gateway_kill(struct cn_sim_gateway *gateway)
 {
-    cn_flaky_store_fail(&gateway->store, 1, true, CN_EIO); // closing saves no more
+    cn_flaky_store_fail(&gateway->store, 1, true, CN_EIO); // closing must not save
     cn_spool_close(gateway->spool);
     cn_flaky_store_fail(&gateway->store, 0, false, CN_OK);
     gateway->spool = NULL;

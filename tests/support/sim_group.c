@@ -121,7 +121,7 @@ void cn_sim_group_complain(struct cn_sim_group *group, const char *text, uint64_
     group->broken = true;
 }
 
-// Two accepted views of one epoch must be one view.
+// Checks that two accepted views of one epoch are the same view.
 static void record(struct cn_sim_group *group, const struct cn_membership_view *view)
 {
     for (size_t i = 0; i < group->view_count; i++) {
@@ -139,7 +139,7 @@ static void record(struct cn_sim_group *group, const struct cn_membership_view *
     }
 }
 
-// A number that the board proposed may be above that of the view it then takes.
+// The number that a board proposed may be higher than that of the view that it takes then.
 static void persist(struct cn_sim_node *node, uint64_t epoch)
 {
     if (node->persisted_epoch < epoch)
@@ -154,7 +154,8 @@ static void take_view(struct cn_sim_group *group, uint32_t index)
     if (!cn_membership_view(node->membership, &view))
         return;
     if (group->crash_permille && cn_sim_group_draw(group, 100) == 0) {
-        cn_sim_group_crash(group, index, 500); // between taking and persisting: nobody saw the view
+        cn_sim_group_crash(group, index,
+                           500); // between taking and storing: no other board saw the view
         return;
     }
     if (view.view.epoch <= node->taken_epoch)
@@ -172,7 +173,8 @@ static void take_view(struct cn_sim_group *group, uint32_t index)
     node->lost = UINT32_MAX;
 }
 
-// The first member of the view that is not in it, or UINT32_MAX.
+// Returns the first member of the node's view that is down, in another view or cut off; UINT32_MAX
+// if all are there.
 static uint32_t absent_member(const struct cn_sim_group *group, uint32_t index)
 {
     const struct cn_view *view = &group->nodes[index].view.view;
@@ -196,8 +198,8 @@ void cn_sim_group_leave(struct cn_sim_group *group, uint32_t index, uint32_t los
     node->in_view = node->ring_open = false;
 }
 
-// What the node does with its ring: it opens when all are there, fails when one goes, ends on a
-// knock.
+// Plays what the node does with its ring: it opens when all members are there, fails when one goes,
+// and ends when a member asks to re-form.
 static void train(struct cn_sim_group *group, uint32_t index)
 {
     struct cn_sim_node *node = &group->nodes[index];
@@ -251,7 +253,7 @@ static void run_node(struct cn_sim_group *group, uint32_t index)
     if (node->membership && cn_membership_persist(node->membership, &epoch)) {
         if (group->crash_permille && cn_sim_group_draw(group, 100) == 0) {
             cn_sim_group_crash(group, index,
-                               500); // between deciding and persisting: nobody saw the number
+                               500); // between deciding and storing: no other board saw the number
             return;
         }
         if (epoch <= node->persisted_epoch)
@@ -279,7 +281,7 @@ void cn_sim_group_run(struct cn_sim_group *group, uint64_t duration_ms)
     }
 }
 
-// All of the members in the set share one open view of exactly that set.
+// Returns whether all members of the set share one open view of exactly that set.
 bool cn_sim_group_agree(const struct cn_sim_group *group, uint32_t members)
 {
     uint64_t epoch = 0;

@@ -59,7 +59,7 @@ static void start(struct board *board, const struct cn_sim_case *one, const uint
         .parcel_chunks = chunks,
     };
 
-    // A registration came before: there is an idea of the round trip.
+    // A registration went before, so the round trip is roughly known.
     for (int i = 0; i < 5; i++)
         cn_rtt_add(&board->rtt, one->up.delay_us + one->down.delay_us);
     cn_controller_init(&board->controller, chunks * CN_SIM_CHUNK + CN_TRANSFER_OVERHEAD, WINDOW, 0,

@@ -254,7 +254,7 @@ static void a_star_is_in_each_path_and_in_the_last_part(void **state)
     put_table(f, "a1.csv", 0, "");
     snprintf(f->labels, sizeof(f->labels), "%s/a1.csv:2", f->directory);
     assert_int_equal(open_set(f), CN_EINVAL);
-    assert_non_null(strstr(f->diag.lines[0], "wants one in each"));
+    assert_non_null(strstr(f->diag.lines[0], "each of its paths needs one"));
     snprintf(f->inputs, sizeof(f->inputs), "%s*/a1.csv:1", f->directory);
     snprintf(f->labels, sizeof(f->labels), "%s*/a1.csv:2", f->directory);
     assert_int_equal(open_set(f), CN_EINVAL);

@@ -42,13 +42,15 @@ static void expect(const struct cn_epoch_command *command, const struct wire *wi
 
 static void a_version_travels_with_its_size_and_digest(void **state)
 {
-    struct cn_epoch_command command = {.kind = CN_EPOCH_BASE,
-                                       .base = {.number = 7, .delta = true, .size = 1ull << 33}};
+    struct cn_epoch_command command = {
+        .kind = CN_EPOCH_BASE,
+        .base = {.number = 7, .delta = true, .size = 1ull << 33, .forget = 5}};
     struct wire wire = wire_of(1, 7, 1ull << 33, true);
 
     (void)state;
     memset(command.base.digest, 1, CN_DIGEST_SIZE);
     wire.bytes[1] = 1;
+    cn_put_u32(wire.bytes + 48, 5);
     expect(&command, &wire);
 }
 

@@ -377,6 +377,12 @@ static void numbers_that_are_zero_are_left_out(void **state)
     assert_int_equal(cn_message_get_round(bytes, size, &back), CN_OK);
     assert_int_equal(back.key_epoch, round.key_epoch);
     assert_int_equal(back.group_boards, 4);
+    assert_int_equal(back.forget, 0);
+    round.forget = 9;
+    assert_int_equal(cn_message_put_round(&round, bytes, &size), CN_OK);
+    assert_int_equal(size, plain + 10 + 2 + 2);
+    assert_int_equal(cn_message_get_round(bytes, size, &back), CN_OK);
+    assert_int_equal(back.forget, 9);
 }
 
 static void malformed_messages_are_refused(void **state)

@@ -200,6 +200,11 @@ static void a_rollback_ends_the_open_round(void **state)
     assert_true(world_get_round(&world, "a", &info));
     assert_int_equal(info.version, 3);
     assert_int_equal(info.delta_size, 0);
+    assert_int_equal(info.forget, 3); // also after a restart
+    world_stop(&world);
+    assert_int_equal(world_start(&world), CN_OK);
+    assert_true(world_get_round(&world, "a", &info));
+    assert_int_equal(info.forget, 3);
     assert_int_equal(info.round, 4);
     assert_true(info.decided_round == 3 && info.decided_accepted); // its group need not repeat it
     assert_int_equal(cn_ledger_newest_round(world.ledger, &round), CN_OK);

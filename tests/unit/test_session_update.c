@@ -539,6 +539,40 @@ static void a_residual_that_another_part_of_the_group_delivered_is_emptied(void 
     }
 }
 
+static void a_residual_of_versions_that_were_given_up_is_emptied(void **state)
+{
+    static const struct {
+        uint32_t number, forget;
+        bool emptied;
+    } cases[] = {
+        {5, 0, false}, // no version went back
+        {5, 3, false}, // the residual is of a later round
+        {4, 5, false}, // on the way to it
+        {5, 5, true},  // this one went back
+        {7, 6, true},  // one that was not taken did
+    };
+    struct world *world = *state;
+    struct cn_checkpoint *held;
+    float one = 1, left;
+
+    open_session(world);
+    held = &world->session->held;
+    train(world, 1);
+    decide(world, CN_VERDICT_ACCEPTED, 1, held->frame_digest);
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        const struct cn_session_version version = {.number = cases[i].number,
+                                                   .forget = cases[i].forget};
+
+        cn_row_write(&held->residual, 5, 1, &one);
+        held->residual_version = 4;
+        held->version = version.number;
+        cn_session_follow_rollback(world->session, &version);
+        cn_row_read(&held->residual, 5, 1, &left);
+        assert_true(left == (cases[i].emptied ? 0 : 1));
+        assert_int_equal(held->residual_version, cases[i].emptied ? version.number : 4);
+    }
+}
+
 static void a_round_given_up_waits_unless_another_part_of_the_group_delivered_it(void **state)
 {
     struct cn_decision decision = {.verdict = CN_VERDICT_LATE};
@@ -646,6 +680,7 @@ int main(void)
         TEST(a_change_that_is_not_finite_leaves_a_residual_in_halves_alone),
         TEST(a_step_that_another_part_of_the_group_delivered_does_not_count_again),
         TEST(a_residual_that_another_part_of_the_group_delivered_is_emptied),
+        TEST(a_residual_of_versions_that_were_given_up_is_emptied),
         TEST(a_round_given_up_waits_unless_another_part_of_the_group_delivered_it),
         TEST(a_round_that_was_begun_begins_again_after_a_kill),
         TEST(another_run_counts_its_states_on),

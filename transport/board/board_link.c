@@ -116,7 +116,7 @@ static void fit_transfers(struct link *link, uint64_t now_us)
     // Without memory for new parcels the transfers keep the old ones.
     if ((link->upload && cn_upload_resize(link->upload, chunk_size(link), chunks, now_us)) ||
         (link->download && cn_download_resize(link->download, chunks)))
-        cn_log(CN_LOG_WARN, "link", "no memory to cut a transfer anew");
+        cn_log(CN_LOG_WARN, "link", "no memory to divide a transfer again");
 }
 
 // --- replies ---

@@ -85,7 +85,7 @@ static void recall(struct cn_registrar *registrar)
                                &registrar->kept);
     if (err && err != CN_ENOTFOUND)
         cn_log(CN_LOG_WARN, "link", "the stored registration is not used: %s",
-               err == CN_ESTALE ? "key, aggregator or members are others now" : cn_err_text(err));
+               err == CN_ESTALE ? "key, aggregator or members have changed" : cn_err_text(err));
     if (err)
         return;
     if (!registrar->reply.chunk_size)

@@ -224,6 +224,7 @@ static const struct cn_message_field round_fields[] = {
      .offset = offsetof(struct cn_round_info, snapshot),
      .schema = &snapshot_schema},
     OPTION(18, cn_round_info, key_epoch),
+    OPTION(20, cn_round_info, forget),
     OPTION(21, cn_round_info, group_boards),
 };
 static const struct cn_message_schema round_schema = SCHEMA(round_fields);

@@ -137,7 +137,7 @@ cn_err cn_dataset_refresh(struct cn_dataset *dataset, bool *changed)
     cn_diag_init(&diag);
     err = cn_dataset_gather(dataset, NULL, &diag, changed);
     if (err == CN_EFORMAT) { // nothing left to train on
-        cn_log(CN_LOG_WARN, "data", "%s; the samples stay those of before", cn_diag_first(&diag));
+        cn_log(CN_LOG_WARN, "data", "%s; the samples stay as they were", cn_diag_first(&diag));
         return CN_OK;
     }
     return err || !*changed ? err : cn_dataset_measure(dataset);

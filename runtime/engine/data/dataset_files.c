@@ -188,7 +188,7 @@ static cn_err leave_out(struct gathering *work, struct cn_data_file *entry, cn_e
         return err;
     if (err == CN_ESTALE || (work->verify && err == CN_ENOTFOUND)) {
         cn_log(CN_LOG_WARN, "data",
-               "the shard '%s' is %s: the round that it was part of is not repeated to the bit",
+               "the shard '%s' is %s: the round that used it cannot be repeated to the bit",
                entry->name, err == CN_ESTALE ? "another one now" : "gone");
         return CN_OK;
     }
@@ -257,7 +257,7 @@ static cn_err check_patterns(const struct cn_dataset_files *files, struct cn_dia
         same &= cn_data_files_is_pattern(files->labels) == pattern;
     if (same)
         return CN_OK;
-    cn_diag_add(diag, "%s: a * in one path of a data set wants one in each of them",
+    cn_diag_add(diag, "%s: if one path of a data set has a *, each of its paths needs one",
                 first_path(files));
     return CN_EINVAL;
 }
@@ -342,8 +342,8 @@ static void warn_short(const struct cn_dataset *dataset)
 
     if (wanted && dataset->rules.window && !dataset->counts[CN_SPLIT_HELD_OUT])
         cn_log(CN_LOG_WARN, "data",
-               "nothing is held out: no file has rows enough for windows on both sides that share "
-               "none");
+               "nothing is held out: no file has enough rows for windows to train on and others to "
+               "hold out");
 }
 
 static bool same_list(const struct cn_data_files *a, const struct cn_data_files *b)

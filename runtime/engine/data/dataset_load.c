@@ -232,7 +232,7 @@ static cn_err load_input(const struct cn_dataset *dataset, uint32_t index, const
     if (err)
         return err;
     if (samples_of(dataset, column) == 0) {
-        cn_diag_add(diag, "%s: %llu rows are less than a window", path,
+        cn_diag_add(diag, "%s: %llu rows are fewer than a window has", path,
                     (unsigned long long)column->source.array.dims[0]);
         return CN_EFORMAT;
     }

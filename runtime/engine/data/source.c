@@ -96,7 +96,7 @@ static cn_err read_text(const uint8_t *data, size_t size, const char *path, cons
     bool next = strcmp(member, "next") == 0;
 
     if (member[0] && !next)
-        return refuse(diag, path, "of a text there is only FILE.txt and FILE.txt:next");
+        return refuse(diag, path, "a text is read as FILE.txt or as FILE.txt:next");
     if (size < 2)
         return refuse(diag, path, "the text is too short");
     *array = (struct cn_npy){

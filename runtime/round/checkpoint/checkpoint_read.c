@@ -126,7 +126,7 @@ static cn_err check_sizes(const uint8_t *bytes, uint64_t size, size_t total_limi
         cn_checkpoint_phases[phase].has_frame != (frame_size > 0)) {
         cn_diag_add(diag,
                     "checkpoint: phase %" PRIu32 " with arrays 0x%" PRIx32
-                    " and a frame of %" PRIu64 " bytes is no state",
+                    " and a frame of %" PRIu64 " bytes is not a valid state",
                     phase, presence, frame_size);
         return CN_EFORMAT;
     }

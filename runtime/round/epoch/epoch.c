@@ -89,6 +89,7 @@ static void plan_fetched(struct cn_epoch *epoch, const struct cn_round_info *new
         .bytes = answer->data,
         .size = answer->size,
         .delta = fetch->delta,
+        .forget = news->forget <= news->version ? (uint32_t)news->forget : 0,
     };
     cn_err err = answer->gone ? CN_ENOTFOUND : CN_OK;
 
@@ -111,6 +112,7 @@ static void plan_fetched(struct cn_epoch *epoch, const struct cn_round_info *new
     *command = (struct cn_epoch_command){.kind = CN_EPOCH_BASE,
                                          .base = {.delta = version.delta,
                                                   .number = version.number,
+                                                  .forget = version.forget,
                                                   .size = version.size,
                                                   .bytes = answer->data}};
     memcpy(command->base.digest, version.digest, CN_DIGEST_SIZE);
@@ -334,11 +336,10 @@ static cn_err do_steps(struct cn_epoch *epoch, size_t bucket)
     epoch->fresh = !err && cn_session_held(session)->phase == CN_PHASE_SEND;
     if (err != CN_EDIVERGED && err != CN_ERANGE)
         return err;
-    cn_log(
-        CN_LOG_ERROR, "epoch",
-        "round %u, step %u: the loss or a weight change is not finite or too large; the round is "
-        "given up (a lower learning_rate helps where the loss had grown)",
-        cn_session_held(session)->round, cn_session_held(session)->step);
+    cn_log(CN_LOG_ERROR, "epoch",
+           "round %u, step %u: the loss or a weight change is not finite or too large; the round "
+           "is given up (if the loss had been growing, a lower learning_rate helps)",
+           cn_session_held(session)->round, cn_session_held(session)->step);
     return cn_session_abandon(session, NULL);
 }
 
@@ -351,6 +352,7 @@ static cn_err do_base(struct cn_epoch *epoch, struct cn_epoch_command *command)
         .number = command->base.number,
         .size = (size_t)command->base.size,
         .delta = command->base.delta,
+        .forget = command->base.forget,
     };
     cn_err err;
 

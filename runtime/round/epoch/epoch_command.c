@@ -14,6 +14,7 @@ enum {
     SIZE_AT = 8,       // u64: bytes of a version or of a bucket, or the round of an update
     DIGEST_AT = 16,    // of the version, or of the update that counts
     STEPS_AT = 48,     // u32, BEGIN
+    FORGET_AT = 48,    // u32, BASE
     DENSITY_AT = 56,   // float64, BEGIN
     SPARE_AT = 64,     // float64, ABANDON and DECIDE
 };
@@ -49,6 +50,7 @@ void cn_epoch_command_put(const struct cn_epoch_command *command,
         cn_put_u32(bytes + NUMBER_AT, command->base.number);
         cn_put_u64(bytes + SIZE_AT, command->base.size);
         memcpy(bytes + DIGEST_AT, command->base.digest, CN_DIGEST_SIZE);
+        cn_put_u32(bytes + FORGET_AT, command->base.forget);
         return;
     case CN_EPOCH_BEGIN:
         bytes[MODE_AT] = (uint8_t)command->begin.rule.mode;
@@ -111,6 +113,7 @@ cn_err cn_epoch_command_get(const uint8_t bytes[CN_EPOCH_COMMAND_SIZE],
         command->base.number = number;
         command->base.size = cn_get_u64(bytes + SIZE_AT);
         memcpy(command->base.digest, bytes + DIGEST_AT, CN_DIGEST_SIZE);
+        command->base.forget = cn_get_u32(bytes + FORGET_AT);
         return CN_OK;
     case CN_EPOCH_BEGIN:
         return get_begin(bytes, &command->begin);

@@ -26,6 +26,7 @@ struct cn_epoch_command {
     union {
         struct {
             uint32_t number; // of the version
+            uint32_t forget; // as in cn_session_version
             bool delta;      // the bytes are a frame
             uint64_t size;
             uint8_t digest[CN_DIGEST_SIZE]; // of the version

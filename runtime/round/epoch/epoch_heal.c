@@ -308,16 +308,16 @@ static cn_err take(struct cn_epoch *epoch, uint32_t source, const struct cn_set 
     cn_err err;
 
     if (transfer->lacks)
-        cn_log(CN_LOG_INFO, "epoch", "takes %zu of %zu pieces of the state of %s", transfer->lacks,
-               transfer->count, name_of(epoch, source));
+        cn_log(CN_LOG_INFO, "epoch", "taking %zu of %zu pieces of the state from %s",
+               transfer->lacks, transfer->count, name_of(epoch, source));
     err = move_pieces(epoch, source, set, transfer);
     if (epoch->view.view.rank == source)
         return err;
     cn_session_keep_part(session, NULL);
     if (!err)
         return cn_session_take(session, transfer->state.data, transfer->state.size);
-    cn_log(CN_LOG_WARN, "epoch", "%zu pieces of the state came: they are kept for the next epoch",
-           transfer->came);
+    cn_log(CN_LOG_WARN, "epoch",
+           "%zu pieces of the state arrived; they are kept for the next epoch", transfer->came);
     cn_session_keep_part(session, &transfer->state);
     return err;
 }

@@ -110,8 +110,8 @@ static cn_err count_starved(struct cn_worker *worker, cn_err err, uint32_t *star
     if (*starved < STARVED_MAX)
         return err;
     cn_log(CN_LOG_ERROR, "group",
-           "no memory to take part in %u epochs in a row: this process ends, to be started anew "
-           "with what is stored",
+           "no memory to take part in %u epochs in a row: this process ends, so that it is started "
+           "again from the stored state",
            *starved);
     worker->starved = true;
     return CN_EWEDGED;

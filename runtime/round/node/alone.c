@@ -230,7 +230,7 @@ static void say_nothing_left(const struct alone *alone)
     if (version >= rounds)
         cn_log(CN_LOG_INFO, "train",
                "rounds.count is %u and version %u was trained before: nothing is left to train; a "
-               "larger count goes on, --anew starts over",
+               "larger count continues, --anew starts over",
                rounds, version);
     else
         cn_log(CN_LOG_INFO, "train",

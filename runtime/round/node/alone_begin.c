@@ -154,7 +154,7 @@ static void take_begun(const struct cn_alone_config *config, const struct cn_alo
         cn_alone_values_get(stored, WEIGHTS_LINE, before, sizeof(before)) &&
         cn_alone_values_get(values, WEIGHTS_LINE, now, sizeof(now)) && strcmp(before, now) == 0 &&
         cn_hex_parse(begun, weights, CN_DIGEST_SIZE))
-        cn_log(CN_LOG_WARN, "train", "what is stored of --from cannot be used");
+        cn_log(CN_LOG_WARN, "train", "the stored note on --from cannot be used");
 }
 
 static void say_ways(const struct cn_alone_config *config, const struct cn_alone_values *stored,
@@ -166,11 +166,14 @@ static void say_ways(const struct cn_alone_config *config, const struct cn_alone
     cn_diag_add(diag, "%s has a model that was trained with other values; it stays as it is",
                 state);
     if (!cn_alone_values_compare(stored, values, diag))
-        cn_diag_add(diag, "which values differ is not known: another version stored them");
-    cn_diag_add(diag,
-                "restore them, or: --from %s/model.current.onnx goes on from its weights, --anew "
-                "starts over; both replace what is there (state: may name another directory)",
-                state);
+        cn_diag_add(
+            diag,
+            "it is not known which values differ: another release of this program stored them");
+    cn_diag_add(
+        diag,
+        "restore the values, or use --from %s/model.current.onnx to continue from its weights, or "
+        "--anew to start over; both replace what is there (state: may name another directory)",
+        state);
 }
 
 // Stores the values of the run. Samples that were added, removed or have another shape make another
@@ -194,11 +197,10 @@ static cn_err note_values(const struct cn_session *session, const struct cn_alon
         if (cn_session_held(session)->version > 0 &&
             cn_alone_values_get(stored, SAMPLES_LINE, before, sizeof(before)) &&
             strcmp(before, now) != 0)
-            cn_log(
-                CN_LOG_WARN, "train",
-                "the samples are others than before: %s, were %s; some that measure now may have "
-                "been trained on",
-                now, before);
+            cn_log(CN_LOG_WARN, "train",
+                   "the samples have changed: now %s, before %s; some that measure now may have "
+                   "been trained on",
+                   now, before);
         err = cn_alone_values_set(values, SAMPLES_LINE, now);
         if (err)
             return err;

@@ -241,14 +241,15 @@ static cn_err resume(struct cn_session *session, struct cn_diag *diag)
         start_empty(session);
         session->held.resets = 1;
         cn_log(CN_LOG_WARN, "session",
-               "no stored state can be used: starting anew, the residual is lost unless another "
-               "member has it");
+               "no stored state can be used: starting from the beginning; the residual is lost "
+               "unless another member has it");
     } else if (err) {
         start_empty(session);
     } else if (must_stay(session)) {
         return CN_ECONFLICT;
     } else if (session->config.anew || !fits_run(session, &session->held)) {
-        cn_log(CN_LOG_INFO, "session", "the stored state is of another run; starting anew");
+        cn_log(CN_LOG_INFO, "session",
+               "the stored state belongs to another run; starting from the beginning");
         counter = session->held.counter;
         start_empty(session);
         session->held.counter = counter; // known, so the first save need not look through the slots

@@ -74,6 +74,9 @@ struct cn_session_version {
     const uint8_t *bytes;
     size_t size;
     bool delta; // bytes are a frame
+    // The newest version that went back to an earlier one; 0: none. Taking it or a later version
+    // empties the residual, if that is of rounds before it.
+    uint32_t forget;
 };
 
 // Computes the digest of the version that a frame makes. The base of the next delta, or a digest

@@ -58,8 +58,8 @@ static bool load_list(struct cn_session *session, struct cn_data_files *shards)
         return true;
     if (err != CN_ENOTFOUND)
         cn_log(CN_LOG_WARN, "data",
-               "the list of the round's shards cannot be used: %s; a round that goes on now is not "
-               "repeated to the bit",
+               "the list of the round's shards cannot be used: %s; a round that continues now "
+               "cannot be repeated to the bit",
                cn_err_text(err));
     return false;
 }

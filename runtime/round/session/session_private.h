@@ -315,6 +315,11 @@ void cn_session_note_newest(struct cn_session *session, const struct cn_decision
 // Allocates a residual of zeros unless there is one.
 cn_err cn_session_allocate_residual(struct cn_session *session);
 
+// Empties the residual when a version that was installed went back to an earlier one after the
+// rounds that the residual is of.
+void cn_session_follow_rollback(struct cn_session *session,
+                                const struct cn_session_version *version);
+
 // Copies the group's own statistics into the weights of a version, if the job keeps statistics
 // local.
 void cn_session_localize(const struct cn_session *session, float *weights);

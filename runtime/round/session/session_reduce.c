@@ -249,12 +249,13 @@ static void tell(const struct cn_reducer *reducer, enum cn_tuner_event event,
     const struct cn_bucket_tuner *tuner = &reducer->tuner;
 
     if (event == CN_TUNER_SHIFTED)
-        cn_log(CN_LOG_INFO, "reduce", "the link changed from %.3g to %.3g Mbit/s: measuring anew",
+        cn_log(CN_LOG_INFO, "reduce",
+               "the link changed from %.3g to %.3g Mbit/s: measuring it again",
                megabits(reducer, &tuner->settled), megabits(reducer, &tuner->now));
     if (event == CN_TUNER_CHOSE)
         cn_log(CN_LOG_INFO, "reduce",
-               "the link carries %.3g Mbit/s, a call costs %.3g ms: buckets of %zu KiB, %u in a "
-               "call behind the first",
+               "the link carries %.3g Mbit/s, a call costs %.3g ms: buckets of %zu KiB, %u in each "
+               "call after the first",
                megabits(reducer, &tuner->settled), 1e-3 * tuner->settled.latency_us,
                choice->bucket >> 10, choice->window);
 }

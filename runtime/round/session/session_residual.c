@@ -64,6 +64,20 @@ static void forget_waiting(struct cn_session *session)
     session->held.residual_version = session->held.version;
 }
 
+void cn_session_follow_rollback(struct cn_session *session,
+                                const struct cn_session_version *version)
+{
+    const struct cn_checkpoint *held = &session->held;
+
+    if (version->number < version->forget || held->residual_version >= version->forget)
+        return;
+    if (held->residual.data)
+        cn_log(CN_LOG_INFO, "session",
+               "version %u went back to an earlier one: what waited here is forgotten",
+               version->forget);
+    forget_waiting(session);
+}
+
 void cn_session_localize(const struct cn_session *session, float *weights)
 {
     const struct cn_layout *layout = session->layout;
@@ -99,7 +113,8 @@ void cn_session_note_newest(struct cn_session *session, const struct cn_decision
     if (own || !held->round) // or nothing can wait yet
         return;
     cn_log(CN_LOG_WARN, "session",
-           "another part of the group has delivered round %u: what waited here is in it",
+           "another part of the group has delivered round %u: the changes that waited here are "
+           "part of it",
            newest->round);
     forget_waiting(session);
 }

@@ -82,7 +82,7 @@ static void skip_if_too_large(const struct cn_session *session,
         return;
     order->rule = (struct cn_update_rule){.mode = CN_UPDATE_SKIP};
     cn_log(CN_LOG_INFO, "session",
-           "round %u: an update of about %llu bytes is more than the %llu that the profile leaves; "
+           "round %u: an update of about %llu bytes is more than the %llu that the profile allows; "
            "it waits",
            order->round, (unsigned long long)choice.bytes, (unsigned long long)link->update_max);
 }
@@ -306,8 +306,8 @@ cn_err cn_session_encode(struct cn_session *session, struct cn_buffer *frame)
     if (err == CN_EDIVERGED || err == CN_ERANGE)
         return err; // no frame can hold this change; no row was written
     cn_log(CN_LOG_ERROR, "session",
-           "round %u: its update cannot be made: %s; what is stored goes on", held->round,
-           cn_err_text(err));
+           "round %u: the update cannot be made: %s; training continues from the stored state",
+           held->round, cn_err_text(err));
     return CN_EWEDGED; // some rows are already changed, others not
 }
 

@@ -275,6 +275,7 @@ cn_err cn_session_install(struct cn_session *session, struct cn_collective *coll
         return err;
     }
     note_version(session, version->number, version->digest, header.parent, sums);
+    cn_session_follow_rollback(session, version);
     free(held->base);
     held->base = values;
     err = cn_session_load_trainer(session);

@@ -87,7 +87,8 @@ void cn_traffic_save(struct cn_store *store, const struct cn_traffic_rules *rule
     cn_put_u64(body + 16, clock_s);
     err = cn_small_file_save(store, FILE_NAME, magic, body, sizeof(body));
     if (err)
-        cn_log(CN_LOG_WARN, "traffic", "the bytes of today are not stored: %s", cn_err_text(err));
+        cn_log(CN_LOG_WARN, "traffic", "today's count of bytes cannot be stored: %s",
+               cn_err_text(err));
     else
         traffic->stored = traffic->used;
 }

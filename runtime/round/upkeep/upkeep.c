@@ -143,7 +143,8 @@ static void save(struct cn_upkeep *care, uint64_t now_ms)
         return;
     err = cn_pause_file_save(care->store, memory);
     if (err)
-        cn_log(CN_LOG_WARN, "care", "what was written today is not stored: %s", cn_err_text(err));
+        cn_log(CN_LOG_WARN, "care", "today's count of written bytes cannot be stored: %s",
+               cn_err_text(err));
 }
 
 void cn_upkeep_deinit(struct cn_upkeep *care)
@@ -231,7 +232,7 @@ static void tell_progress(struct cn_upkeep *care, const struct cn_progress *prog
         cn_err err = cn_pause_file_save(care->store, &care->memory);
 
         if (err)
-            cn_log(CN_LOG_DEBUG, "care", "what hooks were told is not stored: %s",
+            cn_log(CN_LOG_DEBUG, "care", "the record of the hooks' events cannot be stored: %s",
                    cn_err_text(err));
     }
 }
@@ -285,11 +286,12 @@ static void warn(struct cn_upkeep *care, uint64_t now_ms)
     }
     if (!missing && care->warned) {
         care->warned = false;
-        cn_log(CN_LOG_INFO, "care", "all limits of the profile are kept again");
+        cn_log(CN_LOG_INFO, "care", "all limits of the profile apply again");
     }
     if (care->care.doubted && !care->doubted)
         cn_log(CN_LOG_WARN, "care",
-               "the temperature has vanished or does not move; thermal.pause_above is not kept");
+               "the temperature sensor is gone or does not change; thermal.pause_above does not "
+               "apply");
     care->doubted = care->doubted || care->care.doubted;
     if (care->care.hot)
         care->doubted = false;
