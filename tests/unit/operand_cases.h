@@ -147,6 +147,7 @@ static const struct exception {
 #define STEPS "weight w 3,4", "Mul x w -> h", "Transpose h -> t perm=1,0,2"
 #define BACK "Transpose o -> y perm=2,0,1,3"
 
+// NOLINTBEGIN(bugprone-suspicious-missing-comma): the macros join an op and its operands.
 static const struct operand_case cases[] = {
     MAP("Abs"),
     PAIR("Add"),
@@ -399,5 +400,6 @@ static const struct operand_case cases[] = {
     {{"3,4", {H, "float a 4", "float b 1", "Less x h -> c", "Where c a b -> r", END}}},
     LOGIC("Xor"),
 };
+// NOLINTEND(bugprone-suspicious-missing-comma)
 
 #define CASE_COUNT (sizeof(cases) / sizeof(cases[0]))
