@@ -10,11 +10,11 @@
 //
 // Values are whole numbers as in fold.h, and a result is divided exactly and rounded once:
 //
-//   median      the middle value of each coordinate; of an even n half the sum of the two middle
-//   ones trimmed     the mean of each coordinate's n - 2 f middle values (Yin et al. 2018)
-//   multi_krum  the mean of the rows of cn_robust_choose; without mixing, weighted
-//   rfa         the mean by the shares of cn_robust_weigh; without mixing, from the updates'
-//   weights cclip       the mean by the shares of cn_robust_clip, of the rows and of the center
+//   median      the middle value of each coordinate; of an even n the mean of the two middle ones
+//   trimmed     the mean of each coordinate's n - 2 f middle values (Yin et al. 2018)
+//   multi_krum  the mean of the rows of cn_robust_choose; by weight when nothing is mixed
+//   rfa         the mean by the shares of cn_robust_weigh, which begin as weights or are equal
+//   cclip       the mean by the shares of cn_robust_clip, of the rows and of the center
 //
 // A share s becomes the whole number s * A, rounded down, with A = 2^30 / D rounded down; the rows
 // are divided by the sum of these. With cclip the center gets what is left of A. The smallest
