@@ -33,7 +33,9 @@ static void print(const struct cn_setup *setup, const struct cn_job_reload *relo
     if (reload->changed.count > CN_DIAG_LINES)
         printf("and %zu more\n", reload->changed.count - CN_DIAG_LINES);
     if (!reload->from_round)
-        printf("the profile has the values of the run: nothing changes\n");
+        printf(
+            "the job has the values of the run: nothing changes. The gateway's own values, such as "
+            "gateway.listen, hold after a restart.\n");
     if (cn_ledger_group_count(setup->ledger, &groups) == CN_OK &&
         groups < cn_job_quorum(&setup->settings->job))
         fprintf(stderr,
