@@ -66,9 +66,14 @@ static cn_err revoke_all(struct removal *removal)
 static cn_err find_version(const struct removal *removal, uint32_t *number, bool *needed)
 {
     struct cn_influence influence;
-    cn_err err = cn_influence_load(removal->setup->ledger, removal->group, 0, &influence);
+    struct cn_ledger *ledger = removal->setup->ledger;
     *needed = false;
     *number = 0;
+    cn_err err = cn_ledger_begin_read(ledger); // all at one moment: the run may go on meanwhile
+    if (err)
+        return err;
+    err = cn_influence_load(ledger, removal->group, 0, &influence);
+    cn_ledger_end_read(ledger);
     if (!err) {
         *number = influence.count - 1;
         *needed = influence.touched[*number] || influence.in_round;

@@ -449,6 +449,9 @@ static void handle_commit(struct cn_resources *resources, const struct cn_roster
         return;
     if (err == CN_EDIGEST) {
         cn_coap_reply_error(reply, CN_COAP_UNPROCESSABLE, "the bytes are not what was declared");
+    } else if (err == CN_EAUTH) { // revoked since the roster was read: answers as identify does
+        cn_coap_reply_error(reply, CN_COAP_UNAUTHORIZED, "%s is not enrolled",
+                            board->enrolled.name);
     } else if (err) {
         reply_trouble(resources, reply, err);
     } else {
