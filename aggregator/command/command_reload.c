@@ -14,7 +14,8 @@ static const char help[] =
     "Takes the job's values from the profile into the run, from its next round on.\n"
     "The quorum, the deadline and what ends the run hold for the open round, too.\n"
     "Boards take the values by themselves. Works beside a running aggregator, and\n"
-    "without one for the round after its next start.\n"
+    "without one for the round after its next start. A run that is over goes on only\n"
+    "when the aggregator is started again, also with --stay.\n"
     "\n"
     "All values are taken or none: a value that may not change in a run is named,\n"
     "and so is each mistake in the profile. A running aggregator does the same when\n"
@@ -34,6 +35,9 @@ static void print(const struct cn_setup *setup, const struct cn_job_reload *relo
         printf("and %zu more\n", reload->changed.count - CN_DIAG_LINES);
     if (!reload->from_round)
         printf("the profile has the values of the run: nothing changes\n");
+    cn_reload_describe_end(setup, setup->settings, text);
+    if (text[0])
+        fprintf(stderr, "warning: %s\n", text);
     if (cn_ledger_group_count(setup->ledger, &groups) == CN_OK &&
         groups < cn_job_quorum(&setup->settings->job))
         fprintf(stderr,

@@ -388,9 +388,7 @@ static cn_err tick(struct daemon *daemon, struct cn_run_state *state)
     cn_run_get_state(daemon->run, now_ms, state);
     write_status(daemon, state, now_ms);
     cn_err trouble = daemon->trouble ? daemon->trouble : state->trouble;
-    err = cn_http_service_step(&daemon->http, trouble, now_ms);
-    if (err)
-        return err;
+    cn_http_service_step(&daemon->http, trouble, now_ms);
     return cn_report_update(&daemon->report, state, now_ms);
 }
 

@@ -24,6 +24,14 @@ bool cn_output_file_fill(int file, const void *data, size_t size)
     return true;
 }
 
+// What lies there, such as a link that somebody planted in a folder of all, is never written to.
+static int open_anew(const char *path)
+{
+    if (unlink(path) != 0 && errno != ENOENT)
+        return -1;
+    return open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+}
+
 int cn_output_file_write(const char *path, const struct cn_buffer *buffer)
 {
     char aside[PATH_MAX];
@@ -32,7 +40,7 @@ int cn_output_file_write(const char *path, const struct cn_buffer *buffer)
     if (length < 0 || (size_t)length >= sizeof(aside))
         errno = ENAMETOOLONG;
     else
-        file = open(aside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+        file = open_anew(aside);
     bool done =
         file >= 0 && cn_output_file_fill(file, buffer->data, buffer->size) && fsync(file) == 0;
     if (file >= 0)

@@ -5,6 +5,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
+#include "aggregator/run/score.h"
 #include "runtime/base/log.h"
 #include "runtime/update/tensor_rules.h"
 
@@ -39,6 +40,20 @@ void cn_reload_describe(const struct cn_job_reload *reload, size_t line, char te
                    strncmp(changed, "rounds.count:", 13) != 0;
     snprintf(text, CN_RELOAD_LINE, "from round %" PRIu32 " on: %s",
              at_once ? reload->open_round : reload->from_round, changed);
+}
+
+void cn_reload_describe_end(const struct cn_setup *setup, const struct cn_settings *settings,
+                            char text[CN_RELOAD_LINE])
+{
+    const char *before, *after;
+    cn_err err = cn_score_find_end(setup->ledger, &setup->job, &before);
+    if (!err)
+        err = cn_score_find_end(setup->ledger, &settings->job, &after);
+    text[0] = '\0';
+    if (!err && before)
+        snprintf(text, CN_RELOAD_LINE, "the run is over: %s; %s", before,
+                 after ? "with the values of the profile it stays so"
+                       : "it goes on with these values when the aggregator is started again");
 }
 
 static void on_signal(int number)
@@ -101,6 +116,9 @@ static void take(const struct cn_setup *setup, const struct cn_settings *setting
     }
     if (!reload.from_round)
         cn_log(CN_LOG_INFO, "reload", "the profile has the values of the run");
+    cn_reload_describe_end(setup, settings, text);
+    if (text[0])
+        cn_log(CN_LOG_WARN, "reload", "%s", text);
 }
 
 void cn_reload_by_signal(const struct cn_setup *setup, const char *path)

@@ -16,6 +16,11 @@ cn_err cn_reload_write(const struct cn_setup *setup, const struct cn_settings *s
 #define CN_RELOAD_LINE (CN_DIAG_LINE_SIZE + 64)
 void cn_reload_describe(const struct cn_job_reload *reload, size_t line, char text[CN_RELOAD_LINE]);
 
+// Writes a line to text if the run is over by its values from before the reload: whether those of
+// settings let it go on. Otherwise text is empty.
+void cn_reload_describe_end(const struct cn_setup *setup, const struct cn_settings *settings,
+                            char text[CN_RELOAD_LINE]);
+
 // Notes SIGHUP from now on.
 void cn_reload_catch_signal(void);
 // Says whether SIGHUP came since the last call.

@@ -7,18 +7,6 @@
 #include "aggregator/store/model_store.h"
 #include "aggregator/store/rulings.h"
 
-// Returns why the run is over; NULL: it is not.
-static cn_err find_end(const struct cn_setup *setup, const char **reason)
-{
-    struct cn_run_progress progress = {0};
-    struct cn_ledger_version newest;
-    cn_err err = cn_ledger_newest_version(setup->ledger, &newest);
-    if (!err)
-        err = cn_score_progress(setup->ledger, &setup->job, 0, &progress);
-    *reason = err ? NULL : cn_score_end(&setup->job, &progress, newest.number);
-    return err;
-}
-
 int cn_rollback_check(const struct cn_setup *setup, const char *reason)
 {
     const char *state = setup->settings->state, *end = NULL;
@@ -32,7 +20,7 @@ int cn_rollback_check(const struct cn_setup *setup, const char *reason)
                 CN_RULING_TEXT - 1);
         return CN_EXIT_USAGE;
     }
-    cn_err err = find_end(setup, &end);
+    cn_err err = cn_score_find_end(setup->ledger, &setup->job, &end);
     if (err) {
         fprintf(stderr, "error: %s: %s\n", state,
                 err == CN_ENOTFOUND ? "the run has no version yet" : cn_err_text(err));

@@ -80,8 +80,13 @@ static void encode_base64(const uint8_t digest[CN_DIGEST_SIZE], char text[BASE64
                         (left > 2 ? digest[i + 2] : 0);
         *to++ = letters[bits >> 18];
         *to++ = letters[bits >> 12 & 63];
-        *to++ = left > 1 ? letters[bits >> 6 & 63] : padding;
-        *to++ = left > 2 ? letters[bits & 63] : padding;
+        to[0] = padding;
+        to[1] = padding;
+        if (left > 1)
+            to[0] = letters[bits >> 6 & 63];
+        if (left > 2)
+            to[1] = letters[bits & 63];
+        to += 2;
     }
     *to = '\0';
 }

@@ -17,28 +17,49 @@ bool cn_gate_is_set(const struct cn_job *job)
     return job->gate.loss > 0 || job->gate.accuracy > 0;
 }
 
-// The best figures of the versions before one, as far as they were measured.
+// The best figures of the versions that one comes from, as far as they were measured.
 struct best {
     uint32_t count; // of versions that were measured
     double loss, accuracy;
 };
 
+// Finds the version whose weights a version began with. A rollback gave up those in between.
+static cn_err find_parent(struct cn_ledger *ledger, uint32_t version, uint32_t *parent)
+{
+    struct cn_ruling ruling;
+    cn_err err = cn_ruling_find(ledger, version, &ruling);
+    *parent = version - 1;
+    if (err)
+        return err == CN_ENOTFOUND ? CN_OK : err;
+    if (ruling.source >= version)
+        return CN_EFORMAT;
+    *parent = ruling.source;
+    return CN_OK;
+}
+
+static void take_best(const struct cn_ledger_metrics *central, struct best *best)
+{
+    if (!central->count)
+        return;
+    double loss = central->loss / (double)central->count;
+    double accuracy = (double)central->correct / (double)central->count;
+    best->loss = best->count && best->loss < loss ? best->loss : loss;
+    best->accuracy = best->count && best->accuracy > accuracy ? best->accuracy : accuracy;
+    best->count++;
+}
+
 static cn_err find_best(struct cn_ledger *ledger, uint32_t number, struct best *best)
 {
     struct cn_ledger_version version;
-    uint32_t first = number > CN_GATE_VERSIONS ? number - CN_GATE_VERSIONS : 0;
+    uint32_t earlier = number;
     *best = (struct best){0};
-    for (uint32_t earlier = first; earlier < number; earlier++) {
-        cn_err err = cn_ledger_find_version(ledger, earlier, &version);
+    for (int i = 0; i < CN_GATE_VERSIONS && earlier; i++) {
+        cn_err err = find_parent(ledger, earlier, &earlier);
+        if (!err)
+            err = cn_ledger_find_version(ledger, earlier, &version);
         if (err)
             return err;
-        if (!version.central.count)
-            continue;
-        double loss = version.central.loss / (double)version.central.count;
-        double accuracy = (double)version.central.correct / (double)version.central.count;
-        best->loss = best->count && best->loss < loss ? best->loss : loss;
-        best->accuracy = best->count && best->accuracy > accuracy ? best->accuracy : accuracy;
-        best->count++;
+        take_best(&version.central, best);
     }
     return CN_OK;
 }
@@ -141,6 +162,7 @@ static cn_err start(struct cn_run *run, uint64_t now_ms)
         return err;
     err = measure->start(measure->context, run->candidate.number, cn_model_weights(&run->candidate),
                          now_ms);
+    run->measure_ms = now_ms;
     if (!err)
         run->judging = CN_JUDGE_MEASURES;
     else if (err != CN_EAGAIN)
@@ -156,6 +178,8 @@ static cn_err poll(struct cn_run *run, const struct cn_merge_config *config, uin
     cn_err err = measure->poll(measure->context, now_ms, &version, &metrics);
     if (err == CN_EAGAIN)
         return CN_OK;
+    if (!err)
+        cn_histogram_add(&run->counts.evaluation, (double)(now_ms - run->measure_ms) / 1e3);
     if (!err || err == CN_EDIVERGED)
         return judge(run, config, err ? NULL : &metrics);
     note_failure(run, now_ms);
@@ -174,6 +198,8 @@ cn_err cn_run_gate(struct cn_run *run, const struct cn_merge_config *config, uin
 void cn_run_note_judged(struct cn_run *run, bool refused)
 {
     uint32_t number = cn_model_store_newest(run->config.models)->number, streak = 0;
+    if (run->judged.count)
+        cn_run_watch_loss(run, number, &run->judged);
     if (run->judged.count && cn_ledger_set_central(run->config.ledger, number, &run->judged))
         cn_log(CN_LOG_WARN, "run", "the measurement of version %" PRIu32 " is made again", number);
     if (refused && cn_ruling_streak(run->config.ledger, &streak) == CN_OK && streak >= ALARM_STREAK)

@@ -30,22 +30,33 @@ static cn_err make(struct cn_run *run, const struct cn_model *source, struct cn_
                               cn_model_weights(source), next);
 }
 
-// A reload writes settings for rounds that are not open, so those of the version would be in doubt
-// until it is stored. If the version cannot be stored, the run goes on with the open round: it
-// invites groups when it looks for settings the next time.
-static cn_err open_round(struct cn_run *run)
+// Makes the open round that of the run. It invites groups when the run looks for settings the next
+// time, which it does only if the version cannot be stored now.
+static void enter_round(struct cn_run *run)
 {
-    if (run->phase == CN_RUN_OPEN)
-        return CN_OK;
-    cn_err err = cn_ledger_open_round(run->config.ledger, run->round);
-    if (err)
-        return err;
     run->phase = CN_RUN_OPEN;
     run->opened_ms = run->invite_ms = 0;
     run->deadline_ms = run->settings_ms + run->config.job->deadline_ms;
     run->wanted = run->selected = run->accepted = 0;
     run->waiting_told = false;
-    return run->config.live ? cn_live_job_take(run->config.live, run->round, false) : CN_OK;
+}
+
+// A reload writes settings for rounds that are not open, so those of the version would be in doubt
+// until it is stored. An attempt that was killed or failed may have left the round open.
+static cn_err open_round(struct cn_run *run)
+{
+    struct cn_ledger_round newest;
+    cn_err err = cn_ledger_newest_round(run->config.ledger, &newest);
+    bool open = !err && newest.state == CN_LEDGER_OPEN;
+    if (err && err != CN_ENOTFOUND)
+        return err;
+    err = open ? CN_OK : cn_ledger_open_round(run->config.ledger, run->round);
+    if (err)
+        return err;
+    if (run->phase == CN_RUN_GATHER)
+        enter_round(run);
+    return open || !run->config.live ? CN_OK
+                                     : cn_live_job_take(run->config.live, run->round, false);
 }
 
 // Says whether a rollback whose version cannot be read is given up. A disk may recover.

@@ -2,7 +2,6 @@
 
 #include <inttypes.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,7 +15,6 @@
 #define RETRY_MS 3000   // pause after a merge that failed
 #define SETTINGS_MS 500 // time between two looks for other settings
 #define INVITE_MS 500   // least time between two looks for more groups
-#define LOSS_JUMP 4     // a version with more than this times its parent's loss is reported
 
 static uint32_t newest_version(const struct cn_run *run)
 {
@@ -54,15 +52,15 @@ static uint32_t wanted_groups(const struct cn_job *job)
 
 // --- settings ---
 
-// Takes the settings of the round under way, and tells boards if these are others.
-static cn_err take_settings(struct cn_run *run, bool open)
+// Takes the settings of a round, and tells boards if these are others.
+static cn_err take_settings(struct cn_run *run, uint32_t round, bool open)
 {
     struct cn_live_job *live = run->config.live;
 
     if (!live)
         return CN_OK;
     uint32_t before = live->number;
-    cn_err err = cn_live_job_take(live, run->round, open);
+    cn_err err = cn_live_job_take(live, round, open);
     if (!err && live->number != before)
         notify(run);
     return err;
@@ -72,7 +70,7 @@ static cn_err take_settings(struct cn_run *run, bool open)
 static cn_err follow_settings(struct cn_run *run, uint64_t now_ms)
 {
     uint64_t deadline_ms = run->config.job->deadline_ms;
-    cn_err err = take_settings(run, run->phase == CN_RUN_OPEN);
+    cn_err err = take_settings(run, run->round, run->phase == CN_RUN_OPEN);
     if (err || run->phase != CN_RUN_OPEN)
         return err;
     if (run->wanted < wanted_groups(run->config.job))
@@ -123,7 +121,7 @@ static cn_err open_round(struct cn_run *run, uint64_t now_ms)
 
     // A reload writes settings for rounds that are not open. So these are the round's from here on.
     if (!err)
-        err = take_settings(run, false);
+        err = take_settings(run, run->round, false);
     if (!err)
         err = begin_open(run, now_ms);
     run->opened_ms = now_ms;
@@ -211,7 +209,9 @@ static cn_err make_candidate(struct cn_run *run, const struct cn_merge_config *c
 {
     if (run->candidate.bytes)
         return CN_OK;
+    uint64_t since_us = cn_platform_now_us();
     cn_err err = cn_merge_round(config, cn_model_store_newest(run->config.models), &run->candidate);
+    run->merge_us = cn_platform_now_us() - since_us;
     run->judging = CN_JUDGE_DUE;
     run->judge_ms = run->judge_tries = 0;
     run->judged = (struct cn_ledger_metrics){0};
@@ -222,9 +222,11 @@ static cn_err add_candidate(struct cn_run *run)
 {
     struct cn_run_traffic traffic;
     bool refused = run->candidate.ruling != NULL;
+    uint64_t since_us = cn_platform_now_us();
     cn_run_read_traffic(run, &traffic);
     cn_err err = cn_model_store_add(run->config.models, &run->candidate, traffic.in.messages,
                                     traffic.out.messages);
+    run->merge_us += cn_platform_now_us() - since_us;
     if (!err)
         cn_run_note_judged(run, refused);
     return err;
@@ -260,7 +262,7 @@ static void count_merge(struct cn_run *run, uint64_t since_us, uint64_t now_ms)
     counts->merged++;
     if (run->cuts.round == run->round)
         counts->cut += run->cuts.count;
-    cn_histogram_add(&counts->merge, (double)took_us / 1e6);
+    cn_histogram_add(&counts->merge, (double)run->merge_us / 1e6);
     if (run->opened_ms)
         cn_histogram_add(&counts->round,
                          (double)(now_ms - run->opened_ms) / 1e3 + (double)took_us / 1e6);
@@ -281,19 +283,39 @@ static void end(struct cn_run *run, const char *reason)
     notify(run);
 }
 
-// Call after a version was made: begins the next round or ends the run.
-static cn_err advance(struct cn_run *run)
+// Goes on to the round after the newest version. Sets *reason if the settings of that round end the
+// run; otherwise it is NULL.
+static cn_err begin_next(struct cn_run *run, const char **reason)
 {
     uint32_t first = run->round > 2 ? run->round - 2 : 0;
     cn_err err = cn_score_progress(run->config.ledger, run->config.job, first, &run->progress);
 
+    *reason = NULL;
     if (err)
         return err;
-    const char *reason = cn_score_end(run->config.job, &run->progress, newest_version(run));
     run->round = newest_version(run) + 1;
     run->selected = run->accepted = 0;
     run->quorum_seen_ms = 0;
-    err = take_settings(run, false);
+    err = take_settings(run, run->round, false);
+    if (!err)
+        *reason = cn_score_end(run->config.job, &run->progress, newest_version(run));
+    return err;
+}
+
+// Call after a version was made: begins the next round or ends the run. A rollback that waits is
+// carried out before the run would end, and may keep it from ending.
+static cn_err advance(struct cn_run *run)
+{
+    const char *reason;
+    bool moved = true;
+
+    run->phase = CN_RUN_MEASURE; // after an error it is tried again from there
+    cn_err err = begin_next(run, &reason);
+    while (!err && reason && moved) {
+        err = cn_run_roll_back(run, &moved);
+        if (!err && moved)
+            err = begin_next(run, &reason);
+    }
     if (err)
         return err;
     err = cn_model_store_prune(run->config.models, run->progress.best);
@@ -353,30 +375,6 @@ static bool result_decides(const struct cn_run *run)
     return job->target_accuracy > 0 || job->patience > 0 || newest_version(run) >= job->rounds;
 }
 
-static double mean_loss(const struct cn_ledger_metrics *metrics)
-{
-    return metrics->loss / (double)metrics->count;
-}
-
-// Warns when a version is far worse than its parent. metrics is NULL when the loss is not finite.
-static void watch_loss(struct cn_run *run, uint32_t number, const struct cn_ledger_metrics *metrics)
-{
-    struct cn_ledger_version parent = {0};
-
-    run->warning[0] = '\0';
-    if (!metrics)
-        snprintf(run->warning, sizeof(run->warning),
-                 "version %" PRIu32 ": its loss on the central set is not finite", number);
-    else if (number && cn_ledger_find_version(run->config.ledger, number - 1, &parent) == CN_OK &&
-             parent.central.count && mean_loss(metrics) > LOSS_JUMP * mean_loss(&parent.central))
-        snprintf(run->warning, sizeof(run->warning),
-                 "version %" PRIu32
-                 ": its loss on the central set is %.4g, that of version %" PRIu32 " was %.4g",
-                 number, mean_loss(metrics), number - 1, mean_loss(&parent.central));
-    if (run->warning[0])
-        cn_log(CN_LOG_WARN, "run", "%s", run->warning);
-}
-
 cn_err cn_run_take_result(struct cn_run *run, uint64_t now_ms, bool *idle)
 {
     const struct cn_run_measure *measure = run->config.measure;
@@ -391,10 +389,10 @@ cn_err cn_run_take_result(struct cn_run *run, uint64_t now_ms, bool *idle)
     if (!err)
         cn_histogram_add(&run->counts.evaluation, (double)(now_ms - run->measure_ms) / 1e3);
     if (err == CN_EDIVERGED)
-        watch_loss(run, version, NULL);
+        cn_run_watch_loss(run, version, NULL);
     if (err)
         return CN_OK; // no result yet, or the evaluator has logged the error
-    watch_loss(run, version, &metrics);
+    cn_run_watch_loss(run, version, &metrics);
     err = cn_ledger_set_central(run->config.ledger, version, &metrics);
     if (err) {
         cn_log(CN_LOG_ERROR, "run", "the measurement of version %" PRIu32 " is lost: %s", version,
@@ -433,7 +431,9 @@ static cn_err tick_measure(struct cn_run *run, uint64_t now_ms)
 
     if (err || !idle)
         return err;
-    err = measure_newest(run, now_ms, &started);
+    err = take_settings(run, newest_version(run) + 1, false); // they say whether the result decides
+    if (!err)
+        err = measure_newest(run, now_ms, &started);
     if (err || (started && result_decides(run)))
         return err;
     return advance(run);
@@ -450,7 +450,7 @@ static cn_err recover(struct cn_run *run, uint64_t now_ms)
         return err;
     bool under_way = !err && round.state != CN_LEDGER_MERGED;
     run->round = under_way ? round.number : newest_version(run) + 1;
-    err = take_settings(run, false);
+    err = take_settings(run, run->round, false);
     if (err)
         return err;
     if (under_way && round.state == CN_LEDGER_CLOSING) {
@@ -509,7 +509,7 @@ void cn_run_close(struct cn_run *run)
 }
 
 // Looks for settings and for a rollback that a command wrote into the ledger, not more often than
-// each SETTINGS_MS. Sets *moved when the newest version is another one now.
+// each SETTINGS_MS. Sets *moved when the newest version is another one now, or the run is over.
 static cn_err follow_ledger(struct cn_run *run, uint64_t now_ms, bool *moved)
 {
     *moved = false;
@@ -519,7 +519,14 @@ static cn_err follow_ledger(struct cn_run *run, uint64_t now_ms, bool *moved)
     cn_err err = follow_settings(run, now_ms);
     if (!err)
         err = cn_run_roll_back(run, moved);
-    return !err && *moved ? advance(run) : err;
+    if (err || *moved)
+        return err ? err : advance(run);
+    if (run->phase == CN_RUN_GATHER &&
+        cn_score_end(run->config.job, &run->progress, newest_version(run))) {
+        run->phase = CN_RUN_MEASURE; // ends the run when the newest version is measured
+        *moved = true;
+    }
+    return CN_OK;
 }
 
 cn_err cn_run_tick(struct cn_run *run, uint64_t now_ms)

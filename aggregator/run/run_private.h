@@ -33,6 +33,7 @@ struct cn_run {
     enum cn_judging judging;
     struct cn_ruling ruling;         // of the candidate, if the gate refused it
     struct cn_ledger_metrics judged; // of the candidate's weights; count 0: not measured
+    uint64_t merge_us;               // time that making and storing the candidate took so far
     uint32_t judge_tries;            // failed measurements of the candidate
     uint64_t judge_ms;               // clock; the candidate is not measured before
     uint32_t measured;               // newest version whose evaluation was started, if measured_any
@@ -56,6 +57,10 @@ struct cn_run {
 
 // Stores a result of the evaluation of a stored version. Sets *idle when no evaluation is running.
 cn_err cn_run_take_result(struct cn_run *run, uint64_t now_ms, bool *idle);
+// Sets run->warning when a version is far worse than its parent; clears it otherwise. metrics is
+// NULL when the loss is not finite.
+void cn_run_watch_loss(struct cn_run *run, uint32_t number,
+                       const struct cn_ledger_metrics *metrics);
 void cn_run_read_traffic(const struct cn_run *run, struct cn_run_traffic *traffic);
 
 // Has the gate judge the candidate. Call it until run->judging is CN_JUDGED. A candidate that is

@@ -2,6 +2,8 @@
 
 #include <stdio.h>
 
+#include "aggregator/store/ancestry.h"
+
 void cn_score_of(const struct cn_ledger_version *version, struct cn_score *score)
 {
     const struct cn_ledger_metrics *metrics =
@@ -47,40 +49,97 @@ static bool is_better(const struct cn_job *job, const struct cn_score *a, const 
     return a->loss < b->loss;
 }
 
+// Begins anew if there was a rollback since: the versions that it gave up no longer count.
+static cn_err follow_rollback(struct cn_ledger *ledger, uint32_t *first,
+                              struct cn_run_progress *progress)
+{
+    struct cn_ruling newest;
+    cn_err err = cn_ruling_newest(ledger, CN_RULING_ROLLBACK, &newest);
+    if (err)
+        return err == CN_ENOTFOUND ? CN_OK : err;
+    if (newest.version != progress->rolled_back) {
+        *progress = (struct cn_run_progress){.rolled_back = newest.version};
+        *first = 0;
+    }
+    return CN_OK;
+}
+
+// Takes a version that was not given up. One that the gate refused has its parent's weights, so it
+// is never the best one.
+static cn_err take_version(struct cn_ledger *ledger, const struct cn_job *job,
+                           const struct cn_ledger_version *version,
+                           struct cn_run_progress *progress)
+{
+    struct cn_score score;
+    struct cn_ruling ruling;
+    cn_score_of(version, &score);
+    if (!score.known)
+        return CN_OK;
+    if (version->number >= progress->newest_known) {
+        progress->newest_known = version->number;
+        progress->newest_score = score;
+    }
+    if (!is_better(job, &score, &progress->best_score))
+        return CN_OK;
+    cn_err err = cn_ruling_find(ledger, version->number, &ruling);
+    if (err && err != CN_ENOTFOUND)
+        return err;
+    if (err || ruling.kind != CN_RULING_REFUSED) {
+        progress->best = version->number;
+        progress->best_score = score;
+    }
+    return CN_OK;
+}
+
 cn_err cn_score_progress(struct cn_ledger *ledger, const struct cn_job *job, uint32_t first,
                          struct cn_run_progress *progress)
 {
     struct cn_ledger_version version;
-    struct cn_score score;
-    cn_err err = CN_OK;
-    for (uint32_t number = first;; number++) {
-        err = cn_ledger_find_version(ledger, number, &version);
-        if (err)
-            break;
-        cn_score_of(&version, &score);
-        if (!score.known)
-            continue;
-        if (number >= progress->newest_known) {
-            progress->newest_known = number;
-            progress->newest_score = score;
+    struct cn_ancestry_gap gap = {0};
+    bool gaps = true;
+    cn_err err = follow_rollback(ledger, &first, progress);
+    for (uint32_t number = first; !err; number++) {
+        if (gaps && number >= gap.version) {
+            err = cn_ancestry_find_gap(ledger, number, &gap);
+            gaps = !err;
+            err = err == CN_ENOTFOUND ? CN_OK : err;
         }
-        if (is_better(job, &score, &progress->best_score)) {
-            progress->best = number;
-            progress->best_score = score;
-        }
+        if (gaps && number > gap.source)
+            number = gap.version;
+        if (!err)
+            err = cn_ledger_find_version(ledger, number, &version);
+        if (!err)
+            err = take_version(ledger, job, &version, progress);
     }
     return err == CN_ENOTFOUND ? CN_OK : err;
+}
+
+cn_err cn_score_find_end(struct cn_ledger *ledger, const struct cn_job *job, const char **reason)
+{
+    struct cn_run_progress progress = {0};
+    struct cn_ledger_version newest;
+    *reason = NULL;
+    cn_err err = cn_ledger_newest_version(ledger, &newest);
+    if (!err)
+        err = cn_score_progress(ledger, job, 0, &progress);
+    if (!err)
+        *reason = cn_score_end(job, &progress, newest.number);
+    return err;
 }
 
 const char *cn_score_end(const struct cn_job *job, const struct cn_run_progress *progress,
                          uint32_t newest)
 {
+    // After a rollback the model gets the time to become better again.
+    uint32_t since =
+        progress->best > progress->rolled_back ? progress->best : progress->rolled_back;
     if (newest >= job->rounds)
         return "all rounds are done";
     if (job->target_accuracy > 0 && progress->best_score.known &&
         progress->best_score.accuracy >= job->target_accuracy)
         return "the target accuracy is reached";
-    if (job->patience && progress->newest_known - progress->best >= job->patience)
+    if (job->patience && progress->newest_known > since &&
+        progress->newest_known - since >= job->patience)
         return "the model stopped getting better";
     return NULL;
 }

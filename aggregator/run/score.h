@@ -21,18 +21,24 @@ void cn_score_of(const struct cn_ledger_version *version, struct cn_score *score
 #define CN_SCORE_TEXT 128
 void cn_score_text(const struct cn_score *score, bool json, char text[CN_SCORE_TEXT]);
 
-// What is known about the versions of a run so far.
+// What is known about the versions of a run so far, without those that a rollback gave up.
 struct cn_run_progress {
     uint32_t best; // the best version; 0 until one is measured
     struct cn_score best_score;
     uint32_t newest_known; // newest version with a score
     struct cn_score newest_score;
+    uint32_t rolled_back; // newest version that a rollback made; 0: none
 };
 
-// Reads the versions from number first on and updates progress.
+// Reads the versions from number first on and updates progress. Reads all of them after a rollback
+// that progress does not know.
 cn_err cn_score_progress(struct cn_ledger *ledger, const struct cn_job *job, uint32_t first,
                          struct cn_run_progress *progress);
 
 // Returns why the run ends with version newest, or NULL when it continues.
 const char *cn_score_end(const struct cn_job *job, const struct cn_run_progress *progress,
                          uint32_t newest);
+
+// Sets *reason to why the run is over, or to NULL when it is not. Returns CN_ENOTFOUND when the run
+// has no version yet.
+cn_err cn_score_find_end(struct cn_ledger *ledger, const struct cn_job *job, const char **reason);

@@ -10,7 +10,9 @@
 #include "aggregator/serve/metrics.h"
 #include "aggregator/serve/readiness.h"
 #include "aggregator/serve/status.h"
+#include "runtime/base/log.h"
 #include "runtime/port/platform.h"
+#include "runtime/profile/http_settings.h"
 #include "transport/http/http_token.h"
 
 #define FRESH_MS 1000 // nothing that is shown changes faster
@@ -207,6 +209,7 @@ static cn_err listen_as(const struct cn_http_settings *http, const char *listen,
     bool has_token = http->token_file[0] != '\0';
     struct cn_http_config config = {
         .listen = listen,
+        .local = cn_http_settings_local(http->listen),
         .routes = service->routes,
         .route_count = service->route_count,
         .context = service,
@@ -268,10 +271,16 @@ uint32_t cn_http_service_wait(struct cn_http_service *service, uint32_t timeout_
     return 0;
 }
 
-cn_err cn_http_service_step(struct cn_http_service *service, cn_err trouble, uint64_t now_ms)
+void cn_http_service_step(struct cn_http_service *service, cn_err trouble, uint64_t now_ms)
 {
     if (trouble && trouble != service->trouble)
         service->retries++;
     service->trouble = trouble;
-    return service->http ? cn_http_step(service->http, now_ms) : CN_OK;
+    cn_err err = service->http ? cn_http_step(service->http, now_ms) : CN_OK;
+    if (!err)
+        return;
+    cn_log(CN_LOG_ERROR, "http",
+           "the HTTP server failed and is closed until the next start: %s; the run goes on",
+           cn_err_text(err));
+    cn_http_service_close(service);
 }

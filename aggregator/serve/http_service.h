@@ -8,7 +8,8 @@
 //   GET /v1/versions      show.h; ?from=N
 //   GET /v1/board/NAME    show.h
 //
-// An answer is made at most once a second, however many clients ask. Threading: that of the run.
+// What has no parameter and no name is made at most once a second, however many clients ask; the
+// rest takes a tenth of the program's time at most. Threading: that of the run.
 #pragma once
 
 #include "aggregator/run/run.h"
@@ -31,7 +32,8 @@ struct cn_http_sources { // borrowed until close
     const char *release; // of this program
 };
 
-#define CN_HTTP_ROUTES 24 // those of http_service.c, and a route for each file of the page
+#define CN_HTTP_ROUTES                                                                             \
+    CN_HTTP_ROUTES_MAX // those of http_service.c, and a route for each file of the page
 
 struct cn_http_service {         // zero it before use
     struct cn_http_server *http; // NULL: the profile has no http.listen
@@ -57,5 +59,6 @@ cn_err cn_http_service_check(const struct cn_settings *settings, bool running);
 // the boards may wait itself: 0, or all of timeout_ms where there is no service.
 uint32_t cn_http_service_wait(struct cn_http_service *service, uint32_t timeout_ms);
 
-// Answers clients. trouble: why the run waits, or CN_OK.
-cn_err cn_http_service_step(struct cn_http_service *service, cn_err trouble, uint64_t now_ms);
+// Answers clients. trouble: why the run waits, or CN_OK. A server that fails is logged and closed:
+// the run goes on without it.
+void cn_http_service_step(struct cn_http_service *service, cn_err trouble, uint64_t now_ms);

@@ -22,19 +22,32 @@ static void end_line(struct csv *csv)
     csv->comma = false;
 }
 
+// In spreadsheets whose separator is ';' or a tab, a formula could follow one.
+static void append_foreign(struct csv *csv, char c)
+{
+    if (c == ';' || c == '\t')
+        c = ',';
+    append(csv, &c, 1);
+}
+
 static void field(struct csv *csv, const char *text, bool foreign)
 {
     bool formula = foreign && text[0] && strchr("=+-@\t\r\n", text[0]);
     if (csv->comma)
         append(csv, ",", 1);
     csv->comma = true;
-    if (!formula && !strpbrk(text, "\",\r\n")) {
+    if (!formula && !strpbrk(text, foreign ? "\",;\t\r\n" : "\",\r\n")) {
         append(csv, text, strlen(text));
         return;
     }
     append(csv, formula ? "\"'" : "\"", formula ? 2 : 1);
     for (; *text; text++)
-        append(csv, *text == '"' ? "\"\"" : text, *text == '"' ? 2 : 1);
+        if (*text == '"')
+            append(csv, "\"\"", 2);
+        else if (foreign)
+            append_foreign(csv, *text);
+        else
+            append(csv, text, 1);
     append(csv, "\"", 1);
 }
 

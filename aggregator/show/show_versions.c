@@ -128,7 +128,6 @@ static cn_err write_versions(struct answer *answer, uint32_t from)
         cn_json_string(json, NULL, answer->list.groups[i]);
     cn_json_close(json, ']');
     cn_json_open(json, "versions", '[');
-    err = CN_OK;
     while (!none && number <= newest && number - from < CN_SHOW_VERSIONS && !json->err) {
         err = cn_ledger_find_version(ledger, number++, &version);
         if (!err)

@@ -130,7 +130,13 @@ def a_bad_file_changes_nothing(build):
         cluster.wait_for_line("gateway", "nothing is changed: the profile is refused", 2)
         cluster.write("job.yaml", good)
         assert "nothing changes" in reload(cluster).stdout
-        finish(cluster)
+        last = finish(cluster)
+        over = "warning: the run is over: all rounds are done; "
+        said = reload(cluster).stderr
+        assert over + "with the values of the profile it stays so" in said, said
+        edit(cluster, (f"count: {last}", f"count: {last + 1}"))
+        said = reload(cluster).stderr
+        assert over + "it goes on with these values when the aggregator is started again" in said, said
 
 
 def refuse_before(cluster):

@@ -31,7 +31,8 @@ struct world {
     bool measured;      // with a central set
     uint32_t evaluated; // version under evaluation, UINT32_MAX for none
     struct cn_run_measure measure;
-    unsigned changes; // told to observers
+    struct cn_live_job *live; // takes the ledger's settings into job; NULL: job does not change
+    unsigned changes;         // told to observers
 
     struct cn_ledger *ledger;
     struct cn_roster *roster;
@@ -140,6 +141,7 @@ static inline cn_err world_start(struct world *world)
     world->measure = (struct cn_run_measure){world, world_measure_start, world_measure_poll};
     const struct cn_run_config config = {
         .job = &world->job,
+        .live = world->live,
         .ledger = world->ledger,
         .store = &world->flaky.store,
         .roster = world->roster,

@@ -7,12 +7,14 @@
 #include <cmocka.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "runtime/port/crypto.h"
@@ -35,6 +37,16 @@ static cn_err produce_count(void *context, const struct cn_http_request *request
     int length =
         snprintf(text, sizeof(text), "%s %llu", request->name, (unsigned long long)request->number);
     return cn_buffer_append(&answer->body, text, (size_t)length);
+}
+
+// Takes more than all time that answers may take at once.
+static cn_err produce_slowly(void *context, const struct cn_http_request *request,
+                             struct cn_http_answer *answer)
+{
+    struct timespec left = {.tv_nsec = 450000000};
+    while (nanosleep(&left, &left) != 0)
+        ;
+    return produce_count(context, request, answer);
 }
 
 static cn_err produce_large(void *context, const struct cn_http_request *request,
@@ -66,6 +78,12 @@ static const struct cn_http_route routes[] = {
     {.path = "/", .type = "text/html", .open = true, .fixed = "<html>", .fixed_size = 6},
     {.path = "/count", .type = "text/plain", .parameter = "from", .produce = produce_count},
     {.path = "/fresh", .type = "text/plain", .fresh_ms = 1000, .produce = produce_count},
+    {.path = "/numbers",
+     .type = "text/plain",
+     .parameter = "from",
+     .fresh_ms = 1000,
+     .produce = produce_count},
+    {.path = "/slow", .type = "text/plain", .parameter = "from", .produce = produce_slowly},
     {.path = "/board", .named = true, .type = "text/plain", .produce = produce_count},
     {.path = "/failing", .named = true, .type = "text/plain", .produce = produce_nothing},
     {.path = "/ready", .type = "text/plain", .produce = produce_reasons},
@@ -217,6 +235,52 @@ static void a_fresh_answer_is_made_once(void **state)
     close_world(&world);
 }
 
+static void a_number_has_one_answer_however_it_is_written(void **state)
+{
+    struct world world = open_world("", NULL);
+    (void)state;
+    produced = 0;
+    assert_int_equal(ask(&world, "GET /numbers HTTP/1.1\r\n" HOST "\r\n"), 200);
+    assert_int_equal(ask(&world, "GET /numbers?from=0 HTTP/1.1\r\n" HOST "\r\n"), 200);
+    assert_int_equal(ask(&world, "GET /numbers?from=000 HTTP/1.1\r\n" HOST "\r\n"), 200);
+    assert_int_equal(produced, 1);
+    assert_int_equal(ask(&world, "GET /numbers?from=01 HTTP/1.1\r\n" HOST "\r\n"), 200);
+    assert_true(says(&world, "\r\n\r\n 1"));
+    assert_int_equal(produced, 2);
+    close_world(&world);
+}
+
+static void the_only_answer_of_a_path_keeps_its_place(void **state)
+{
+    struct world world = open_world("", NULL);
+    char request[128];
+    (void)state;
+    produced = 0;
+    assert_int_equal(ask(&world, "GET /fresh HTTP/1.1\r\n" HOST "\r\n"), 200);
+    for (int i = 0; i < 100; i++) {
+        snprintf(request, sizeof(request), "GET /numbers?from=%d HTTP/1.1\r\n" HOST "\r\n", i);
+        world.now_ms++;
+        assert_int_equal(ask(&world, request), 200);
+    }
+    assert_int_equal(produced, 101);
+    assert_int_equal(ask(&world, "GET /fresh HTTP/1.1\r\n" HOST "\r\n"), 200);
+    assert_int_equal(produced, 101);
+    close_world(&world);
+}
+
+static void answers_that_take_long_are_charged_for_it(void **state)
+{
+    struct world world = open_world("", NULL);
+    (void)state;
+    assert_int_equal(ask(&world, "GET /slow?from=1 HTTP/1.1\r\n" HOST "\r\n"), 200);
+    assert_int_equal(ask(&world, "GET /slow?from=2 HTTP/1.1\r\n" HOST "\r\n"), 429);
+    assert_int_equal(ask(&world, "GET /fresh HTTP/1.1\r\n" HOST "\r\n"), 200);
+    world.now_ms += 600000;
+    assert_int_equal(cn_http_step(world.server, world.now_ms), CN_OK);
+    assert_int_equal(ask(&world, "GET /slow?from=2 HTTP/1.1\r\n" HOST "\r\n"), 200);
+    close_world(&world);
+}
+
 static void a_step_makes_one_answer_and_the_next_one_goes_on(void **state)
 {
     struct world world = open_world("", NULL);
@@ -276,12 +340,14 @@ static void answers_that_must_be_made_are_limited(void **state)
         snprintf(request, sizeof(request), "GET /count?from=%d HTTP/1.1\r\n" HOST "\r\n", i);
         busy += ask(&world, request) == 429;
     }
-    assert_int_equal(busy, 100);
+    assert_true(busy >= 100); // more where the answers took long
     assert_true(says(&world, "Retry-After: 1\r\n"));
     assert_int_equal(ask(&world, "GET /count?from=299 HTTP/1.1\r\n" HOST "\r\n"), 429);
-    assert_int_equal(ask(&world, "GET / HTTP/1.1\r\n" HOST "\r\n"), 429); // not made yet
-    world.now_ms += 1000;
-    assert_int_equal(ask(&world, "GET / HTTP/1.1\r\n" HOST "\r\n"), 200);
+    assert_int_equal(ask(&world, "GET / HTTP/1.1\r\n" HOST "\r\n"), 200);      // was not made yet,
+    assert_int_equal(ask(&world, "GET /fresh HTTP/1.1\r\n" HOST "\r\n"), 200); // as this one
+    world.now_ms += 600000;
+    assert_int_equal(cn_http_step(world.server, world.now_ms), CN_OK);
+    assert_int_equal(ask(&world, "GET /count?from=299 HTTP/1.1\r\n" HOST "\r\n"), 200);
     close_world(&world);
 }
 
@@ -397,6 +463,35 @@ static void another_host_gets_421_and_another_origin_403(void **state)
         int status = ask(&world, request);
         if (status != cases[i].status)
             fail_msg("%s: %d, expected %d", cases[i].headers, status, cases[i].status);
+    }
+    close_world(&world);
+}
+
+static void other_sites_get_only_what_is_fixed(void **state)
+{
+    struct world world = open_world("", NULL);
+    static const struct {
+        const char *path, *headers;
+        int status;
+    } cases[] = {
+        {"/fresh", "", 200},
+        {"/fresh", "Sec-Fetch-Site: none\r\n", 200},
+        {"/fresh", "Sec-Fetch-Site: same-origin\r\n", 200},
+        {"/fresh", "Sec-Fetch-Site: same-site\r\n", 403},
+        {"/fresh", "Sec-Fetch-Site: cross-site\r\n", 403},
+        {"/fresh", "Sec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: navigate\r\n", 403},
+        {"/fresh", "Sec-Fetch-Site: none\r\nSec-Fetch-Site: cross-site\r\n", 400},
+        {"/", "Sec-Fetch-Site: cross-site\r\n", 200},
+    };
+    char request[256];
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        snprintf(request, sizeof(request), "GET %s HTTP/1.1\r\n" HOST "%s\r\n", cases[i].path,
+                 cases[i].headers);
+        int status = ask(&world, request);
+        if (status != cases[i].status)
+            fail_msg("%s %s: %d, expected %d", cases[i].path, cases[i].headers, status,
+                     cases[i].status);
     }
     close_world(&world);
 }
@@ -549,6 +644,23 @@ static void an_idle_connection_stays_for_a_minute(void **state)
     close_world(&world);
 }
 
+static void a_connection_without_the_token_idles_for_less(void **state)
+{
+    struct world world = open_world("", TOKEN);
+    int stranger = join(&world), friend = join(&world);
+    (void)state;
+    put(stranger, "GET / HTTP/1.1\r\n" HOST "\r\n");
+    put(friend, "GET / HTTP/1.1\r\n" HOST "Authorization: Bearer " TOKEN "\r\n\r\n");
+    assert_false(collect(&world, stranger));
+    assert_false(collect(&world, friend));
+    world.now_ms += CN_HTTP_HEAD_MS;
+    assert_true(collect(&world, stranger));
+    assert_false(collect(&world, friend));
+    close(stranger);
+    close(friend);
+    close_world(&world);
+}
+
 static void a_client_that_does_not_read_is_dropped_and_keeps_nobody_waiting(void **state)
 {
     struct world world = open_world("", NULL);
@@ -587,6 +699,79 @@ static void connections_are_limited_and_come_back(void **state)
     for (int i = 0; i < CN_HTTP_CONNECTIONS; i++)
         close(clients[i]);
     close_world(&world);
+}
+
+static void whoever_idles_the_longest_makes_room(void **state)
+{
+    struct world world = open_world("", NULL);
+    int clients[CN_HTTP_CONNECTIONS];
+    (void)state;
+    for (int i = 0; i < CN_HTTP_CONNECTIONS - 1; i++)
+        clients[i] = join(&world);
+    for (int i = CN_HTTP_CONNECTIONS - 2; i >= 0; i--) { // so the first one idles the shortest
+        put(clients[i], "GET / HTTP/1.1\r\n" HOST "\r\n");
+        world.now_ms++;
+        assert_false(collect(&world, clients[i]));
+    }
+    clients[CN_HTTP_CONNECTIONS - 1] = join(&world);
+    assert_true(collect(&world, clients[CN_HTTP_CONNECTIONS - 2]));
+    assert_int_equal(cn_http_connections(world.server), CN_HTTP_CONNECTIONS - 1);
+    assert_int_equal(ask(&world, "GET / HTTP/1.1\r\n" HOST "\r\n"), 200);
+    assert_int_equal(cn_http_connections(world.server), CN_HTTP_CONNECTIONS - 2);
+    assert_true(collect(&world, clients[CN_HTTP_CONNECTIONS - 3]));
+    put(clients[0], "GET / HTTP/1.1\r\n" HOST "\r\n");
+    assert_false(collect(&world, clients[0]));
+    assert_true(says(&world, "HTTP/1.1 200"));
+    for (int i = 0; i < CN_HTTP_CONNECTIONS; i++)
+        close(clients[i]);
+    close_world(&world);
+}
+
+static int find_port(void)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET};
+    socklen_t size = sizeof(address);
+    int probe = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_true(probe >= 0);
+    assert_int_equal(bind(probe, (const struct sockaddr *)&address, size), 0);
+    assert_int_equal(getsockname(probe, (struct sockaddr *)&address, &size), 0);
+    close(probe);
+    return ntohs(address.sin_port);
+}
+
+// Returns how many of 12 connections from one address a server keeps.
+static unsigned count_kept(bool local)
+{
+    char listen[32];
+    int clients[12], port = find_port();
+    struct cn_http_config config = {.routes = routes, .route_count = 1, .local = local};
+    struct cn_http_server *server;
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
+    snprintf(listen, sizeof(listen), "0.0.0.0:%d", port);
+    config.listen = listen;
+    cn_http_rules_set(&config.rules, listen, "", NULL);
+    assert_int_equal(cn_http_open(&config, &server), CN_OK);
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    for (size_t i = 0; i < 12; i++) {
+        clients[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        assert_true(clients[i] >= 0);
+        assert_int_equal(connect(clients[i], (const struct sockaddr *)&address, sizeof(address)),
+                         0);
+    }
+    for (int i = 0; i < STEPS; i++)
+        assert_int_equal(cn_http_step(server, 1000000), CN_OK);
+    unsigned kept = cn_http_connections(server);
+    for (size_t i = 0; i < 12; i++)
+        close(clients[i]);
+    cn_http_close(server);
+    return kept;
+}
+
+static void one_address_cannot_take_all_connections(void **state)
+{
+    (void)state;
+    assert_int_equal(count_kept(false), CN_HTTP_PER_ADDRESS);
+    assert_int_equal(count_kept(true), 12);
 }
 
 static void a_request_may_end_anywhere(void **state)
@@ -664,6 +849,30 @@ static void a_token_file_must_be_private_and_hold_one_line(void **state)
     assert_int_equal(cn_http_token_read("/tmp", digest, &why), CN_EFORMAT);
 }
 
+static void a_token_file_of_a_stranger_is_refused(void **state)
+{
+    char folder[] = "/tmp/cairn-token-XXXXXX", path[64];
+    const char *why;
+    uint8_t digest[CN_DIGEST_SIZE];
+    (void)state;
+    if (geteuid() != 0) // nobody else can give a file away
+        skip();
+    assert_non_null(mkdtemp(folder));
+    snprintf(path, sizeof(path), "%s/token", folder);
+    int file = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    assert_true(file >= 0);
+    assert_int_equal(write(file, TOKEN "\n", strlen(TOKEN) + 1), strlen(TOKEN) + 1);
+    close(file);
+    assert_int_equal(cn_http_token_read(path, digest, &why), CN_OK);
+    assert_int_equal(chown(path, 12345, 12345), 0);
+    assert_int_equal(cn_http_token_read(path, digest, &why), CN_EAUTH);
+    assert_non_null(strstr(why, "another user"));
+    assert_int_equal(chown(folder, 12345, 12345), 0); // as a service's folder
+    assert_int_equal(cn_http_token_read(path, digest, &why), CN_OK);
+    unlink(path);
+    rmdir(folder);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -671,23 +880,31 @@ int main(void)
         cmocka_unit_test(head_has_the_length_and_no_body),
         cmocka_unit_test(an_answer_that_did_not_change_is_304),
         cmocka_unit_test(a_fresh_answer_is_made_once),
+        cmocka_unit_test(a_number_has_one_answer_however_it_is_written),
+        cmocka_unit_test(the_only_answer_of_a_path_keeps_its_place),
+        cmocka_unit_test(answers_that_take_long_are_charged_for_it),
         cmocka_unit_test(a_step_makes_one_answer_and_the_next_one_goes_on),
         cmocka_unit_test(a_server_may_be_closed_while_requests_are_put_off),
         cmocka_unit_test(answers_that_must_be_made_are_limited),
         cmocka_unit_test(names_and_numbers_are_read_strictly),
         cmocka_unit_test(other_methods_and_bodies_are_refused_and_the_connection_is_closed),
         cmocka_unit_test(another_host_gets_421_and_another_origin_403),
+        cmocka_unit_test(other_sites_get_only_what_is_fixed),
         cmocka_unit_test(only_the_token_opens_what_is_not_open),
         cmocka_unit_test(pipelined_requests_are_answered_in_order),
         cmocka_unit_test(nonsense_gets_no_success),
         cmocka_unit_test(a_large_head_is_refused),
         cmocka_unit_test(a_slow_head_is_cut_off_however_it_dribbles),
         cmocka_unit_test(an_idle_connection_stays_for_a_minute),
+        cmocka_unit_test(a_connection_without_the_token_idles_for_less),
         cmocka_unit_test(a_client_that_does_not_read_is_dropped_and_keeps_nobody_waiting),
         cmocka_unit_test(connections_are_limited_and_come_back),
+        cmocka_unit_test(whoever_idles_the_longest_makes_room),
+        cmocka_unit_test(one_address_cannot_take_all_connections),
         cmocka_unit_test(a_request_may_end_anywhere),
         cmocka_unit_test(a_port_or_socket_file_in_use_is_refused),
         cmocka_unit_test(a_token_file_must_be_private_and_hold_one_line),
+        cmocka_unit_test(a_token_file_of_a_stranger_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

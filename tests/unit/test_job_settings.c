@@ -374,6 +374,55 @@ static void boards_are_told_again_only_of_what_they_use(void **state)
     assert_int_equal(live.told.deadline_ms, 7000);
 }
 
+// Runs a job of five rounds. Once the round is open, or the version of that number is the newest
+// and no round is open, writes other settings. Returns the number of the last version.
+static uint32_t run_with_reload(struct world *world, uint32_t round, bool open, const char *lines)
+{
+    static struct cn_job_reload reload;
+    static const char *const boards[] = {"a", "b"};
+    struct cn_job_conflict conflict;
+    struct cn_live_job live = {0};
+    struct cn_run_state seen = {0};
+    bool done = false;
+    assert_int_equal(bind_job(world, "rounds.quorum: 2\nrounds.count: 5\n", &conflict), CN_OK);
+    world_stop(world);
+    world->live = &live;
+    for (size_t i = 0; i < 2; i++)
+        assert_int_equal(world_enroll(world, boards[i], boards[i], 0), CN_OK);
+    assert_int_equal(cn_ledger_open(world->directory, &live.ledger), CN_OK);
+    live.layout = &world->layout;
+    live.job = &world->job;
+    assert_int_equal(world_start(world), CN_OK);
+    for (int i = 0; i < 400 && seen.phase != CN_RUN_ENDED; i++) {
+        assert_int_equal(world_tick(world, 500), CN_OK);
+        cn_run_get_state(world->run, world_now_ms, &seen);
+        if (!done && seen.round == round && seen.phase == (open ? CN_RUN_OPEN : CN_RUN_GATHER)) {
+            assert_int_equal(reload_job(world, lines, &reload), CN_OK);
+            done = true;
+        }
+        for (size_t board = 0; board < 2; board++)
+            world_take_part(world, boards[board], boards[board]);
+    }
+    assert_int_equal(seen.phase, CN_RUN_ENDED);
+    cn_ledger_close(live.ledger);
+    return cn_model_store_newest(world->models)->number;
+}
+
+static void more_rounds_hold_while_the_last_one_is_open(void **state)
+{
+    assert_int_equal(run_with_reload(*state, 5, true, "rounds.quorum: 2\nrounds.count: 7\n"), 7);
+}
+
+static void a_run_ends_with_the_open_round_that_is_now_the_last(void **state)
+{
+    assert_int_equal(run_with_reload(*state, 3, true, "rounds.quorum: 2\nrounds.count: 3\n"), 3);
+}
+
+static void a_run_ends_before_a_round_that_is_too_many_now(void **state)
+{
+    assert_int_equal(run_with_reload(*state, 3, false, "rounds.quorum: 2\nrounds.count: 2\n"), 2);
+}
+
 #define WITH_WORLD(test) cmocka_unit_test_setup_teardown(test, open_world, close_world)
 
 int main(void)
@@ -392,6 +441,9 @@ int main(void)
         WITH_WORLD(a_start_does_not_put_a_reload_before_its_round),
         WITH_WORLD(another_optimizer_of_the_server_is_noticed),
         WITH_WORLD(boards_are_told_again_only_of_what_they_use),
+        WITH_WORLD(more_rounds_hold_while_the_last_one_is_open),
+        WITH_WORLD(a_run_ends_with_the_open_round_that_is_now_the_last),
+        WITH_WORLD(a_run_ends_before_a_round_that_is_too_many_now),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,6 +9,7 @@
 
 #include "aggregator/merge/ruled.h"
 #include "aggregator/run/gate.h"
+#include "aggregator/store/ancestry.h"
 #include "aggregator/store/influence.h"
 #include "aggregator/store/ledger_sql.h"
 #include "tests/unit/aggregator_world.h"
@@ -291,6 +292,26 @@ static void a_rollback_opens_the_round_that_it_ends(void **state)
     world_deinit(&world);
 }
 
+static void a_kill_before_the_rollback_of_the_last_version_is_recovered(void **state)
+{
+    struct world world;
+    struct cn_ruling ruling;
+    uint8_t digest[CN_DIGEST_SIZE];
+    (void)state;
+    begin(&world, 0);
+    world.measured = false;
+    world.job.rounds = 1;
+    finish(&world, 0, digest);
+    assert_int_equal(cn_rollback_ask(world.ledger, 0, "a test"), CN_OK);
+    assert_int_equal(cn_ledger_open_round(world.ledger, 2), CN_OK); // what the kill left
+    world_stop(&world);
+    assert_int_equal(world_start(&world), CN_OK);
+    assert_int_equal(world_tick(&world, 600), CN_OK);
+    assert_int_equal(cn_ruling_find(world.ledger, 2, &ruling), CN_OK);
+    assert_int_equal(read_round(&world, "state"), CN_LEDGER_MERGED);
+    world_deinit(&world);
+}
+
 static void a_rollback_that_cannot_be_read_is_given_up(void **state)
 {
     static const struct {
@@ -383,6 +404,146 @@ static void the_gate_compares_with_the_best_of_the_last_versions(void **state)
     assert_int_equal(cn_gate_judge(world.ledger, &job, 5, NULL, &refused, &ruling), CN_OK);
     assert_true(refused);
     assert_string_equal(ruling.reason, "its loss is not finite");
+    world_deinit(&world);
+}
+
+static void versions_that_were_given_up_do_not_count(void **state)
+{
+    struct world world;
+    struct cn_run_state end;
+    struct cn_run_progress progress = {0};
+    struct cn_ruling ruling;
+    uint8_t digest[CN_DIGEST_SIZE];
+    bool refused;
+    struct cn_job job = {.gate = {.accuracy = 0.05}};
+    const struct cn_ledger_metrics metrics = {.loss = 50, .correct = 4, .count = 100};
+    (void)state;
+    begin(&world, 0);
+    world.job.loss = CN_LOSS_CROSS_ENTROPY;
+    finish(&world, 3, digest); // version 3 is right on 30 of 100 samples, 4 has the weights of 0
+    cn_run_get_state(world.run, world_now_ms, &end);
+    assert_int_equal(end.progress.best, 0);
+    assert_true(end.progress.best_score.known && end.progress.best_score.accuracy == 0);
+    assert_int_equal(end.progress.newest_known, 4);
+    assert_int_equal(cn_score_progress(world.ledger, &world.job, 2, &progress), CN_OK);
+    assert_int_equal(progress.best, 0);
+    assert_int_equal(progress.rolled_back, 4);
+    assert_int_equal(cn_gate_judge(world.ledger, &job, 5, &metrics, &refused, &ruling), CN_OK);
+    assert_false(refused);
+    world_deinit(&world);
+}
+
+static void patience_begins_anew_with_a_rollback(void **state)
+{
+    const struct cn_job job = {.rounds = 100, .patience = 5};
+    struct cn_run_progress progress = {.best = 2, .newest_known = 20, .rolled_back = 18};
+    (void)state;
+    assert_null(cn_score_end(&job, &progress, 20));
+    progress.newest_known = 17; // version 18 is not measured yet
+    assert_null(cn_score_end(&job, &progress, 18));
+    progress.newest_known = 23;
+    assert_string_equal(cn_score_end(&job, &progress, 23), "the model stopped getting better");
+}
+
+static void a_refused_version_is_never_the_best_one(void **state)
+{
+    struct world world;
+    struct cn_run_progress progress = {0};
+    const struct cn_ledger_metrics metrics = {.loss = 1, .correct = 99, .count = 100};
+    uint8_t digest[CN_DIGEST_SIZE];
+    (void)state;
+    begin(&world, 1);
+    world.job.loss = CN_LOSS_CROSS_ENTROPY;
+    finish(&world, 0, digest); // version 2 is refused
+    assert_int_equal(cn_ledger_set_central(world.ledger, 2, &metrics), CN_OK);
+    assert_int_equal(cn_score_progress(world.ledger, &world.job, 0, &progress), CN_OK);
+    assert_int_equal(progress.best, 4);
+    world_deinit(&world);
+}
+
+static void add_rollback(struct world *world, uint32_t version, uint32_t source)
+{
+    char sql[160];
+    snprintf(sql, sizeof(sql),
+             "INSERT INTO ruling(version,kind,source,loss,accuracy,reason) VALUES(%u,2,%u,0,0,'x')",
+             version, source);
+    assert_int_equal(cn_ledger_sql_run(world->ledger, sql), CN_OK);
+}
+
+static void assert_gap(struct world *world, uint32_t number, uint32_t source, uint32_t version)
+{
+    struct cn_ancestry_gap gap;
+    assert_int_equal(cn_ancestry_find_gap(world->ledger, number, &gap), CN_OK);
+    assert_int_equal(gap.source, source);
+    assert_int_equal(gap.version, version);
+}
+
+static void a_rollback_that_was_given_up_gives_nothing_up(void **state)
+{
+    struct world world;
+    struct cn_ancestry_gap gap;
+    (void)state;
+    begin(&world, 0);
+    assert_int_equal(world_start(&world), CN_OK);
+    assert_int_equal(cn_ancestry_find_gap(world.ledger, 0, &gap), CN_ENOTFOUND);
+    add_rollback(&world, 6, 3);
+    assert_gap(&world, 0, 3, 6);
+    add_rollback(&world, 8, 5); // takes back that 4 and 5 were given up
+    assert_gap(&world, 0, 5, 8);
+    add_rollback(&world, 12, 9);
+    assert_gap(&world, 0, 5, 8);
+    assert_gap(&world, 7, 5, 8);
+    assert_gap(&world, 8, 9, 12);
+    assert_int_equal(cn_ancestry_find_gap(world.ledger, 12, &gap), CN_ENOTFOUND);
+    add_rollback(&world, 20, 2);
+    assert_gap(&world, 0, 2, 20);
+    assert_int_equal(cn_ledger_sql_run(world.ledger, "UPDATE ruling SET source=30 WHERE kind=2"),
+                     CN_OK);
+    assert_int_equal(cn_ancestry_find_gap(world.ledger, 0, &gap), CN_EFORMAT);
+    world_deinit(&world);
+}
+
+static void a_rollback_comes_before_the_end(void **state)
+{
+    struct world world;
+    struct cn_ruling ruling;
+    struct cn_ledger_version newest;
+    uint8_t digest[CN_DIGEST_SIZE];
+    (void)state;
+    begin(&world, 0);
+    finish(&world, 4, digest); // asked for while the last version is measured
+    assert_int_equal(cn_rollback_waiting(world.ledger, &ruling), CN_ENOTFOUND);
+    assert_int_equal(cn_ruling_find(world.ledger, 5, &ruling), CN_OK);
+    assert_int_equal(ruling.kind, CN_RULING_ROLLBACK);
+    assert_int_equal(cn_ledger_newest_version(world.ledger, &newest), CN_OK);
+    assert_int_equal(newest.number, 5);
+    world_deinit(&world);
+}
+
+static void what_the_gate_measures_is_counted_and_watched(void **state)
+{
+    struct world world;
+    struct cn_run_state seen = {0};
+    bool warned = false;
+    (void)state;
+    begin(&world, 0);
+    world.job.patience = 40; // each round waits for the measurement
+    assert_int_equal(world_start(&world), CN_OK);
+    for (int i = 0; i < 400 && seen.phase != CN_RUN_ENDED; i++) {
+        assert_int_equal(world_tick(&world, 500), CN_OK);
+        for (size_t board = 0; board < 2; board++)
+            world_take_part(&world, boards[board], boards[board]);
+        cn_run_get_state(world.run, world_now_ms, &seen);
+        if (seen.warning[0]) { // version 2
+            warned = true;
+            world.job.gate.loss = 10;
+        }
+    }
+    assert_int_equal(seen.phase, CN_RUN_ENDED);
+    assert_true(warned);
+    assert_string_equal(seen.warning, "");
+    assert_int_equal(cn_run_count(world.run)->evaluation.count, 5);
+    assert_int_equal(cn_run_count(world.run)->merge.count, 4);
     world_deinit(&world);
 }
 
@@ -480,10 +641,17 @@ int main(void)
         cmocka_unit_test(a_rollback_ends_the_open_round),
         cmocka_unit_test(a_rollback_to_what_is_gone_is_given_up),
         cmocka_unit_test(a_rollback_opens_the_round_that_it_ends),
+        cmocka_unit_test(a_kill_before_the_rollback_of_the_last_version_is_recovered),
         cmocka_unit_test(a_rollback_that_cannot_be_read_is_given_up),
         cmocka_unit_test(a_rollback_waits_for_memory),
         cmocka_unit_test(a_gate_that_cannot_measure_does_not_stop_the_run),
         cmocka_unit_test(the_gate_compares_with_the_best_of_the_last_versions),
+        cmocka_unit_test(versions_that_were_given_up_do_not_count),
+        cmocka_unit_test(patience_begins_anew_with_a_rollback),
+        cmocka_unit_test(a_refused_version_is_never_the_best_one),
+        cmocka_unit_test(a_rollback_that_was_given_up_gives_nothing_up),
+        cmocka_unit_test(a_rollback_comes_before_the_end),
+        cmocka_unit_test(what_the_gate_measures_is_counted_and_watched),
         cmocka_unit_test(a_group_has_a_part_in_what_was_made_of_its_updates),
         cmocka_unit_test(a_round_can_be_merged_without_a_group),
         cmocka_unit_test(a_ledger_of_schema_3_is_brought_up),

@@ -150,7 +150,7 @@ static char sign_of(struct world *world, uint32_t round, const char *group)
 static void finish_round(struct world *world)
 {
     static const char *const boards[] = {"a", "b", "c", "d"};
-    struct cn_round_info info;
+    struct cn_round_info info = {0};
     bool spoiled = false;
     for (size_t i = 0; i < 4; i++) {
         assert_true(world_get_round(world, boards[i], &info));
@@ -321,11 +321,14 @@ static void a_spreadsheet_runs_no_text_of_a_board(void **state)
     cn_roster_blame(shown->world.roster, "a", "=cmd|' /C calc'!A0", world_now_ms);
     cn_roster_blame(shown->world.roster, "b", "@\"SUM\"(1,2)", world_now_ms);
     cn_roster_blame(shown->world.roster, "c", "a,b", world_now_ms);
+    cn_roster_blame(shown->world.roster, "d", "x;=1+1;y", world_now_ms);
     assert_int_equal(cn_show_csv_boards(look(shown), &shown->out), CN_OK);
     assert_holds(&shown->out, "name,group,state,why,error,version,");
     assert_holds(&shown->out, "\r\na,a,failed,error: =cmd|' /C calc'!A0,\"'=cmd|' /C calc'!A0\",");
     assert_holds(&shown->out, ",\"'@\"\"SUM\"\"(1,2)\",");
     assert_holds(&shown->out, ",\"error: a,b\",\"a,b\",");
+    assert_holds(&shown->out, ",\"error: x,=1+1,y\",\"x,=1+1,y\",");
+    assert_null(memchr(shown->out.data, ';', shown->out.size));
 }
 
 static void the_history_is_a_line_for_each_version(void **state)

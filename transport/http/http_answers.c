@@ -5,9 +5,11 @@
 #include <string.h>
 
 #include "runtime/port/crypto.h"
+#include "runtime/port/platform.h"
 
 #define BODY_MAX (64u << 20) // bytes of an answer
-#define MADE_PER_S 50        // answers that are made, on average
+#define SHARE_MS 100.0       // of a second, for making answers, on average
+#define COST_MS 2.0          // what an answer is charged at least: 50 a second, on average
 #define PLAIN "text/plain; charset=utf-8"
 
 static bool add(struct MHD_Response *response, const char *name, const char *value)
@@ -94,35 +96,52 @@ void cn_http_answers_deinit(struct cn_http_answers *answers)
         forget(&answers->kept[i]);
 }
 
+// The same number may be written in several ways, so what was read of the target is compared.
+static bool is_same(const struct cn_http_kept *kept, const struct cn_http_route *route,
+                    const struct cn_http_request *request)
+{
+    return kept->route == route && kept->request.number == request->number &&
+           strcmp(kept->request.name, request->name) == 0;
+}
+
+// Returns true for a route with one answer only.
+static bool is_single(const struct cn_http_route *route)
+{
+    return !route->named && !route->parameter && (route->fixed || route->fresh_ms);
+}
+
 static struct cn_http_kept *find_fresh(struct cn_http_answers *answers,
-                                       const struct cn_http_route *route, const char *target,
-                                       uint64_t now_ms)
+                                       const struct cn_http_route *route,
+                                       const struct cn_http_request *request, uint64_t now_ms)
 {
     for (size_t i = 0; i < CN_HTTP_KEPT; i++) {
         struct cn_http_kept *kept = &answers->kept[i];
-        if (kept->response && strcmp(kept->target, target) == 0 && route->fixed)
-            kept->made_ms = now_ms; // what never changes and is used makes room last
-        if (kept->response && strcmp(kept->target, target) == 0)
+        if (is_same(kept, route, request))
             return route->fixed || now_ms - kept->made_ms < route->fresh_ms ? kept : NULL;
     }
     return NULL;
 }
 
 bool cn_http_answers_has(struct cn_http_answers *answers, const struct cn_http_route *route,
-                         const char *target, uint64_t now_ms)
+                         const struct cn_http_request *request, uint64_t now_ms)
 {
-    return find_fresh(answers, route, target, now_ms) != NULL;
+    return find_fresh(answers, route, request, now_ms) != NULL;
 }
 
-// Returns the place of an older answer to the same target, an empty place, or the oldest one.
-static struct cn_http_kept *find_place(struct cn_http_answers *answers, const char *target)
+// Returns the place of an older answer to the same request, an empty place, or that of the oldest
+// answer of a route with several. There are more places than routes, so there always is one.
+static struct cn_http_kept *find_place(struct cn_http_answers *answers,
+                                       const struct cn_http_route *route,
+                                       const struct cn_http_request *request)
 {
-    struct cn_http_kept *oldest = &answers->kept[0];
+    struct cn_http_kept *oldest = NULL;
     for (size_t i = 0; i < CN_HTTP_KEPT; i++) {
         struct cn_http_kept *kept = &answers->kept[i];
-        if (kept->response && strcmp(kept->target, target) == 0)
+        if (is_same(kept, route, request))
             return kept;
-        if (!kept->response || (oldest->response && kept->made_ms < oldest->made_ms))
+        if (kept->route && is_single(kept->route))
+            continue;
+        if (!oldest || !kept->route || (oldest->route && kept->made_ms < oldest->made_ms))
             oldest = kept;
     }
     return oldest;
@@ -165,17 +184,16 @@ static struct MHD_Response *make_produced(struct cn_http_answers *answers,
 // Makes an answer and keeps it. Returns NULL when there is no memory for it.
 static struct cn_http_kept *make(struct cn_http_answers *answers, const struct cn_http_route *route,
                                  void *context, const struct cn_http_request *request,
-                                 const char *target, uint64_t now_ms)
+                                 uint64_t now_ms)
 {
-    struct cn_http_kept made = {.made_ms = now_ms};
+    struct cn_http_kept made = {.route = route, .request = *request, .made_ms = now_ms};
     made.response = route->fixed ? make_fixed(route, &made)
                                  : make_produced(answers, route, context, request, now_ms, &made);
     if (!made.response || (made.etag[0] && !add(made.response, "ETag", made.etag))) {
         forget(&made);
         return NULL;
     }
-    snprintf(made.target, sizeof(made.target), "%s", target);
-    struct cn_http_kept *place = find_place(answers, target);
+    struct cn_http_kept *place = find_place(answers, route, request);
     forget(place);
     *place = made;
     return place;
@@ -203,17 +221,32 @@ static enum MHD_Result queue_busy(struct MHD_Connection *connection)
     return queue_once(connection, MHD_HTTP_TOO_MANY_REQUESTS, response);
 }
 
+// Makes an answer of a route with several at the expense of their common time.
+static struct cn_http_kept *make_charged(struct cn_http_answers *answers,
+                                         const struct cn_http_route *route, void *context,
+                                         const struct cn_http_request *request, uint64_t now_ms)
+{
+    uint64_t began_us = cn_platform_now_us();
+    struct cn_http_kept *kept = make(answers, route, context, request, now_ms);
+    double took_ms = (double)(cn_platform_now_us() - began_us) / 1000;
+    if (took_ms > COST_MS)
+        cn_bucket_charge(&answers->made, took_ms - COST_MS);
+    return kept;
+}
+
 enum MHD_Result cn_http_answers_queue(struct cn_http_answers *answers,
                                       struct MHD_Connection *connection,
                                       const struct cn_http_route *route, void *context,
-                                      const struct cn_http_request *request, const char *target,
-                                      const char *known, uint64_t now_ms)
+                                      const struct cn_http_request *request, const char *known,
+                                      uint64_t now_ms)
 {
-    struct cn_http_kept *kept = find_fresh(answers, route, target, now_ms);
-    if (!kept) {
-        if (!cn_bucket_take(&answers->made, MADE_PER_S, 1, now_ms))
+    struct cn_http_kept *kept = find_fresh(answers, route, request, now_ms);
+    if (!kept && is_single(route)) {
+        kept = make(answers, route, context, request, now_ms);
+    } else if (!kept) {
+        if (!cn_bucket_take(&answers->made, SHARE_MS, COST_MS, now_ms))
             return queue_busy(connection);
-        kept = make(answers, route, context, request, target, now_ms);
+        kept = make_charged(answers, route, context, request, now_ms);
     }
     if (!kept)
         return MHD_NO;

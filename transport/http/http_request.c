@@ -95,6 +95,12 @@ static bool is_own_origin(const char *origin, const char *host)
            strcasecmp(origin + scheme, host) == 0;
 }
 
+// A browser says "none" of an address that somebody typed. Other programs send no such header.
+static bool is_own_site(const char *site)
+{
+    return !site || strcmp(site, "same-origin") == 0 || strcmp(site, "none") == 0;
+}
+
 // Compares digests, so the time says nothing about the token or its length.
 static bool has_token(const struct cn_http_rules *rules, const char *authorization)
 {
@@ -104,6 +110,11 @@ static bool has_token(const struct cn_http_rules *rules, const char *authorizati
     const char *token = authorization + strlen(BEARER);
     cn_crypto_digest(token, strlen(token), digest);
     return cn_crypto_compare(digest, rules->token, CN_DIGEST_SIZE) == 0;
+}
+
+bool cn_http_is_trusted(const struct cn_http_rules *rules, const char *authorization)
+{
+    return !rules->has_token || has_token(rules, authorization);
 }
 
 // --- what is asked ---
@@ -176,15 +187,17 @@ const struct cn_http_route *cn_http_judge(const struct cn_http_rules *rules,
     if (head->size > CN_HTTP_HEAD_MAX)
         return refuse(431, "the head of the request is above 8 KiB", status, why);
     if (head->repeated || !head->host)
-        return refuse(400, "expected one Host, and Origin and Authorization once at most", status,
-                      why);
+        return refuse(400, "expected one Host, and other headers about the client once at most",
+                      status, why);
     if (!is_own_host(rules, head->host))
         return refuse(421, "the Host is not one of this server: see http.names in its profile",
                       status, why);
     if (head->origin && !is_own_origin(head->origin, head->host))
         return refuse(403, "the request comes from another site's page", status, why);
     const struct cn_http_route *route = find(routes, count, head->target, request, status, why);
-    if (route && rules->has_token && !route->open && !has_token(rules, head->authorization))
+    if (route && !route->fixed && !is_own_site(head->site))
+        return refuse(403, "the request comes from another site", status, why);
+    if (route && !route->open && !cn_http_is_trusted(rules, head->authorization))
         return refuse(401, "expected Authorization: Bearer with the token of http.token_file",
                       status, why);
     return route;

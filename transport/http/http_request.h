@@ -6,7 +6,9 @@
 // Browsers run scripts of strangers. Such a script may make this machine's browser ask a server on
 // loopback, under a name of its own that suddenly means 127.0.0.1 (DNS rebinding). So the Host that
 // a request names must be one of this server's, and an Origin, where a browser sends one, must be
-// the same as the Host.
+// the same as the Host. A script may also ask without reading the answer, only to keep this machine
+// busy: what a browser marks by Sec-Fetch-Site as another site's request gets nothing but what is
+// fixed, which costs next to nothing.
 #pragma once
 
 #include <stdbool.h>
@@ -16,6 +18,7 @@
 #include "runtime/base/bytes.h"
 #include "runtime/base/name.h"
 
+#define CN_HTTP_ROUTES_MAX 24  // routes of a server
 #define CN_HTTP_HEAD_MAX 8192  // bytes of a request's head
 #define CN_HTTP_TARGET_MAX 256 // bytes of path and query, with the terminating 0
 
@@ -61,9 +64,10 @@ void cn_http_rules_set(struct cn_http_rules *rules, const char *listen, const ch
 // The head of a request. A header that is missing is NULL.
 struct cn_http_head {
     const char *method, *target, *host, *origin, *authorization;
-    bool repeated; // host, origin or authorization came more than once
-    bool has_body; // Content-Length or Transfer-Encoding is there, also with 0
-    size_t size;   // bytes
+    const char *site; // Sec-Fetch-Site
+    bool repeated;    // host, origin, authorization or site came more than once
+    bool has_body;    // Content-Length or Transfer-Encoding is there, also with 0
+    size_t size;      // bytes
 };
 
 // Returns the route of a request and fills in request, or returns NULL with the status of the
@@ -73,3 +77,6 @@ const struct cn_http_route *cn_http_judge(const struct cn_http_rules *rules,
                                           const struct cn_http_head *head,
                                           struct cn_http_request *request, unsigned *status,
                                           const char **why);
+
+// Returns true when the server wants no token, or this Authorization has it.
+bool cn_http_is_trusted(const struct cn_http_rules *rules, const char *authorization);

@@ -20,6 +20,8 @@ struct connection {
     struct cn_http_server *server;
     int descriptor;
     bool used;
+    bool busy;                       // a request is being answered
+    uint64_t idle_ms;                // clock; since when it waits, or is answered
     uint64_t deadline_ms;            // clock; the connection is closed then
     char target[CN_HTTP_TARGET_MAX]; // of the request that is being read
     bool target_fits;
@@ -66,6 +68,7 @@ static void note_connection(void *context, struct MHD_Connection *library, void 
         *connection = (struct connection){.server = server, .descriptor = -1, .used = true};
         connection->descriptor = info ? info->connect_fd : -1;
         connection->deadline_ms = server->now_ms + CN_HTTP_HEAD_MS;
+        connection->idle_ms = server->now_ms;
         *socket_context = connection;
         return;
     }
@@ -81,6 +84,19 @@ static void *note_target(void *context, const char *target, struct MHD_Connectio
         connection->target_fits = length >= 0 && (size_t)length < sizeof(connection->target);
     }
     return NULL;
+}
+
+static void note_end(void *context, struct MHD_Connection *library, void **seen,
+                     enum MHD_RequestTerminationCode code)
+{
+    struct cn_http_server *server = context;
+    struct connection *connection = connection_of(library);
+    (void)seen;
+    (void)code;
+    if (connection) {
+        connection->busy = false;
+        connection->idle_ms = server->now_ms;
+    }
 }
 
 static size_t keep_encoded(void *context, struct MHD_Connection *library, char *text)
@@ -114,6 +130,8 @@ static enum MHD_Result take_header(void *context, enum MHD_ValueKind kind, const
         take_once(&head->origin, value, &head->repeated);
     else if (strcasecmp(name, "Authorization") == 0)
         take_once(&head->authorization, value, &head->repeated);
+    else if (strcasecmp(name, "Sec-Fetch-Site") == 0)
+        take_once(&head->site, value, &head->repeated);
     else if (strcasecmp(name, "If-None-Match") == 0)
         headers->known = value;
     else if (strcasecmp(name, "Content-Length") == 0 || strcasecmp(name, "Transfer-Encoding") == 0)
@@ -144,9 +162,10 @@ static void note_refusal(struct cn_http_server *server, unsigned status)
 // Only one answer is made in a step, so that the caller's loop waits for no more than that. Returns
 // true when the request was put off to the next step.
 static bool put_off(struct cn_http_server *server, struct MHD_Connection *library,
-                    const struct cn_http_route *route, struct connection *connection)
+                    const struct cn_http_route *route, const struct cn_http_request *request,
+                    struct connection *connection)
 {
-    if (cn_http_answers_has(&server->answers, route, connection->target, server->now_ms))
+    if (cn_http_answers_has(&server->answers, route, request, server->now_ms))
         return false;
     if (!server->made) {
         server->made = true;
@@ -183,12 +202,15 @@ static enum MHD_Result handle(void *context, struct MHD_Connection *library, con
         *seen = connection;
         return MHD_YES;
     }
-    connection->deadline_ms = server->now_ms + CN_HTTP_IDLE_MS;
-    if (route && put_off(server, library, route, connection))
+    bool trusted = cn_http_is_trusted(&server->config.rules, headers.head.authorization);
+    connection->deadline_ms = server->now_ms + (trusted ? CN_HTTP_IDLE_MS : CN_HTTP_HEAD_MS);
+    connection->idle_ms = server->now_ms;
+    connection->busy = true;
+    if (route && put_off(server, library, route, &request, connection))
         return MHD_YES;
     if (route)
         return cn_http_answers_queue(&server->answers, library, route, server->config.context,
-                                     &request, connection->target, headers.known, server->now_ms);
+                                     &request, headers.known, server->now_ms);
     note_refusal(server, status);
     return cn_http_answers_refuse(library, status, why);
 }
@@ -208,7 +230,9 @@ static cn_err start(struct cn_http_server *server, int listening)
         MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)(CN_HTTP_IDLE_MS / 1000),
         MHD_OPTION_NOTIFY_CONNECTION, note_connection, server, MHD_OPTION_URI_LOG_CALLBACK,
         note_target, server, MHD_OPTION_UNESCAPE_CALLBACK, keep_encoded, server,
-        MHD_OPTION_CLIENT_DISCIPLINE_LVL, STRICTNESS, MHD_OPTION_ARRAY,
+        MHD_OPTION_CLIENT_DISCIPLINE_LVL, STRICTNESS, MHD_OPTION_NOTIFY_COMPLETED, note_end, server,
+        MHD_OPTION_PER_IP_CONNECTION_LIMIT,
+        (unsigned)(server->config.local ? 0 : CN_HTTP_PER_ADDRESS), MHD_OPTION_ARRAY,
         listening < 0 ? &end : socket, MHD_OPTION_END);
     if (!server->daemon)
         return CN_EIO;
@@ -222,9 +246,11 @@ static cn_err start(struct cn_http_server *server, int listening)
 
 cn_err cn_http_open(const struct cn_http_config *config, struct cn_http_server **server)
 {
-    struct cn_http_server *opened = calloc(1, sizeof(*opened));
     int listening = -1;
     *server = NULL;
+    if (config->route_count > CN_HTTP_ROUTES_MAX)
+        return CN_ERANGE;
+    struct cn_http_server *opened = calloc(1, sizeof(*opened));
     if (!opened)
         return CN_ENOMEM;
     opened->config = *config;
@@ -301,11 +327,28 @@ static void end_late(struct cn_http_server *server)
     }
 }
 
+// Makes room when nobody could come in any more. A connection that is answered goes last.
+static void end_idle(struct cn_http_server *server)
+{
+    struct connection *longest = &server->connections[0];
+    for (size_t i = 0; i < CN_HTTP_CONNECTIONS; i++) {
+        struct connection *connection = &server->connections[i];
+        if (!connection->used || connection->deadline_ms == UINT64_MAX)
+            return; // there is room, or there soon will be
+        if (connection->busy < longest->busy ||
+            (connection->busy == longest->busy && connection->idle_ms < longest->idle_ms))
+            longest = connection;
+    }
+    longest->deadline_ms = UINT64_MAX;
+    shutdown(longest->descriptor, SHUT_RDWR);
+}
+
 cn_err cn_http_step(struct cn_http_server *server, uint64_t now_ms)
 {
     server->now_ms = now_ms;
     server->made = false;
     end_late(server);
+    end_idle(server);
     resume_all(server);
     return MHD_run(server->daemon) == MHD_YES ? CN_OK : CN_EIO;
 }

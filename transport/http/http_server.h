@@ -2,24 +2,28 @@
 //
 // It answers GET and HEAD from a table of routes (http_request.h) and has no thread, no TLS and no
 // file system. The library is libmicrohttpd; only http_server.c and http_answers.c know it. A
-// client can cost little: at most 32 connections, 8 KiB of a request's head, 5 s to send the first
-// head, 60 s between an answer and the next request's end. A connection whose request was refused
-// is closed. Of answers that must be made, a step makes one, and a second 50; those that are fresh
-// or fixed cost next to nothing.
+// client can cost little: at most 32 connections, of which 8 for one address unless the server is
+// local, 8 KiB of a request's head, 5 s to send the first head, 60 s between an answer and the next
+// request's end (5 s without the token, where one is wanted). When all connections are taken, the
+// one that has been idle the longest is closed, and one whose request was refused always. A step
+// makes one answer; the answers of routes with a name or a parameter take a tenth of the time and
+// are 50 a second at most. Those that are fresh or fixed cost next to nothing.
 // Threading: one thread.
 #pragma once
 
 #include "transport/http/http_request.h"
 
 #define CN_HTTP_CONNECTIONS 32
+#define CN_HTTP_PER_ADDRESS 8 // connections of one client's address
 #define CN_HTTP_HEAD_MS 5000  // from the connection to the end of its first head
 #define CN_HTTP_IDLE_MS 60000 // from an answer to the end of the next head
 
 struct cn_http_config {
     const char *listen;                 // "host:port" or "unix:PATH"; NULL: none, as tests want
+    bool local;                         // only programs of this machine reach listen
     struct cn_http_rules rules;         // copied
     const struct cn_http_route *routes; // borrowed until close, as context is
-    size_t route_count;
+    size_t route_count;                 // at most CN_HTTP_ROUTES_MAX
     void *context;
 };
 

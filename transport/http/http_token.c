@@ -2,6 +2,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -19,8 +21,20 @@ static cn_err check_line(const char *line, size_t length, const char **why)
     return CN_OK;
 }
 
-// The mode is that of the file which is read, not of what the path means a moment later.
-static cn_err check_mode(int file, const char **why)
+// Root checks the profile of a service, whose user owns the folder of its state.
+static bool owns_folder(uid_t user, const char *path)
+{
+    char folder[PATH_MAX];
+    struct stat info;
+    const char *slash = strrchr(path, '/');
+    int length = snprintf(folder, sizeof(folder), "%.*s", slash ? (int)(slash - path + 1) : 1,
+                          slash ? path : ".");
+    return length > 0 && (size_t)length < sizeof(folder) && stat(folder, &info) == 0 &&
+           info.st_uid == user;
+}
+
+// Owner and mode are those of the file which is read, not of what the path means a moment later.
+static cn_err check_owner(int file, const char *path, const char **why)
 {
     struct stat info;
     *why = "cannot be read";
@@ -29,6 +43,10 @@ static cn_err check_mode(int file, const char **why)
     *why = "expected a file";
     if (!S_ISREG(info.st_mode))
         return CN_EFORMAT;
+    *why = "it belongs to another user; expected root, the user of this program or the owner of "
+           "its folder";
+    if (info.st_uid != 0 && info.st_uid != geteuid() && !owns_folder(info.st_uid, path))
+        return CN_EAUTH;
     *why = "others may read it; expected mode 0600";
     return info.st_mode & 077 ? CN_EAUTH : CN_OK;
 }
@@ -40,7 +58,7 @@ cn_err cn_http_token_read(const char *path, uint8_t digest[CN_DIGEST_SIZE], cons
     *why = errno == ENOENT ? "there is no such file" : "cannot be read";
     if (file < 0)
         return cn_err_from_errno(errno);
-    cn_err err = check_mode(file, why);
+    cn_err err = check_owner(file, path, why);
     ssize_t size = err ? 0 : read(file, line, sizeof(line));
     close(file);
     if (size < 0) {

@@ -10,7 +10,8 @@
 #define CN_HTTP_TOKEN_MAX 256
 
 // Reads one line of CN_HTTP_TOKEN_MIN to CN_HTTP_TOKEN_MAX visible characters without blanks, and
-// sets digest to its SHA-256. Returns CN_EAUTH when the file belongs to somebody else or others may
-// read it, CN_EFORMAT when it holds something else, CN_ENOTFOUND or CN_EIO. On an error *why says
-// what is wrong and what is expected; it is constant text.
+// sets digest to its SHA-256. Returns CN_EAUTH when the file belongs neither to root nor to the
+// user of this program nor to the owner of its folder, or when others may read it, CN_EFORMAT when
+// it holds something else, CN_ENOTFOUND or CN_EIO. On an error *why says what is wrong and what is
+// expected; it is constant text.
 cn_err cn_http_token_read(const char *path, uint8_t digest[CN_DIGEST_SIZE], const char **why);
