@@ -34,7 +34,9 @@ static void print(const struct cn_setup *setup, const struct cn_job_reload *relo
     if (reload->changed.count > CN_DIAG_LINES)
         printf("and %zu more\n", reload->changed.count - CN_DIAG_LINES);
     if (!reload->from_round)
-        printf("the profile has the values of the run: nothing changes\n");
+        printf(
+            "the job has the values of the run: nothing changes. The gateway's own values, such as "
+            "gateway.listen, hold after a restart.\n");
     cn_reload_describe_end(setup, setup->settings, text);
     if (text[0])
         fprintf(stderr, "warning: %s\n", text);

@@ -18,8 +18,9 @@
 //
 // A share s becomes the whole number s * A, rounded down, with A = 2^30 / D rounded down; the rows
 // are divided by the sum of these. With cclip the center gets what is left of A. The smallest
-// distance of rfa is 128 * D units of 2^-27. The center is the result of the round before, zeros at
-// first. Statistics are treated like all other coordinates. Threading: none.
+// distance of rfa is 128 * D units of 2^-27. The center is the result of the last round that was
+// merged by the rule; zeros at first, and again after another server.optimizer or a rollback.
+// Statistics are treated like all other coordinates. Threading: none.
 #pragma once
 
 #include "aggregator/merge/robust_rows.h"

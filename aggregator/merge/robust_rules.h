@@ -17,16 +17,19 @@ cn_err cn_robust_choose(const cn_robust_number *distances, size_t n, size_t tole
 // over their sum.
 //
 //   z = sum over h of share_h * row_h
-//   |row_i - z|^2 = (sum over h of share_h * d_ih) - (sum over h, k of share_h * share_k * d_hk) /
-//   2
+//   e_i = sum over h of share_h * d_ih
+//   |row_i - z|^2 = e_i - (sum over h of share_h * e_h) / 2
 //
 // A negative square counts as 0.
 void cn_robust_weigh(const cn_robust_number *distances, size_t n, const uint64_t *weights,
                      double nearest, double *shares);
 
-// CenteredClip (Karimireddy et al. 2021, algorithm 2). Row n - 1 is the center, the result of the
-// round before; the n - 1 others are the updates. Three times, with the radius r of the lower
-// median of the updates' distances to the center c: c = c + the mean over the updates x of (x - c)
-// * min(1, r / |x - c|). shares say how the last center is made of all n rows; kept has the last
-// min(1, r / |x - c|) of each update. Returns CN_ENOMEM.
+// CenteredClip (Karimireddy et al. 2021, algorithm 2). Row n - 1 is the center c; the n - 1 others
+// are the updates x. Three times, with r the lower median of the updates' distances to c:
+//
+//   kept_x = min(1, r / |x - c|)
+//   c = c + the mean over x of kept_x * (x - c)
+//
+// shares say how the last center is made of all n rows. kept is that of the last time. Returns
+// CN_ENOMEM.
 cn_err cn_robust_clip(const cn_robust_number *distances, size_t n, double *shares, double *kept);

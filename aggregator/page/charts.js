@@ -131,7 +131,7 @@
   function learningText({ state }) {
     const { newest, best } = state;
     if (!newest || !best) return "No version has been measured yet.";
-    if (newest.version === 0) return "Only the initial model is measured so far.";
+    if (newest.version === 0) return state.run.version ? "Only the initial model is measured so far." : "Not yet: no round is done.";
     const since = newest.version - best.version;
     return since > 0 ? `The best version is ${best.version}; the ${since === 1 ? "one" : plain(since)} after it ${
       since === 1 ? "is" : "are"} not better.` : "Yes: the newest measured version is the best.";

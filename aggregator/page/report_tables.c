@@ -60,12 +60,23 @@ static void cell(struct html *html, bool first, const char *text)
     raw(html, first ? "</th>" : "</td>");
 }
 
+static void write_ruling(const cJSON *ruling, char text[512])
+{
+    const char *kind = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(ruling, "kind"));
+    const char *reason = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(ruling, "reason"));
+    const cJSON *source = cJSON_GetObjectItemCaseSensitive(ruling, "source");
+    if (kind && reason && cJSON_IsNumber(source))
+        snprintf(text, 512, "%s, has version %.0f: %s", kind, source->valuedouble, reason);
+}
+
 // Writes a member as text: "" when it is missing.
 static void member_text(const cJSON *object, const char *key, char text[512])
 {
     const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, key);
     text[0] = '\0';
-    if (cJSON_IsString(item))
+    if (cJSON_IsObject(item)) // a ruling
+        write_ruling(item, text);
+    else if (cJSON_IsString(item))
         snprintf(text, 512, "%s", item->valuestring);
     else if (cJSON_IsNumber(item))
         snprintf(text, 512, "%.10g", item->valuedouble);
@@ -134,10 +145,12 @@ static void write_state(struct html *html, const cJSON *state)
 
 static void write_versions(struct html *html, const cJSON *answers)
 {
-    static const char *const heads[] = {"version",  "accuracy",  "loss", "by",     "updates",
-                                        "bytes in", "bytes out", "made", "digest", NULL};
-    static const char *const keys[] = {"version",  "accuracy",  "loss",    "by",     "updates",
-                                       "bytes_in", "bytes_out", "made_ms", "digest", NULL};
+    static const char *const heads[] = {"version",  "accuracy", "loss",      "by",
+                                        "updates",  "bytes in", "bytes out", "made",
+                                        "decision", "digest",   NULL};
+    static const char *const keys[] = {"version", "accuracy", "loss",      "by",
+                                       "updates", "bytes_in", "bytes_out", "made_ms",
+                                       "ruling",  "digest",   NULL};
     const cJSON *answer, *version;
     begin_table(html, "Versions", heads);
     cJSON_ArrayForEach(answer, answers)

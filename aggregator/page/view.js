@@ -451,6 +451,13 @@ const Cairn = {};
 
   // --- versions ---
 
+  function rulingText({ ruling }) {
+    if (!ruling) return "";
+    const refused = ruling.kind === "refused";
+    return el("span", { title: `it has the weights of version ${ruling.source}: ${ruling.reason}` },
+      refused ? "refused by the gate" : `back to version ${ruling.source}`);
+  }
+
   function showVersions(store) {
     const { best, run } = store.state;
     const known = store.versions.filter(Boolean);
@@ -465,9 +472,10 @@ const Cairn = {};
         String(version.version), version.accuracy === undefined ? "–" : percent(version.accuracy),
         version.loss === undefined ? "–" : digits(version.loss),
         version.version ? `${version.updates ?? "–"} (${plural(version.boards ?? 0, "board")})` : "–",
-        version.made_ms ? moment(version.made_ms, store.state.date_ms) : "–",
+        rulingText(version), version.made_ms ? moment(version.made_ms, store.state.date_ms) : "–",
         el("code", { title: version.digest }, version.digest.slice(0, 12))] }));
-      const made = [table("Versions, newest first", ["#version", "#accuracy", "#loss", "#~updates", "~made", "digest"], rows)];
+      const made = [table("Versions, newest first", ["#version", "#accuracy", "#loss", "#~updates", "decision", "~made", "digest"],
+        rows)];
       if (known.length > VERSION_ROWS)
         made.push(el("button", { type: "button", class: "toggle", id: "all-versions", "data-focus": "all versions" },
           store.allVersions ? "show the newest only" : `show all ${plain(run.version + 1)}`));

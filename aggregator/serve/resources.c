@@ -405,9 +405,13 @@ static void handle_declare(struct cn_resources *resources, const struct cn_roste
     struct cn_upload_status status;
     struct cn_spooled *upload;
     const char *group = board->enrolled.group;
-    if (cn_message_get_declare(request->body, request->size, &declared) != CN_OK ||
-        !measurement_is_sane(&declared)) {
+    if (cn_message_get_declare(request->body, request->size, &declared) != CN_OK) {
         cn_coap_reply_error(reply, CN_COAP_BAD_REQUEST, "malformed declaration of an update");
+        return;
+    }
+    if (!measurement_is_sane(&declared)) {
+        cn_coap_reply_error(reply, CN_COAP_BAD_REQUEST,
+                            "a loss or count that was measured with the update is out of range");
         return;
     }
     if (declared.member_count)

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "aggregator/run/measured.h"
+#include "aggregator/store/rulings.h"
 
 #define MIB (1024.0 * 1024.0)
 #define TEXT_SIZE CN_REASON_SIZE
@@ -99,6 +100,22 @@ static void add_gateway(struct alerts *alerts)
     }
 }
 
+static cn_err add_refusals(struct alerts *alerts)
+{
+    struct cn_ruling ruling;
+    uint32_t streak;
+    cn_err err = cn_ruling_streak(alerts->source->ledger, &streak);
+    if (err || streak < 2)
+        return err;
+    err = cn_ruling_newest(alerts->source->ledger, CN_RULING_REFUSED, &ruling);
+    if (err)
+        return err;
+    snprintf(add(alerts, LEVEL_ERROR, "refused")->text, TEXT_SIZE,
+             "the gate refused the newest %" PRIu32 " versions in a row; version %" PRIu32 ": %s",
+             streak, ruling.version, ruling.reason);
+    return CN_OK;
+}
+
 static cn_err add_rejection(void *context, const struct cn_history_rejection *rejection)
 {
     struct alerts *alerts = context;
@@ -158,7 +175,9 @@ cn_err cn_alerts_write(const struct cn_show_source *source, const struct cn_roun
         return CN_ENOMEM;
     add_gateway(&alerts);
     add_boards(&alerts, list);
-    err = cn_history_rejections(source->ledger, add_rejection, &alerts);
+    err = add_refusals(&alerts);
+    if (!err)
+        err = cn_history_rejections(source->ledger, add_rejection, &alerts);
     if (!err && view->version.number)
         err = cn_measured_outliers(source->ledger, view->version.number, add_outlier, &alerts);
     if (!err)

@@ -4,6 +4,7 @@
 
 #include "aggregator/run/score.h"
 #include "aggregator/show/show_parts.h"
+#include "aggregator/store/rulings.h"
 #include "aggregator/store/tally.h"
 
 struct answer {
@@ -82,6 +83,22 @@ static cn_err write_round(struct answer *answer, uint32_t number)
     return CN_OK;
 }
 
+// Writes what the gate or a person decided about a version.
+static cn_err write_ruling(struct answer *answer, uint32_t number)
+{
+    struct cn_json_text *json = &answer->json;
+    struct cn_ruling ruling;
+    cn_err err = cn_ruling_find(answer->source->ledger, number, &ruling);
+    if (err)
+        return err == CN_ENOTFOUND ? CN_OK : err;
+    cn_json_open(json, "ruling", '{');
+    cn_json_string(json, "kind", ruling.kind == CN_RULING_REFUSED ? "refused" : "rollback");
+    cn_json_count(json, "source", ruling.source);
+    cn_json_foreign(json, "reason", ruling.reason);
+    cn_json_close(json, '}');
+    return CN_OK;
+}
+
 static cn_err write_version(struct answer *answer, const struct cn_ledger_version *version)
 {
     struct cn_json_text *json = &answer->json;
@@ -106,7 +123,9 @@ static cn_err write_version(struct answer *answer, const struct cn_ledger_versio
     cn_json_count(json, "bytes_out", version->bytes_out);
     cn_json_count(json, "delta_size", version->delta_size);
     write_date(json, "made_ms", dates.made_ms);
-    err = version->number ? write_round(answer, version->number) : CN_OK;
+    err = write_ruling(answer, version->number);
+    if (!err && version->number)
+        err = write_round(answer, version->number);
     cn_json_close(json, '}');
     return err;
 }

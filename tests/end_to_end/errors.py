@@ -81,6 +81,20 @@ def a_member_says_what_it_cannot_open_and_the_other_goes_on(build):
 
 
 @scenario
+def a_round_that_was_given_up_is_told(build):
+    with Cluster(build, ONE, **{**HASTY, "learning_rate": 1000}) as cluster:
+        cluster.start_all()
+        wait_until_told(cluster, "board-1", "is given up: the loss or a weight change is not finite")
+        with open(cluster.path("job.yaml")) as file:
+            job = file.read()
+        cluster.write("job.yaml", job.replace("learning_rate: 1000", "learning_rate: 0.05"))
+        cluster.command(cluster.aggregator, "reload", "gateway.yaml")
+        cluster.command(cluster.aggregator, "rollback", "gateway.yaml", "0", "--reason", "the rate")
+        cluster.wait_for_line("gateway", "board-1 of group lab reports no error any more")
+        wait_until_told(cluster, "board-1", "in the round")
+
+
+@scenario
 def a_service_waits_before_it_ends(build):
     with Cluster(build, ONE, **HASTY) as cluster:
         spoil(own_data(cluster, "board-1"))

@@ -101,12 +101,12 @@ static void raises_of_the_key_epoch_fill_no_log_and_leave_no_key(void **state)
 static void expect_told(struct cn_node_owner *node, cn_err disk, unsigned count, const char *text)
 {
     atomic_store(&node->disk, disk);
-    assert_int_equal(cn_node_poll_disk(node), CN_OK);
+    assert_int_equal(cn_node_poll_trouble(node), CN_OK);
     assert_int_equal(registrations, count);
     assert_string_equal(fault, text);
 }
 
-static void a_full_disk_is_told_and_its_end_too(void **state)
+static void a_full_disk_and_a_round_given_up_are_told_and_their_end_too(void **state)
 {
     static const struct cn_link_ops ops = {.enlist = enlist};
     struct cn_node_owner *node = calloc(1, sizeof(*node));
@@ -131,6 +131,12 @@ static void a_full_disk_is_told_and_its_end_too(void **state)
     answer = CN_OK;
     expect_told(node, CN_OK, 4, "");
     expect_told(node, CN_OK, 4, "");
+    atomic_store(&node->given_up, 7);
+    expect_told(node, CN_OK, 5, "round 7 is given up: the loss or a weight change is not finite");
+    expect_told(node, CN_OK, 5, "round 7 is given up: the loss or a weight change is not finite");
+    expect_told(node, CN_ENOSPC, 6, "the state cannot be stored: the disk is full");
+    atomic_store(&node->given_up, 0);
+    expect_told(node, CN_OK, 7, "");
     free(settings);
     free(node);
 }
@@ -139,7 +145,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_second_raise_within_seconds_is_asked_for_too),
-        cmocka_unit_test(a_full_disk_is_told_and_its_end_too),
+        cmocka_unit_test(a_full_disk_and_a_round_given_up_are_told_and_their_end_too),
         cmocka_unit_test(raises_of_the_key_epoch_fill_no_log_and_leave_no_key),
     };
 

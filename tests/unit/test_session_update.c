@@ -416,6 +416,7 @@ static void a_residual_in_halves_keeps_what_was_left_out(void **state)
 // Its memory is that of the next one, which is not made then.
 static void expect_untouched(struct world *world)
 {
+    atomic_uint given_up = 0;
     struct cn_checkpoint *held;
     struct cn_buffer frame;
     float *rows;
@@ -435,7 +436,9 @@ static void expect_untouched(struct world *world)
     cn_buffer_deinit(&frame);
     cn_row_read(&held->residual, 0, held->total, rows + held->total);
     assert_memory_equal(rows, rows + held->total, held->total * sizeof(*rows));
+    world->session->config.given_up = &given_up;
     assert_int_equal(cn_session_abandon(world->session, NULL), CN_OK);
+    assert_int_equal(atomic_load(&given_up), held->round);
     free(rows);
 }
 

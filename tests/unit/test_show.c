@@ -12,6 +12,7 @@
 #include "aggregator/show/json_text.h"
 #include "aggregator/show/reason.h"
 #include "aggregator/show/show_csv.h"
+#include "aggregator/store/rulings.h"
 #include "aggregator/store/tally.h"
 #include "tests/unit/aggregator_world.h"
 
@@ -343,6 +344,47 @@ static void the_history_is_a_line_for_each_version(void **state)
     assert_holds(&shown->out, "\r\n0,0.8,1,");
 }
 
+// Writes a version that the gate refused, or that went back, as the run does.
+static void rule(struct shown *shown, uint32_t number, enum cn_ruling_kind kind, const char *reason)
+{
+    struct cn_ledger *ledger = shown->world.ledger;
+    struct cn_ruling ruling = {.version = number, .kind = kind, .source = 1};
+    struct cn_ledger_version version;
+    assert_int_equal(cn_ledger_find_version(ledger, 1, &version), CN_OK);
+    version.number = number;
+    version.digest[0] ^= (uint8_t)number;
+    snprintf(ruling.reason, sizeof(ruling.reason), "%s", reason);
+    assert_int_equal(cn_ruling_add(ledger, &version, &ruling), CN_OK);
+}
+
+static void rulings_are_shown_and_refusals_in_a_row_are_an_alert(void **state)
+{
+    struct shown *shown = *state;
+    finish_round(&shown->world);
+    rule(shown, 2, CN_RULING_ROLLBACK, "<b>it got worse</b>");
+    rule(shown, 3, CN_RULING_REFUSED, "its loss is 5");
+    const cJSON *item, *root = show_state(shown, NULL, 0);
+    cJSON_ArrayForEach(item, member(root, "alerts"))
+    {
+        assert_string_not_equal(text(item, "kind"), "refused"); // one may happen
+    }
+    rule(shown, 4, CN_RULING_REFUSED, "its loss is 6");
+    root = show_state(shown, NULL, 0);
+    item = find(member(root, "alerts"), "kind", "refused");
+    assert_string_equal(text(item, "level"), "error");
+    assert_string_equal(text(item, "text"), "the gate refused the newest 2 versions in a row; "
+                                            "version 4: its loss is 6");
+    root = show_versions(shown, 1);
+    const cJSON *versions = member(root, "versions");
+    assert_null(cJSON_GetObjectItemCaseSensitive(cJSON_GetArrayItem(versions, 0), "ruling"));
+    item = member(cJSON_GetArrayItem(versions, 1), "ruling");
+    assert_string_equal(text(item, "kind"), "rollback");
+    assert_string_equal(text(item, "reason"), "<b>it got worse</b>");
+    assert_int_equal((int)number(item, "source"), 1);
+    item = member(cJSON_GetArrayItem(versions, 2), "ruling");
+    assert_string_equal(text(item, "kind"), "refused");
+}
+
 // A silent board is told of after two minutes, a board that was never heard at once.
 static void boards_that_are_not_heard_are_alerts(void **state)
 {
@@ -377,6 +419,8 @@ int main(void)
                                         close_world),
         cmocka_unit_test_setup_teardown(the_history_is_a_line_for_each_version, open_round,
                                         close_world),
+        cmocka_unit_test_setup_teardown(rulings_are_shown_and_refusals_in_a_row_are_an_alert,
+                                        open_round, close_world),
         cmocka_unit_test_setup_teardown(boards_that_are_not_heard_are_alerts, open_round,
                                         close_world),
     };

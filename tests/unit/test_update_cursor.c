@@ -142,7 +142,7 @@ static void changed_bytes_give_an_error_or_values_in_range(void **state)
                                                    .density = 0.05,
                                                    .value_bits = 2}});
         assert_true(f->frame.size > 0);
-        for (uint64_t change = 0; change <= i % 3; change++) {
+        for (uint64_t change = 0; change <= i % 3 && f->frame.size; change++) {
             uint32_t random[4];
 
             cn_random_block(5, i, change, random);

@@ -396,7 +396,7 @@ static cn_err run_loop(struct cn_node_owner *node)
         if (!err)
             err = cn_node_poll_ahead(node, cn_platform_now_ms());
         if (!err)
-            err = cn_node_poll_disk(node);
+            err = cn_node_poll_trouble(node);
         if (!err)
             err = poll_care(node, cn_platform_now_ms());
         update_status(node, cn_platform_now_ms());

@@ -10,21 +10,27 @@
 #define LOOK_MS 50
 #define NOTIFY_MS 1000
 
-// A full disk does not end the node, as it may get room again.
-cn_err cn_node_poll_disk(struct cn_node_owner *node)
+// Neither ends the node: a full disk may get room again, and the next round may go well.
+cn_err cn_node_poll_trouble(struct cn_node_owner *node)
 {
     cn_err disk = (cn_err)atomic_load(&node->disk), err;
+    unsigned given_up = atomic_load(&node->given_up);
 
-    if (node->result != CN_EAGAIN || !node->working || node->disk_told == (disk != CN_OK))
+    if (node->result != CN_EAGAIN || !node->working ||
+        (node->disk_told == (disk != CN_OK) && node->given_up_told == given_up))
         return CN_OK;
     node->fault[0] = '\0';
     if (disk)
         snprintf(node->fault, sizeof(node->fault), "the state cannot be stored: %s",
                  cn_err_text(disk));
+    else if (given_up)
+        snprintf(node->fault, sizeof(node->fault),
+                 "round %u is given up: the loss or a weight change is not finite", given_up);
     err = cn_node_enlist_now(node);
     if (err == CN_EAGAIN) // the registration under way may carry another text: try again later
         return CN_OK;
     node->disk_told = disk != CN_OK;
+    node->given_up_told = given_up;
     return err;
 }
 

@@ -53,6 +53,8 @@ struct cn_node_owner {
     char fault[CN_FAULT_SIZE]; // why this board cannot train; "": it can
     bool only_restart_helps;   // a new process would not have the fault
     bool disk_told;            // the aggregator knows that the disk fails
+    unsigned given_up_told;    // the round of which the aggregator knows that it was given up
+    atomic_uint given_up;      // cn_session_config.given_up
     atomic_int disk;           // a cn_err: the last result of storing the state, set by the worker
 };
 
@@ -83,8 +85,9 @@ cn_err cn_node_take_manifest(struct cn_node_owner *node, const struct cn_manifes
 // leader may be the member that was revoked.
 cn_err cn_node_poll_keys(struct cn_node_owner *node, uint64_t now_ms);
 
-// Tells the aggregator when the state cannot be stored, and when it can again.
-cn_err cn_node_poll_disk(struct cn_node_owner *node);
+// Tells the aggregator when the state cannot be stored or a round was given up, and when that is
+// over.
+cn_err cn_node_poll_trouble(struct cn_node_owner *node);
 
 // Ends the worker and tells the aggregator why this board cannot train. Blocks until the aggregator
 // has answered, at most 10 s, but at least for config.fault_wait_ms. Returns early on stop, and

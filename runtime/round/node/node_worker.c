@@ -36,6 +36,7 @@ static cn_err start_worker(struct cn_node_owner *node)
                 .group = node->manifest.group,
                 .timeline = config->timeline,
                 .disk = &node->disk,
+                .given_up = &node->given_up,
             },
         .box = &node->box,
         .collectives = {.secure = config->ports->collective,

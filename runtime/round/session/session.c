@@ -418,6 +418,8 @@ cn_err cn_session_finish(struct cn_session *session, struct cn_collective *colle
         cn_buffer_deinit(&frame);
         return err;
     }
+    if (session->config.given_up)
+        atomic_store(session->config.given_up, 0);
     held->phase = CN_PHASE_SEND;
     held->frame = frame.data; // the buffer's memory is now the frame's
     held->frame_size = frame.size;

@@ -53,6 +53,9 @@ struct cn_session_config {
     struct cn_timeline *timeline; // of all members' steps; NULL for none
     int stop_fd;                  // readable when the caller wants to stop; -1 for none
     atomic_int *disk; // set to what the disk said when the state was last stored; NULL: nobody asks
+    // Set to the round that was given up because a loss or a weight change was not finite, and to 0
+    // when the steps of a later round are done. NULL: nobody asks.
+    atomic_uint *given_up;
 };
 
 // Opens model and data, and continues from the stored state if it belongs to this run. Reports a

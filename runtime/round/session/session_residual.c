@@ -189,6 +189,8 @@ cn_err cn_session_abandon(struct cn_session *session, const struct cn_decision *
         return err;
     if (decision)
         note_counted(session, decision, outcome);
+    else if (session->config.given_up)
+        atomic_store(session->config.given_up, held->round);
     held->phase = CN_PHASE_BASE;
     free(held->weights);
     held->weights = NULL;
