@@ -111,12 +111,15 @@ static int remove_group(struct cn_setup *setup, const char *group, const char *r
         fprintf(stderr, "error: group %s: %s\n", group, cn_err_text(err));
         return CN_EXIT_FAILED;
     }
-    if (!needed) {
+    if (needed)
+        result = cn_rollback_request(setup, number, reason);
+    else
         printf("no update of group %s is in version %" PRIu32 ": the run goes on from it\n", group,
                number);
-        return CN_EXIT_DONE;
-    }
-    return cn_rollback_request(setup, number, reason);
+    err = result ? CN_OK : cn_rollback_tell_origin(setup, group);
+    if (err)
+        fprintf(stderr, "error: group %s: %s\n", group, cn_err_text(err));
+    return err ? CN_EXIT_FAILED : result;
 }
 
 static int run(const struct cn_ports *ports, int argc, char **argv)

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "aggregator/command/rollback_request.h"
 #include "aggregator/merge/ruled.h"
 #include "aggregator/store/influence.h"
 #include "aggregator/store/job_settings.h"
@@ -153,7 +154,7 @@ int cn_replay_without(struct cn_setup *setup, const char *group, uint32_t from)
     if (!err && !first) {
         printf("no version has something of group %s\n", group);
         cn_influence_deinit(&without.influence);
-        return CN_EXIT_DONE;
+        return cn_rollback_tell_origin(setup, group) ? CN_EXIT_FAILED : CN_EXIT_DONE;
     }
     if (!err)
         err = load(&without, first - 1, true, &without.current);
@@ -171,6 +172,8 @@ int cn_replay_without(struct cn_setup *setup, const char *group, uint32_t from)
     }
     if (!result)
         summarize(&without, setup->settings->state);
+    if (!result && cn_rollback_tell_origin(setup, group))
+        result = CN_EXIT_FAILED;
     cn_model_deinit(&without.current);
     cn_influence_deinit(&without.influence);
     return result;
