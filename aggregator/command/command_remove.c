@@ -66,9 +66,14 @@ static cn_err revoke_all(struct removal *removal)
 static cn_err find_version(const struct removal *removal, uint32_t *number, bool *needed)
 {
     struct cn_influence influence;
-    cn_err err = cn_influence_load(removal->setup->ledger, removal->group, 0, &influence);
+    struct cn_ledger *ledger = removal->setup->ledger;
     *needed = false;
     *number = 0;
+    cn_err err = cn_ledger_begin_read(ledger); // all at one moment: the run may go on meanwhile
+    if (err)
+        return err;
+    err = cn_influence_load(ledger, removal->group, 0, &influence);
+    cn_ledger_end_read(ledger);
     if (!err) {
         *number = influence.count - 1;
         *needed = influence.touched[*number] || influence.in_round;
@@ -106,12 +111,15 @@ static int remove_group(struct cn_setup *setup, const char *group, const char *r
         fprintf(stderr, "error: group %s: %s\n", group, cn_err_text(err));
         return CN_EXIT_FAILED;
     }
-    if (!needed) {
+    if (needed)
+        result = cn_rollback_request(setup, number, reason);
+    else
         printf("no update of group %s is in version %" PRIu32 ": the run goes on from it\n", group,
                number);
-        return CN_EXIT_DONE;
-    }
-    return cn_rollback_request(setup, number, reason);
+    err = result ? CN_OK : cn_rollback_tell_origin(setup, group);
+    if (err)
+        fprintf(stderr, "error: group %s: %s\n", group, cn_err_text(err));
+    return err ? CN_EXIT_FAILED : result;
 }
 
 static int run(const struct cn_ports *ports, int argc, char **argv)

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "aggregator/command/rollback_request.h"
 #include "aggregator/merge/ruled.h"
 #include "aggregator/store/influence.h"
 #include "aggregator/store/job_settings.h"
@@ -26,7 +27,7 @@ static cn_err take_settings(struct without *without, uint32_t round)
     struct cn_diag diag;
     cn_diag_init(&diag);
     cn_err err = cn_job_settings_load(setup->ledger, round, &setup->settings->job, &without->job);
-    if (!err)
+    if (!err || err == CN_ECONFLICT) // unrecorded values: the profile's are taken, as by replay
         err = cn_tensor_rules_set(&setup->model.layout, &without->job, &diag);
     cn_command_print_diag(&diag);
     return err == CN_ENOTFOUND ? CN_EFORMAT : err;
@@ -62,6 +63,15 @@ static cn_err roll_back(struct without *without, const struct cn_merge_config *c
     return err;
 }
 
+// Says whether no update of a round is left.
+static cn_err is_empty(const struct without *without, uint32_t round, bool *empty)
+{
+    uint32_t invited, accepted = 0;
+    cn_err err = cn_ledger_count(without->setup->ledger, round, &invited, &accepted);
+    *empty = without->influence.sent[round] && accepted == 1;
+    return err;
+}
+
 static cn_err make(struct without *without, struct cn_model *next)
 {
     struct cn_setup *setup = without->setup;
@@ -87,10 +97,12 @@ static cn_err make(struct without *without, struct cn_model *next)
         return cn_ruled_refuse(&config, &without->current, next);
     if (without->influence.sent[number] && !without->since)
         without->since = number;
-    err = cn_merge_round(&config, &without->current, next);
-    if (err == CN_ERANGE) // the group's update was the only one
-        err = cn_ruled_refuse(&config, &without->current, next);
-    return err;
+    bool empty;
+    err = is_empty(without, number, &empty);
+    if (err)
+        return err;
+    return empty ? cn_ruled_refuse(&config, &without->current, next)
+                 : cn_merge_round(&config, &without->current, next);
 }
 
 static void print(struct without *without, const struct cn_model *made)
@@ -142,7 +154,7 @@ int cn_replay_without(struct cn_setup *setup, const char *group, uint32_t from)
     if (!err && !first) {
         printf("no version has something of group %s\n", group);
         cn_influence_deinit(&without.influence);
-        return CN_EXIT_DONE;
+        return cn_rollback_tell_origin(setup, group) ? CN_EXIT_FAILED : CN_EXIT_DONE;
     }
     if (!err)
         err = load(&without, first - 1, true, &without.current);
@@ -160,6 +172,8 @@ int cn_replay_without(struct cn_setup *setup, const char *group, uint32_t from)
     }
     if (!result)
         summarize(&without, setup->settings->state);
+    if (!result && cn_rollback_tell_origin(setup, group))
+        result = CN_EXIT_FAILED;
     cn_model_deinit(&without.current);
     cn_influence_deinit(&without.influence);
     return result;

@@ -65,3 +65,15 @@ int cn_rollback_request(const struct cn_setup *setup, uint32_t number, const cha
            number);
     return CN_EXIT_DONE;
 }
+
+cn_err cn_rollback_tell_origin(const struct cn_setup *setup, const char *group)
+{
+    struct cn_ledger_origin origin;
+    cn_err err = cn_ledger_find_origin(setup->ledger, &origin);
+    if (!err)
+        printf("Version 0 is version %" PRIu32
+               " of an earlier run (init --after): what group %s had "
+               "trained into it there\nis in all versions of this run.\n",
+               origin.version, group);
+    return err == CN_ENOTFOUND ? CN_OK : err;
+}

@@ -10,5 +10,9 @@ int cn_rollback_check(const struct cn_setup *setup, const char *reason);
 // Says whether version number is kept as it is in the ledger.
 cn_err cn_rollback_is_kept(const struct cn_setup *setup, uint32_t number);
 
+// Says that version 0 may have something of the group, if the run began with what an earlier one
+// had trained: the ledger knows only the updates of its own run.
+cn_err cn_rollback_tell_origin(const struct cn_setup *setup, const char *group);
+
 // Writes the request and prints what will happen. Returns the exit code.
 int cn_rollback_request(const struct cn_setup *setup, uint32_t number, const char *reason);

@@ -26,6 +26,7 @@ struct cn_run {
     uint64_t retry_ms;       // clock; CLOSING: the merge is not tried before
     uint64_t invite_ms;      // clock; OPEN: when to look for more groups
     uint32_t forget;         // newest version that a rollback made; 0: none
+    uint32_t rollback_tries; // attempts to read the version of the rollback that waits
     uint64_t settings_ms;    // clock; when to look for other settings
     // CLOSING: the version that is being made, before it is stored. Empty: not made yet.
     struct cn_model candidate;
@@ -71,6 +72,8 @@ void cn_run_note_judged(struct cn_run *run, bool refused);
 
 // Sets run->forget from the ledger.
 cn_err cn_run_find_rollback(struct cn_run *run);
-// Carries out a rollback that waits. Sets *done when the newest version is another one now. Call it
-// only while no version is being made.
+// Carries out a rollback that waits. If no round is open, first opens the one that the rollback
+// ends: the settings of an open round are final. Gives the rollback up when its version cannot be
+// read. Sets *done when the newest version is another one now. Call it only while no version is
+// being made. Returns CN_EAGAIN after a lack of memory.
 cn_err cn_run_roll_back(struct cn_run *run, bool *done);

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "aggregator/store/fault.h"
 #include "runtime/base/log.h"
 #include "transport/coap/address.h"
 #include "transport/coap/security.h"
@@ -183,6 +184,15 @@ static uint32_t settings_number(const struct cn_resources *resources)
     return resources->live ? resources->live->number : 0;
 }
 
+// Replaces what must not be printed in a text that a board told of itself. This makes no text
+// longer.
+static void clean(char *text)
+{
+    char cleaned[CN_FAULT_SIZE];
+    cn_fault_clean(cleaned, text);
+    memcpy(text, cleaned, strlen(cleaned) + 1);
+}
+
 static void note_facts(struct cn_resources *resources, const struct cn_coap_request *request,
                        uint32_t protocol, const struct cn_registration *registration)
 {
@@ -197,6 +207,8 @@ static void note_facts(struct cn_resources *resources, const struct cn_coap_requ
         .inventory = registration->inventory,
     };
     memcpy(facts.type, registration->board_type, sizeof(facts.type));
+    clean(facts.inventory.build);
+    clean(facts.inventory.system);
     note_ahead(resources, board, registration, &facts);
     cn_roster_note(resources->roster, board, &facts);
     cn_roster_blame(resources->roster, board, registration->fault, resources->now_ms());
@@ -453,6 +465,9 @@ static void handle_commit(struct cn_resources *resources, const struct cn_roster
         return;
     if (err == CN_EDIGEST) {
         cn_coap_reply_error(reply, CN_COAP_UNPROCESSABLE, "the bytes are not what was declared");
+    } else if (err == CN_EAUTH) { // revoked since the roster was read: answers as identify does
+        cn_coap_reply_error(reply, CN_COAP_UNAUTHORIZED, "%s is not enrolled",
+                            board->enrolled.name);
     } else if (err) {
         reply_trouble(resources, reply, err);
     } else {

@@ -197,9 +197,10 @@ struct cn_ledger_contribution {
     struct cn_measures measures; // of the base version on the held-out samples
 };
 
-// Writes a contribution, in one transaction that checks that the round is open. Returns CN_ESTALE
-// when the round is not open. Returns CN_EEXIST when the group already has a contribution to it,
-// with the same digest or another one. The frame's file must be durable before.
+// Writes a contribution, in one transaction that checks that the round is open and that the board
+// is still in the group. Returns CN_ESTALE when the round is not open, CN_EAUTH when the board was
+// revoked. Returns CN_EEXIST when the group already has a contribution to it, with the same digest
+// or another one. The frame's file must be durable before.
 cn_err cn_ledger_accept(struct cn_ledger *ledger,
                         const struct cn_ledger_contribution *contribution);
 // Reads the group's contribution to a round. Returns CN_ENOTFOUND when there is none.

@@ -84,6 +84,20 @@ static cn_err require_open(struct cn_ledger *ledger, uint32_t round)
     return err;
 }
 
+// The roster in memory is older than the ledger: its board may have been revoked meanwhile, and
+// even enrolled again in another group. A board that has no row was not revoked.
+static cn_err require_member(struct cn_ledger *ledger, const struct cn_ledger_contribution *c)
+{
+    sqlite3_stmt *statement;
+    int64_t gone = 0;
+    cn_err err = cn_ledger_sql_prepare(
+        ledger, &statement, "SELECT count(*) FROM board WHERE name=? AND (revoked<>0 OR grp<>?)",
+        "tt", c->board, c->group);
+    if (!err)
+        err = read_number(ledger, statement, &gone);
+    return !err && gone ? CN_EAUTH : err;
+}
+
 static cn_err insert_contribution(struct cn_ledger *ledger, const struct cn_ledger_contribution *c)
 {
     sqlite3_stmt *statement;
@@ -119,6 +133,8 @@ cn_err cn_ledger_accept(struct cn_ledger *ledger, const struct cn_ledger_contrib
     if (err)
         return err;
     err = require_open(ledger, contribution->round);
+    if (!err)
+        err = require_member(ledger, contribution);
     if (!err)
         err = insert_contribution(ledger, contribution);
     if (!err && contribution->round)

@@ -83,7 +83,9 @@ static cn_err merge_round(struct cn_ledger *ledger, uint32_t number)
     cn_err err = cn_ledger_sql_prepare(ledger, &statement,
                                        "INSERT INTO round(number,state,closed_ms)"
                                        " VALUES(?,2," CN_LEDGER_SQL_DATE ")"
-                                       " ON CONFLICT(number) DO UPDATE SET state=2",
+                                       " ON CONFLICT(number) DO UPDATE SET state=2,"
+                                       "closed_ms=CASE state WHEN 0 THEN excluded.closed_ms"
+                                       " ELSE closed_ms END",
                                        "i", (int64_t)number);
     return err ? err : cn_ledger_sql_finish(ledger, statement);
 }

@@ -50,6 +50,12 @@ def the_next_run_begins_with_what_was_trained(cluster):
             for state, name in (("state/gateway", "version-1.full"), ("state/next", "version-0.full"))]
     assert full[0][88:] == full[1][88:], "version 0 has other weights than version 1 of the earlier run"
 
+    # What a group trained in the earlier run is not in this ledger.
+    expect(cluster.command(cluster.aggregator, "remove", "gateway.yaml", "lost", "--reason", "x"), 0,
+           "no update of group lost is in version 0", "Version 0 is version 1 of an earlier run")
+    expect(cluster.command(cluster.aggregator, "replay", "gateway.yaml", "--without", "lost"), 0,
+           "no version has something of group lost", "Version 0 is version 1 of an earlier run")
+
     # Boards that were never touched take part; every version can be made again.
     cluster.start_all()
     cluster.wait_for_end(120)

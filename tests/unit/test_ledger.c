@@ -201,6 +201,21 @@ static void an_update_counts_once_and_only_while_the_round_is_open(void **state)
     assert_int_equal(cn_ledger_find_contribution(world->ledger, 1, "b", &found), CN_ENOTFOUND);
 }
 
+static void a_board_that_was_revoked_or_moved_contributes_nothing(void **state)
+{
+    struct world *world = *state;
+    struct cn_ledger_contribution sent = contribution("a", 1), found;
+    assert_int_equal(world_enroll(world, "a", "a", 0), CN_OK);
+    assert_int_equal(cn_ledger_open_round(world->ledger, 1), CN_OK);
+    assert_int_equal(cn_ledger_revoke(world->ledger, "a"), CN_OK);
+    assert_int_equal(cn_ledger_accept(world->ledger, &sent), CN_EAUTH);
+    assert_int_equal(world_enroll(world, "a", "b", 0), CN_OK);
+    assert_int_equal(cn_ledger_accept(world->ledger, &sent), CN_EAUTH);
+    assert_int_equal(cn_ledger_find_contribution(world->ledger, 1, "a", &found), CN_ENOTFOUND);
+    snprintf(sent.group, sizeof(sent.group), "b");
+    assert_int_equal(cn_ledger_accept(world->ledger, &sent), CN_OK);
+}
+
 static void the_outcome_of_a_round_is_final_once_it_closes(void **state)
 {
     struct world *world = *state;
@@ -285,6 +300,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(another_process_changes_the_generation, open_world,
                                         close_world),
         cmocka_unit_test_setup_teardown(an_update_counts_once_and_only_while_the_round_is_open,
+                                        open_world, close_world),
+        cmocka_unit_test_setup_teardown(a_board_that_was_revoked_or_moved_contributes_nothing,
                                         open_world, close_world),
         cmocka_unit_test_setup_teardown(the_outcome_of_a_round_is_final_once_it_closes, open_world,
                                         close_world),

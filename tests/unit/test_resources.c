@@ -56,6 +56,56 @@ static void the_same_frame_again_is_accepted_again(void **state)
     assert_memory_equal(first.accepted, second.accepted, CN_DIGEST_SIZE);
 }
 
+// The roster in memory still has the board.
+static void the_update_of_a_board_that_was_just_revoked_is_refused(void **state)
+{
+    struct world *world = *state;
+    struct cn_round_info info = {0};
+    struct cn_upload_status status = {0};
+    struct cn_ledger_contribution found;
+    struct cn_coap_reply reply;
+    struct cn_buffer frame = {0};
+    char hex[2 * CN_UPLOAD_ID_SIZE + 1], path[64];
+    assert_true(world_get_round(world, "b", &info));
+    world_make_frame(world, &info, "b", 0, &frame);
+    assert_int_equal(cn_ledger_revoke(world->ledger, "b"), CN_OK);
+    world_declare(world, "b", &info, &frame, &reply);
+    assert_int_equal(cn_message_get_status(reply.body, reply.size, &status), CN_OK);
+    cn_hex(hex, status.id, CN_UPLOAD_ID_SIZE);
+    for (uint32_t i = 0; i < status.chunk_count; i++) {
+        size_t offset = (size_t)i * CN_RESOURCES_CHUNK_SIZE, left = frame.size - offset;
+        snprintf(path, sizeof(path), "u/%s/%u", hex, i);
+        world_ask(world, "b", CN_COAP_PUT, path, frame.data + offset,
+                  left < CN_RESOURCES_CHUNK_SIZE ? left : CN_RESOURCES_CHUNK_SIZE, &reply);
+    }
+    assert_int_equal(reply.code, CN_COAP_UNAUTHORIZED);
+    assert_int_equal(cn_ledger_find_contribution(world->ledger, 1, "b", &found), CN_ENOTFOUND);
+    cn_buffer_deinit(&frame);
+}
+
+static void texts_of_a_board_are_cleaned_before_they_are_kept(void **state)
+{
+    struct world *world = *state;
+    struct cn_register_request request = {.protocol = {CN_PROTOCOL_MIN, CN_PROTOCOL_MAX},
+                                          .update_format = {1, CN_UPDATE_FORMAT_MAX},
+                                          .graph_ops = {1, CN_GRAPH_OPS_MAX},
+                                          .facts.cpu_count = 1};
+    uint8_t bytes[CN_MESSAGE_MAX];
+    size_t size = 0;
+    struct cn_coap_reply reply;
+    struct cn_inventory *told = &request.facts.inventory;
+    snprintf(told->build, sizeof(told->build), "1.0\xc2\x9b[31m");
+    snprintf(told->system, sizeof(told->system),
+             "De\xff\xe2\x80\xae"
+             "bian \xc3\xa9");
+    assert_int_equal(cn_message_put_register(&request, bytes, &size), CN_OK);
+    world_ask(world, "b", CN_COAP_POST, "reg", bytes, size, &reply);
+    assert_int_equal(reply.code, CN_COAP_CONTENT);
+    const struct cn_inventory *kept = &cn_roster_find(world->roster, "b")->facts.inventory;
+    assert_string_equal(kept->build, "1.0?[31m");
+    assert_string_equal(kept->system, "De??bian \xc3\xa9");
+}
+
 static void another_frame_of_the_group_is_refused_and_told_what_counts(void **state)
 {
     struct cn_upload_status first, second;
@@ -444,6 +494,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         ROUND_TEST(the_same_frame_again_is_accepted_again),
+        ROUND_TEST(the_update_of_a_board_that_was_just_revoked_is_refused),
+        ROUND_TEST(texts_of_a_board_are_cleaned_before_they_are_kept),
         ROUND_TEST(another_frame_of_the_group_is_refused_and_told_what_counts),
         ROUND_TEST(the_weight_is_capped_at_enrolment),
         ROUND_TEST(an_update_after_the_quorum_is_late),

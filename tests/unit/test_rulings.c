@@ -246,6 +246,117 @@ static void a_rollback_to_what_is_gone_is_given_up(void **state)
     world_deinit(&world);
 }
 
+// Of the round's row, or -1 when there is none.
+static int64_t read_round(struct world *world, const char *column)
+{
+    char sql[96];
+    sqlite3_stmt *statement;
+    snprintf(sql, sizeof(sql), "SELECT %s FROM round ORDER BY number DESC LIMIT 1", column);
+    assert_int_equal(cn_ledger_sql_prepare(world->ledger, &statement, sql, ""), CN_OK);
+    int64_t value = cn_ledger_sql_step(world->ledger, statement) == CN_OK
+                        ? sqlite3_column_int64(statement, 0)
+                        : -1;
+    sqlite3_finalize(statement);
+    return value;
+}
+
+// A reload in the meantime writes for the round after: the settings of an open round are final.
+static void a_rollback_opens_the_round_that_it_ends(void **state)
+{
+    struct world world;
+    struct cn_round_info info = {0};
+    struct cn_ruling ruling;
+    (void)state;
+    begin(&world, 0);
+    world.measured = false;
+    assert_int_equal(world_start(&world), CN_OK);
+    assert_int_equal(cn_rollback_ask(world.ledger, 0, "a test"), CN_OK);
+    world.flaky.operations = 0;
+    cn_flaky_store_fail(&world.flaky, 4, true, CN_ENOSPC); // it can be read, but not stored
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(world_tick(&world, 600), CN_ENOSPC);
+        assert_int_equal(read_round(&world, "number"), 1);
+        assert_int_equal(read_round(&world, "state"), CN_LEDGER_OPEN);
+        assert_int_equal(cn_rollback_waiting(world.ledger, &ruling), CN_OK);
+        world.flaky.operations = 0;
+    }
+    world_stop(&world); // what a kill at this point leaves
+    cn_flaky_store_fail(&world.flaky, 0, false, CN_OK);
+    assert_int_equal(world_start(&world), CN_OK);
+    assert_int_equal(world_tick(&world, 600), CN_OK);
+    assert_int_equal(read_round(&world, "number"), 1);
+    assert_int_equal(read_round(&world, "state"), CN_LEDGER_MERGED);
+    assert_true(read_round(&world, "opened_ms") > 0 && read_round(&world, "closed_ms") > 0);
+    assert_true(world_get_round(&world, "a", &info));
+    assert_int_equal(info.version, 1);
+    world_deinit(&world);
+}
+
+static void a_kill_before_the_rollback_of_the_last_version_is_recovered(void **state)
+{
+    struct world world;
+    struct cn_ruling ruling;
+    uint8_t digest[CN_DIGEST_SIZE];
+    (void)state;
+    begin(&world, 0);
+    world.measured = false;
+    world.job.rounds = 1;
+    finish(&world, 0, digest);
+    assert_int_equal(cn_rollback_ask(world.ledger, 0, "a test"), CN_OK);
+    assert_int_equal(cn_ledger_open_round(world.ledger, 2), CN_OK); // what the kill left
+    world_stop(&world);
+    assert_int_equal(world_start(&world), CN_OK);
+    assert_int_equal(world_tick(&world, 600), CN_OK);
+    assert_int_equal(cn_ruling_find(world.ledger, 2, &ruling), CN_OK);
+    assert_int_equal(read_round(&world, "state"), CN_LEDGER_MERGED);
+    world_deinit(&world);
+}
+
+static void a_rollback_that_cannot_be_read_is_given_up(void **state)
+{
+    static const struct {
+        cn_err err;
+        int ticks;
+    } cases[] = {{CN_ERANGE, 1}, {CN_EFORMAT, 1}, {CN_EIO, 3}};
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct world world;
+        struct cn_ruling ruling;
+        begin(&world, 0);
+        world.measured = false;
+        assert_int_equal(world_start(&world), CN_OK);
+        assert_int_equal(cn_rollback_ask(world.ledger, 0, "a test"), CN_OK);
+        world.flaky.operations = 0;
+        cn_flaky_store_fail(&world.flaky, 1, true, cases[i].err);
+        for (int tick = 1; tick < cases[i].ticks; tick++) {
+            assert_int_equal(world_tick(&world, 600), cases[i].err);
+            assert_int_equal(cn_rollback_waiting(world.ledger, &ruling), CN_OK);
+        }
+        assert_int_equal(world_tick(&world, 600), CN_OK);
+        assert_int_equal(cn_rollback_waiting(world.ledger, &ruling), CN_ENOTFOUND);
+        assert_int_equal(read_round(&world, "number"), -1);
+        world_deinit(&world);
+    }
+}
+
+static void a_rollback_waits_for_memory(void **state)
+{
+    struct world world;
+    struct cn_ruling ruling;
+    (void)state;
+    begin(&world, 0);
+    world.measured = false;
+    assert_int_equal(world_start(&world), CN_OK);
+    assert_int_equal(cn_rollback_ask(world.ledger, 0, "a test"), CN_OK);
+    world.flaky.operations = 0;
+    cn_flaky_store_fail(&world.flaky, 1, false, CN_ENOMEM);
+    assert_int_equal(world_tick(&world, 600), CN_EAGAIN);
+    assert_int_equal(cn_rollback_waiting(world.ledger, &ruling), CN_OK);
+    assert_int_equal(world_tick(&world, 600), CN_OK);
+    assert_int_equal(cn_ruling_find(world.ledger, 1, &ruling), CN_OK);
+    world_deinit(&world);
+}
+
 static cn_err fail_start(void *context, uint32_t version, const float *weights, uint64_t now_ms)
 {
     (void)context, (void)version, (void)weights, (void)now_ms;
@@ -529,6 +640,10 @@ int main(void)
         cmocka_unit_test(kills_change_no_bit_of_a_run_with_rulings),
         cmocka_unit_test(a_rollback_ends_the_open_round),
         cmocka_unit_test(a_rollback_to_what_is_gone_is_given_up),
+        cmocka_unit_test(a_rollback_opens_the_round_that_it_ends),
+        cmocka_unit_test(a_kill_before_the_rollback_of_the_last_version_is_recovered),
+        cmocka_unit_test(a_rollback_that_cannot_be_read_is_given_up),
+        cmocka_unit_test(a_rollback_waits_for_memory),
         cmocka_unit_test(a_gate_that_cannot_measure_does_not_stop_the_run),
         cmocka_unit_test(the_gate_compares_with_the_best_of_the_last_versions),
         cmocka_unit_test(versions_that_were_given_up_do_not_count),
