@@ -146,15 +146,31 @@ static void summarize(const struct without *without, const char *state)
     printf("To take the group out of the run, go back and train on: cairn-aggregator remove\n");
 }
 
+static cn_err find_group(void *group, const struct cn_ledger_board *board)
+{
+    return strcmp(board->group, group) == 0 ? CN_EEXIST : CN_OK; // an error ends the walk
+}
+
+static int tell_nothing(struct cn_setup *setup, const char *group)
+{
+    char name[CN_NAME_SIZE];
+    snprintf(name, sizeof(name), "%s", group);
+    if (cn_ledger_boards(setup->ledger, find_group, name) != CN_EEXIST) {
+        fprintf(stderr, "error: no board was ever enrolled in group %s\n", group);
+        return CN_EXIT_FAILED;
+    }
+    printf("no version has something of group %s\n", group);
+    return cn_rollback_tell_origin(setup, group) ? CN_EXIT_FAILED : CN_EXIT_DONE;
+}
+
 int cn_replay_without(struct cn_setup *setup, const char *group, uint32_t from)
 {
     struct without without = {.setup = setup, .group = group};
     cn_err err = cn_influence_load(setup->ledger, group, from, &without.influence);
     uint32_t first = without.influence.first;
     if (!err && !first) {
-        printf("no version has something of group %s\n", group);
         cn_influence_deinit(&without.influence);
-        return cn_rollback_tell_origin(setup, group) ? CN_EXIT_FAILED : CN_EXIT_DONE;
+        return tell_nothing(setup, group);
     }
     if (!err)
         err = load(&without, first - 1, true, &without.current);
