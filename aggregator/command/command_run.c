@@ -392,9 +392,20 @@ static cn_err tick(struct daemon *daemon, struct cn_run_state *state)
     return cn_report_update(&daemon->report, state, now_ms);
 }
 
+// The summary of the run follows when the program ends.
+static void tell_end(const struct cn_run_state *state, bool stay, bool *told)
+{
+    if (state->phase != CN_RUN_ENDED || !stay || *told)
+        return;
+    cn_log(CN_LOG_INFO, "run", "the run is over: %s; its last version stays available",
+           state->end_reason);
+    *told = true;
+}
+
 static int serve(struct daemon *daemon, const atomic_bool *stop, bool stay)
 {
     struct cn_run_state state;
+    bool told = false;
     cn_err err = CN_OK;
     cn_run_get_state(daemon->run, cn_platform_now_ms(), &state);
     daemon->started_ms = cn_platform_now_ms();
@@ -403,6 +414,7 @@ static int serve(struct daemon *daemon, const atomic_bool *stop, bool stay)
     cn_platform_notify("READY=1");
     while (!atomic_load(stop) && !err) {
         err = tick(daemon, &state);
+        tell_end(&state, stay, &told);
         if (state.phase == CN_RUN_ENDED && !stay &&
             (left_before || may_leave(daemon, cn_platform_now_ms()))) {
             // Without the file the next start only waits for boards again.
