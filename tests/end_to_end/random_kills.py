@@ -60,6 +60,7 @@ def main(build, seeds):
 
 
 if __name__ == "__main__":
+    chosen = [int(text) for text in sys.argv[2:]] or [1]
     if not allowed():
         sys.exit(SKIPPED)
-    main(sys.argv[1], [int(text) for text in sys.argv[2:]] or [1])
+    main(sys.argv[1], chosen)
