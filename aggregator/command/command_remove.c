@@ -1,5 +1,4 @@
 // cairn-aggregator remove: takes a group out of the run, and what it had a part in.
-#include <getopt.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -124,25 +123,8 @@ static int remove_group(struct cn_setup *setup, const char *group, const char *r
 
 static int run(const struct cn_ports *ports, int argc, char **argv)
 {
-    static const struct option known[] = {{"reason", required_argument, NULL, 'r'}, {0}};
-    const char *positional[2], *reason = NULL;
-    int option;
     (void)ports;
-    while ((option = getopt_long(argc, argv, "", known, NULL)) != -1) {
-        if (option != 'r')
-            return CN_EXIT_USAGE;
-        reason = optarg;
-    }
-    if (!cn_aggregator_arguments(argc, argv, 2, "PROFILE and GROUP", positional))
-        return CN_EXIT_USAGE;
-    struct cn_setup setup = {0};
-    int result = cn_setup_open(&setup, positional[0], CN_SETUP_LOOK);
-    if (!result)
-        result = cn_setup_open_model(&setup);
-    if (!result)
-        result = remove_group(&setup, positional[1], reason);
-    cn_setup_deinit(&setup);
-    return result;
+    return cn_rollback_command(argc, argv, "PROFILE and GROUP", remove_group);
 }
 
 const struct cn_command cn_aggregator_remove = {

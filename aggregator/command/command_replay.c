@@ -9,11 +9,10 @@
 #include <string.h>
 
 #include "aggregator/command/aggregator_commands.h"
+#include "aggregator/command/remake.h"
 #include "aggregator/command/replay_without.h"
 #include "aggregator/command/setup.h"
 #include "aggregator/merge/ruled.h"
-#include "aggregator/store/job_settings.h"
-#include "runtime/update/tensor_rules.h"
 
 static const char help[] =
     "Usage: cairn-aggregator replay PROFILE [--without GROUP [--from ROUND]]\n"
@@ -45,33 +44,12 @@ static void print_line(uint32_t number, const uint8_t *digest, const char *verdi
     printf("version %" PRIu32 " %.16s %s\n", number, hex, verdict);
 }
 
-// Loads the settings that held in a round. They decide its version, whatever the profile says now.
-static cn_err take_settings(struct replay *replay, uint32_t round)
-{
-    struct cn_setup *setup = replay->setup;
-    struct cn_diag diag;
-    cn_diag_init(&diag);
-    cn_err err = cn_job_settings_load(setup->ledger, round, &setup->settings->job, &replay->job);
-    if (!err || err == CN_ECONFLICT) // unrecorded values: the digests of versions decide
-        err = cn_tensor_rules_set(&setup->model.layout, &replay->job, &diag);
-    if (diag.count)
-        cn_command_print_diag(&diag);
-    // To the caller CN_ENOTFOUND means a file that is no longer kept.
-    return err == CN_ENOTFOUND ? CN_EFORMAT : err;
-}
-
-// Goes back to an earlier version, whose file must still be kept. Its digest is the ledger's.
+// The digest of the earlier version is the ledger's, so its weights are those that the run had.
 static cn_err roll_back(const struct replay *replay, const struct cn_merge_config *config,
                         uint32_t source, struct cn_model *next)
 {
-    struct cn_model earlier;
-    cn_err err =
-        cn_model_load_weights(config->store, config->ledger, config->layout, source, &earlier);
-    if (err)
-        return err == CN_ENOTFOUND ? CN_ESTALE : err;
-    err = cn_ruled_roll_back(config, &replay->current, cn_model_weights(&earlier), next);
-    cn_model_deinit(&earlier);
-    return err;
+    cn_err err = cn_remake_roll_back(config, &replay->current, source, next);
+    return err == CN_ENOTFOUND ? CN_ESTALE : err;
 }
 
 static cn_err remake(struct replay *replay, uint32_t number, struct cn_model *next)
@@ -79,7 +57,7 @@ static cn_err remake(struct replay *replay, uint32_t number, struct cn_model *ne
     const struct cn_setup *setup = replay->setup;
     if (!replay->current.bytes)
         return CN_ENOTFOUND;
-    cn_err err = take_settings(replay, number);
+    cn_err err = cn_remake_take_settings(replay->setup, number, &replay->job);
     if (err)
         return err;
     const struct cn_merge_config config = {
@@ -118,7 +96,8 @@ static cn_err step_over(struct replay *replay, const struct cn_ledger_version *r
 {
     struct cn_model stored;
     const struct cn_setup *setup = replay->setup;
-    cn_err err = take_settings(replay, recorded->number ? recorded->number : 1);
+    cn_err err = cn_remake_take_settings(replay->setup, recorded->number ? recorded->number : 1,
+                                         &replay->job);
     if (err)
         return err;
     err = cn_model_load(setup->store, setup->ledger, &setup->model.layout,

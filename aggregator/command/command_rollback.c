@@ -1,5 +1,4 @@
 // cairn-aggregator rollback: the run goes on from an earlier version.
-#include <getopt.h>
 #include <stdio.h>
 
 #include "aggregator/command/aggregator_commands.h"
@@ -17,12 +16,12 @@ static const char help[] =
     "a version that is being made or measured is finished before. Without one the\n"
     "next start does it. Versions that are given up no longer count: the gate, stop\n"
     "and best look at VERSION and at those that it came from.\n"
-    "VERSION must still be kept: the first and the best one always are, the others\n"
-    "as gateway.keep_versions says.\n"
+    "VERSION must still be kept: the first one always is, the best one unless a\n"
+    "rollback made an earlier one the best, the others as gateway.keep_versions says.\n"
     "\n"
     "  --reason TEXT    for the ledger, the log and status\n";
 
-static int roll_back(const struct cn_setup *setup, const char *version, const char *reason)
+static int roll_back(struct cn_setup *setup, const char *version, const char *reason)
 {
     uint32_t number;
     int result = cn_rollback_check(setup, reason);
@@ -31,7 +30,7 @@ static int roll_back(const struct cn_setup *setup, const char *version, const ch
     cn_err err = cn_setup_choose_version(setup->ledger, &setup->job, version, &number);
     if (err) {
         fprintf(stderr, "error: version %s: %s\n", version,
-                err == CN_ENOTFOUND ? "there is none; expected a number, best or last"
+                err == CN_ENOTFOUND ? "there is none; expected a number or best"
                                     : cn_err_text(err));
         return CN_EXIT_FAILED;
     }
@@ -47,25 +46,8 @@ static int roll_back(const struct cn_setup *setup, const char *version, const ch
 
 static int run(const struct cn_ports *ports, int argc, char **argv)
 {
-    static const struct option known[] = {{"reason", required_argument, NULL, 'r'}, {0}};
-    const char *positional[2], *reason = NULL;
-    int option;
     (void)ports;
-    while ((option = getopt_long(argc, argv, "", known, NULL)) != -1) {
-        if (option != 'r')
-            return CN_EXIT_USAGE;
-        reason = optarg;
-    }
-    if (!cn_aggregator_arguments(argc, argv, 2, "PROFILE and VERSION", positional))
-        return CN_EXIT_USAGE;
-    struct cn_setup setup = {0};
-    int result = cn_setup_open(&setup, positional[0], CN_SETUP_LOOK);
-    if (!result)
-        result = cn_setup_open_model(&setup);
-    if (!result)
-        result = roll_back(&setup, positional[1], reason);
-    cn_setup_deinit(&setup);
-    return result;
+    return cn_rollback_command(argc, argv, "PROFILE and VERSION", roll_back);
 }
 
 const struct cn_command cn_aggregator_rollback = {

@@ -4,11 +4,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "aggregator/command/remake.h"
 #include "aggregator/command/rollback_request.h"
 #include "aggregator/merge/ruled.h"
 #include "aggregator/store/influence.h"
-#include "aggregator/store/job_settings.h"
-#include "runtime/update/tensor_rules.h"
 
 struct without {
     struct cn_setup *setup;
@@ -21,43 +20,23 @@ struct without {
     uint32_t since;
 };
 
-static cn_err take_settings(struct without *without, uint32_t round)
+// Loads the version to start from, with its state.
+static cn_err load_start(struct without *without, uint32_t number)
 {
     struct cn_setup *setup = without->setup;
-    struct cn_diag diag;
-    cn_diag_init(&diag);
-    cn_err err = cn_job_settings_load(setup->ledger, round, &setup->settings->job, &without->job);
-    if (!err || err == CN_ECONFLICT) // unrecorded values: the profile's are taken, as by replay
-        err = cn_tensor_rules_set(&setup->model.layout, &without->job, &diag);
-    cn_command_print_diag(&diag);
-    return err == CN_ENOTFOUND ? CN_EFORMAT : err;
-}
-
-static cn_err load(struct without *without, uint32_t number, bool state, struct cn_model *model)
-{
-    struct cn_setup *setup = without->setup;
-    cn_err err = take_settings(without, number ? number : 1);
-    if (err)
-        return err;
-    return state ? cn_model_load(setup->store, setup->ledger, &setup->model.layout,
-                                 cn_merge_state_rows(&without->job), number, model)
-                 : cn_model_load_weights(setup->store, setup->ledger, &setup->model.layout, number,
-                                         model);
+    cn_err err = cn_remake_take_settings(setup, number ? number : 1, &without->job);
+    return err ? err
+               : cn_model_load(setup->store, setup->ledger, &setup->model.layout,
+                               cn_merge_state_rows(&without->job), number, &without->current);
 }
 
 // Goes back as the run did, to a version that the group has no part in.
 static cn_err roll_back(struct without *without, const struct cn_merge_config *config,
                         uint32_t source, struct cn_model *next)
 {
-    struct cn_model earlier;
     if (without->influence.touched[source])
         return CN_ENOTSUP;
-    cn_err err = load(without, source, false, &earlier);
-    if (!err)
-        err = take_settings(without, without->current.number + 1);
-    if (!err)
-        err = cn_ruled_roll_back(config, &without->current, cn_model_weights(&earlier), next);
-    cn_model_deinit(&earlier);
+    cn_err err = cn_remake_roll_back(config, &without->current, source, next);
     if (!err)
         without->since = 0;
     return err;
@@ -77,7 +56,7 @@ static cn_err make(struct without *without, struct cn_model *next)
     struct cn_setup *setup = without->setup;
     uint32_t number = without->current.number + 1;
     struct cn_ruling ruling;
-    cn_err err = take_settings(without, number);
+    cn_err err = cn_remake_take_settings(setup, number, &without->job);
     if (err)
         return err;
     const struct cn_merge_config config = {
@@ -173,7 +152,7 @@ int cn_replay_without(struct cn_setup *setup, const char *group, uint32_t from)
         return tell_nothing(setup, group);
     }
     if (!err)
-        err = load(&without, first - 1, true, &without.current);
+        err = load_start(&without, first - 1);
     int result = err ? explain(err, first ? first - 1 : 0) : CN_EXIT_DONE;
     for (uint32_t number = first; !result && number < without.influence.count; number++) {
         struct cn_model next = {0};

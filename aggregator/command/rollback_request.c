@@ -1,11 +1,36 @@
 #include "aggregator/command/rollback_request.h"
 
+#include <getopt.h>
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "aggregator/command/aggregator_commands.h"
 #include "aggregator/run/score.h"
 #include "aggregator/store/model_store.h"
 #include "aggregator/store/rulings.h"
+
+int cn_rollback_command(int argc, char **argv, const char *wants,
+                        int (*act)(struct cn_setup *setup, const char *name, const char *reason))
+{
+    static const struct option known[] = {{"reason", required_argument, NULL, 'r'}, {0}};
+    const char *positional[2], *reason = NULL;
+    int option;
+    while ((option = getopt_long(argc, argv, "", known, NULL)) != -1) {
+        if (option != 'r')
+            return CN_EXIT_USAGE;
+        reason = optarg;
+    }
+    if (!cn_aggregator_arguments(argc, argv, 2, wants, positional))
+        return CN_EXIT_USAGE;
+    struct cn_setup setup = {0};
+    int result = cn_setup_open(&setup, positional[0], CN_SETUP_LOOK);
+    if (!result)
+        result = cn_setup_open_model(&setup);
+    if (!result)
+        result = act(&setup, positional[1], reason);
+    cn_setup_deinit(&setup);
+    return result;
+}
 
 int cn_rollback_check(const struct cn_setup *setup, const char *reason)
 {

@@ -3,6 +3,11 @@
 
 #include "aggregator/command/setup.h"
 
+// Reads "PROFILE NAME --reason TEXT", opens the gateway's state with the model, and calls act with
+// NAME and the reason (NULL: none). wants names the two arguments. Returns the exit code.
+int cn_rollback_command(int argc, char **argv, const char *wants,
+                        int (*act)(struct cn_setup *setup, const char *name, const char *reason));
+
 // Checks the reason, and that no rollback waits and the run is not over. Prints what is wrong and
 // returns the exit code.
 int cn_rollback_check(const struct cn_setup *setup, const char *reason);

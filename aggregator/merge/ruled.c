@@ -35,9 +35,7 @@ static cn_err put_empty_frame(const struct cn_merge_config *config, struct cn_mo
         cn_buffer_deinit(&delta);
         return err;
     }
-    next->delta = delta.data; // malloced, as cn_model_deinit expects
-    next->delta_size = delta.size;
-    cn_crypto_digest(next->delta, next->delta_size, next->delta_digest);
+    cn_model_take_delta(next, &delta);
     return CN_OK;
 }
 

@@ -7,8 +7,8 @@
 #include "aggregator/run/score.h"
 #include "aggregator/store/rulings.h"
 
-#define CN_GATE_VERSIONS                                                                           \
-    5 // a version is compared with the best of this number of those it comes from
+// A version is compared with the best of this number of versions that it comes from.
+#define CN_GATE_VERSIONS 5
 
 // Says whether the job has a gate.
 bool cn_gate_is_set(const struct cn_job *job);

@@ -59,7 +59,7 @@ cn_err cn_run_describe(struct cn_run *run, const char *group, uint64_t now_ms,
     return CN_OK;
 }
 
-// Sentences for the board; monitors get the number. CN_REFUSAL_FRAME has a sentence for each case.
+// What the board is told; monitors get the number. CN_REFUSAL_FRAME has a sentence for each case.
 static const char *const refusals[CN_REFUSAL_COUNT] = {
     [CN_REFUSAL_OTHER] = "another update of this group counts for the round",
     [CN_REFUSAL_RUN] = "the update belongs to another run",
@@ -68,21 +68,6 @@ static const char *const refusals[CN_REFUSAL_COUNT] = {
     [CN_REFUSAL_BASE] = "the update is relative to another version",
 };
 
-static void count_refusal(struct cn_run_counts *counts, const struct cn_upload_status *status)
-{
-    enum cn_run_refusal refusal = CN_REFUSAL_FRAME;
-
-    if (status->verdict == CN_VERDICT_LATE) {
-        counts->late++;
-        return;
-    }
-    for (int i = 0; i < CN_REFUSAL_COUNT; i++)
-        if (refusals[i] && strcmp(status->reason, refusals[i]) == 0)
-            refusal = (enum cn_run_refusal)i;
-    counts->rejected++;
-    counts->refused[refusal]++;
-}
-
 static void decide(struct cn_upload_status *status, enum cn_verdict verdict, const char *reason)
 {
     status->decided = true;
@@ -90,17 +75,29 @@ static void decide(struct cn_upload_status *status, enum cn_verdict verdict, con
     snprintf(status->reason, sizeof(status->reason), "%s", reason);
 }
 
-// Logs and counts a refused update. The lines are limited, so that a board that sends only invalid
-// updates cannot fill the log.
+static void refuse(struct cn_upload_status *status, enum cn_run_refusal why,
+                   enum cn_run_refusal *refusal)
+{
+    *refusal = why;
+    decide(status, CN_VERDICT_REJECTED, refusals[why]);
+}
+
+// Logs and counts an update that is late or, for the reason refusal, rejected. The lines are
+// limited, so that a board that sends only invalid updates cannot fill the log.
 static void note_refusal(struct cn_run *run, const char *group,
                          const struct cn_declare_request *declared,
-                         const struct cn_upload_status *status)
+                         const struct cn_upload_status *status, enum cn_run_refusal refusal)
 {
     bool late = status->verdict == CN_VERDICT_LATE;
     if (declared->run == CN_RUN_MEASUREMENT || !status->decided ||
         status->verdict == CN_VERDICT_ACCEPTED)
         return;
-    count_refusal(&run->counts, status);
+    if (late) {
+        run->counts.late++;
+    } else {
+        run->counts.rejected++;
+        run->counts.refused[refusal]++;
+    }
     cn_log_within(cn_log_quota_of(late ? &run->late : &run->rejected, group), cn_platform_now_ms(),
                   late ? CN_LOG_INFO : CN_LOG_WARN, "run",
                   "round %" PRIu32 ": an update of group %s is %s: %s", declared->round, group,
@@ -118,7 +115,7 @@ static void note_refusal(struct cn_run *run, const char *group,
 // is rejected.
 static cn_err judge_against_accepted(struct cn_run *run, const char *group,
                                      const struct cn_declare_request *declared,
-                                     struct cn_upload_status *status)
+                                     struct cn_upload_status *status, enum cn_run_refusal *refusal)
 {
     struct cn_ledger_contribution accepted;
     cn_err err = cn_ledger_find_contribution(run->config.ledger, declared->round, group, &accepted);
@@ -130,13 +127,13 @@ static cn_err judge_against_accepted(struct cn_run *run, const char *group,
         decide(status, CN_VERDICT_ACCEPTED, "");
         run->counts.repeated++;
     } else {
-        decide(status, CN_VERDICT_REJECTED, refusals[CN_REFUSAL_OTHER]);
+        refuse(status, CN_REFUSAL_OTHER, refusal);
     }
     return CN_OK;
 }
 
 static void judge_round(const struct cn_run *run, const struct cn_declare_request *declared,
-                        bool invited, struct cn_upload_status *status)
+                        bool invited, struct cn_upload_status *status, enum cn_run_refusal *refusal)
 {
     // Exactly a quorum counts, also when several uploads complete before the round is closed.
     bool open = run->phase == CN_RUN_OPEN && run->accepted < cn_job_quorum(run->config.job);
@@ -145,40 +142,42 @@ static void judge_round(const struct cn_run *run, const struct cn_declare_reques
     if (declared->round < run->round || (declared->round == run->round && !open && !awaited))
         decide(status, CN_VERDICT_LATE, "the round is over");
     else if (declared->round > run->round || awaited)
-        decide(status, CN_VERDICT_REJECTED, refusals[CN_REFUSAL_NOT_OPEN]);
+        refuse(status, CN_REFUSAL_NOT_OPEN, refusal);
     else if (!invited)
-        decide(status, CN_VERDICT_REJECTED, refusals[CN_REFUSAL_NOT_INVITED]);
+        refuse(status, CN_REFUSAL_NOT_INVITED, refusal);
     else if (memcmp(declared->base, newest->digest, CN_DIGEST_SIZE) != 0)
-        decide(status, CN_VERDICT_REJECTED, refusals[CN_REFUSAL_BASE]);
+        refuse(status, CN_REFUSAL_BASE, refusal);
 }
 
 static cn_err judge(struct cn_run *run, const char *group,
-                    const struct cn_declare_request *declared, struct cn_upload_status *status)
+                    const struct cn_declare_request *declared, struct cn_upload_status *status,
+                    enum cn_run_refusal *refusal)
 {
     bool invited;
 
     memset(status, 0, sizeof(*status));
     bool measures = declared->run == CN_RUN_MEASUREMENT;
     if (!measures && declared->run != cn_ledger_identity(run->config.ledger)->run)
-        decide(status, CN_VERDICT_REJECTED, refusals[CN_REFUSAL_RUN]);
+        refuse(status, CN_REFUSAL_RUN, refusal);
     if (measures || status->decided)
         return CN_OK;
-    cn_err err = judge_against_accepted(run, group, declared, status);
+    cn_err err = judge_against_accepted(run, group, declared, status, refusal);
     if (err || status->decided)
         return err;
     err = cn_ledger_is_selected(run->config.ledger, declared->round, group, &invited);
     if (!err)
-        judge_round(run, declared, invited, status);
+        judge_round(run, declared, invited, status, refusal);
     return err;
 }
 
 cn_err cn_run_judge(struct cn_run *run, const char *group,
                     const struct cn_declare_request *declared, struct cn_upload_status *status)
 {
-    cn_err err = judge(run, group, declared, status);
+    enum cn_run_refusal refusal = CN_REFUSAL_FRAME;
+    cn_err err = judge(run, group, declared, status, &refusal);
 
     if (!err)
-        note_refusal(run, group, declared, status);
+        note_refusal(run, group, declared, status, refusal);
     return err;
 }
 
@@ -249,7 +248,7 @@ static void reject(struct cn_run *run, struct cn_spooled *upload, const char *re
                    struct cn_upload_status *status)
 {
     decide(status, CN_VERDICT_REJECTED, reason);
-    note_refusal(run, upload->group, &upload->declared, status);
+    note_refusal(run, upload->group, &upload->declared, status, CN_REFUSAL_FRAME);
     cn_spool_drop(run->config.spool, upload);
 }
 

@@ -43,6 +43,14 @@ void cn_model_deinit(struct cn_model *model)
     *model = (struct cn_model){0};
 }
 
+void cn_model_take_delta(struct cn_model *model, struct cn_buffer *frame)
+{
+    model->delta = frame->data;
+    model->delta_size = frame->size;
+    cn_crypto_digest(model->delta, model->delta_size, model->delta_digest);
+    cn_buffer_init(frame, 0);
+}
+
 cn_err cn_model_seal(struct cn_model *model, const uint8_t graph[CN_DIGEST_SIZE],
                      const struct cn_layout *layout, const float *weights)
 {

@@ -38,6 +38,9 @@ struct cn_model {
 float *cn_model_weights(const struct cn_model *model);
 void cn_model_deinit(struct cn_model *model);
 
+// Makes frame, an encoded change from model->parent, the model's delta. Takes the frame's memory.
+void cn_model_take_delta(struct cn_model *model, struct cn_buffer *frame);
+
 // Sets bytes, size and digest from model->parent, the digest of the graph, and the weights.
 cn_err cn_model_seal(struct cn_model *model, const uint8_t graph[CN_DIGEST_SIZE],
                      const struct cn_layout *layout, const float *weights);

@@ -243,6 +243,18 @@ static inline void world_ask(struct world *world, const char *board, enum cn_coa
     reply->code = CN_COAP_NOT_FOUND;
 }
 
+// A program that meets an error it cannot mend ends; the service manager starts it again.
+static inline void world_keep_alive(struct world *world)
+{
+    while (!world->run) {
+        world_now_ms += 1000;
+        if (world_start(world) == CN_OK)
+            return;
+        world_stop(world);
+        cn_flaky_store_fail(&world->flaky, 0, false, CN_OK);
+    }
+}
+
 static inline void world_register(struct world *world, const char *board)
 {
     const struct cn_register_request request = {.protocol = {CN_PROTOCOL_MIN, CN_PROTOCOL_MAX},

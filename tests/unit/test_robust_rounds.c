@@ -86,18 +86,6 @@ static void mixing_does_not_depend_on_the_order_either(void **state)
     }
 }
 
-// A program that meets an error it cannot mend ends; the service manager starts it again.
-static void keep_alive(struct world *world)
-{
-    while (!world->run) {
-        world_now_ms += 1000;
-        if (world_start(world) == CN_OK)
-            return;
-        world_stop(world);
-        cn_flaky_store_fail(&world->flaky, 0, false, CN_OK);
-    }
-}
-
 // A run of one round in which the store fails at operation number; then the aggregator is killed.
 // Returns false when the run was over before that many operations.
 static bool run_with_failure(unsigned number, uint8_t digest[CN_DIGEST_SIZE])
@@ -109,7 +97,7 @@ static bool run_with_failure(unsigned number, uint8_t digest[CN_DIGEST_SIZE])
     world->job.rounds = 2;
     cn_flaky_store_fail(&world->flaky, number, false, CN_EIO);
     for (int i = 0; i < 300 && info.state != CN_ROUND_ENDED; i++) {
-        keep_alive(world);
+        world_keep_alive(world);
         unsigned before = world->flaky.fail_at;
         bool fine = world_tick(world, 500) == CN_OK;
         for (size_t k = 0; k < BOARDS; k++)
@@ -117,7 +105,7 @@ static bool run_with_failure(unsigned number, uint8_t digest[CN_DIGEST_SIZE])
         if (!fine || (before && world->flaky.operations >= before)) {
             cn_flaky_store_fail(&world->flaky, 0, false, CN_OK);
             world_stop(world);
-            keep_alive(world);
+            world_keep_alive(world);
         }
         world_get_round(world, "a", &info);
     }

@@ -29,17 +29,6 @@ static void begin(struct world *world, double gate_loss)
         assert_int_equal(world_enroll(world, boards[i], boards[i], 0), CN_OK);
 }
 
-static void keep_alive(struct world *world)
-{
-    while (!world->run) {
-        world_now_ms += 1000;
-        if (world_start(world) == CN_OK)
-            return;
-        world_stop(world);
-        cn_flaky_store_fail(&world->flaky, 0, false, CN_OK);
-    }
-}
-
 // Asks for a rollback once version at exists.
 static void ask(struct world *world, uint32_t at, uint32_t source)
 {
@@ -56,7 +45,7 @@ static void finish(struct world *world, uint32_t ask_at, uint8_t digest[CN_DIGES
 {
     struct cn_round_info info = {0};
     for (int i = 0; i < 600 && info.state != CN_ROUND_ENDED; i++) {
-        keep_alive(world);
+        world_keep_alive(world);
         unsigned before = world->flaky.fail_at;
         bool fine = world_tick(world, 500) == CN_OK;
         ask(world, ask_at, 0);
@@ -65,7 +54,7 @@ static void finish(struct world *world, uint32_t ask_at, uint8_t digest[CN_DIGES
         if (!fine || (before && world->flaky.operations >= before)) {
             cn_flaky_store_fail(&world->flaky, 0, false, CN_OK);
             world_stop(world);
-            keep_alive(world);
+            world_keep_alive(world);
         }
         world_get_round(world, "a", &info);
     }
@@ -148,7 +137,7 @@ static bool run_once(unsigned number, uint8_t digest[CN_DIGEST_SIZE])
     struct world world;
     begin(&world, 1);
     cn_flaky_store_fail(&world.flaky, number, false, CN_EIO);
-    keep_alive(&world);
+    world_keep_alive(&world);
     finish(&world, 2, digest);
     bool reached = world.flaky.operations >= number;
     struct cn_ruling ruling;

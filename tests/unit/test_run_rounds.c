@@ -30,25 +30,13 @@ static int close_world(void **state)
     return 0;
 }
 
-// A program that meets an error it cannot mend ends; the service manager starts it again.
-static void keep_alive(struct world *world)
-{
-    while (!world->run) {
-        world_now_ms += 1000;
-        if (world_start(world) == CN_OK)
-            return;
-        world_stop(world);
-        cn_flaky_store_fail(&world->flaky, 0, false, CN_OK);
-    }
-}
-
 // Lets boards and aggregator work until the run is over. restart: the aggregator is killed each
 // time something fails. Returns the digest of the last version.
 static void finish_run(struct world *world, bool restart, uint8_t digest[CN_DIGEST_SIZE])
 {
     struct cn_round_info info = {0};
     for (int i = 0; i < 500 && info.state != CN_ROUND_ENDED; i++) {
-        keep_alive(world);
+        world_keep_alive(world);
         unsigned before = world->flaky.fail_at;
         bool fine = world_tick(world, 500) == CN_OK;
         for (size_t board = 0; board < 2; board++)
@@ -59,7 +47,7 @@ static void finish_run(struct world *world, bool restart, uint8_t digest[CN_DIGE
         if (!fine || (failed && restart)) {
             cn_flaky_store_fail(&world->flaky, 0, false, CN_OK);
             world_stop(world);
-            keep_alive(world);
+            world_keep_alive(world);
         }
         world_get_round(world, "a", &info);
     }
@@ -110,7 +98,7 @@ static bool run_with_failure(const struct cn_server *server, unsigned number, bo
     for (size_t i = 0; i < 2; i++)
         assert_int_equal(world_enroll(&world, boards[i], boards[i], 0), CN_OK);
     cn_flaky_store_fail(&world.flaky, number, lasting, failure);
-    keep_alive(&world);
+    world_keep_alive(&world);
     finish_run(&world, restart, digest);
     bool reached = world.flaky.operations >= number;
     world_deinit(&world);
@@ -164,7 +152,7 @@ static void a_damaged_state_of_the_server_is_refused(void **state)
         .optimizer = CN_SERVER_FEDYOGI, .beta1 = 0.9, .beta2 = 0.99, .epsilon = 1e-3};
     for (size_t i = 0; i < 2; i++)
         assert_int_equal(world_enroll(world, boards[i], boards[i], 0), CN_OK);
-    keep_alive(world);
+    world_keep_alive(world);
     finish_run(world, false, digest);
     assert_int_equal(store->ops->load(store, "version-3.state", 1 << 20, &rows, &size), CN_OK);
     assert_int_equal(size, 2 * world->layout.total * sizeof(float));

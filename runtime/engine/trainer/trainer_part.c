@@ -203,10 +203,13 @@ size_t cn_trainer_boundary_words(const struct cn_trainer *trainer, enum cn_bound
     return trainer->part.messages[which].words;
 }
 
-static cn_err map_boundary(struct cn_trainer *trainer, uint32_t slot, float **arena)
+static cn_err map_boundary(struct cn_trainer *trainer, uint32_t slot, uint32_t samples,
+                           float **arena)
 {
     void *host;
-    cn_err err = trainer->ops->map(trainer->device, CN_ARENA_BOUNDARY, &host);
+    cn_err err = samples > trainer->batch
+                     ? CN_ERANGE
+                     : trainer->ops->map(trainer->device, CN_ARENA_BOUNDARY, &host);
 
     assert(slot < trainer->part.slot_count);
     if (!err)
@@ -219,11 +222,8 @@ cn_err cn_trainer_get_boundary(struct cn_trainer *trainer, uint32_t slot, enum c
 {
     const struct boundary_message *list = &trainer->part.messages[which];
     float *arena;
-    cn_err err;
+    cn_err err = map_boundary(trainer, slot, samples, &arena);
 
-    if (samples > trainer->batch)
-        return CN_ERANGE;
-    err = map_boundary(trainer, slot, &arena);
     if (err)
         return err;
     for (size_t i = 0; i < list->count; i++) {
@@ -251,11 +251,8 @@ cn_err cn_trainer_set_boundary(struct cn_trainer *trainer, uint32_t slot, enum c
 {
     const struct boundary_message *list = &trainer->part.messages[which];
     float *arena;
-    cn_err err;
+    cn_err err = map_boundary(trainer, slot, samples, &arena);
 
-    if (samples > trainer->batch)
-        return CN_ERANGE;
-    err = map_boundary(trainer, slot, &arena);
     if (err)
         return err;
     for (size_t i = 0; i < list->count; i++) {
