@@ -21,7 +21,7 @@ if(CAIRN_SANITIZE)
     add_compile_options(-fsanitize=${CAIRN_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
     add_link_options(-fsanitize=${CAIRN_SANITIZE})
 else()
-    # tests/hardening looks for what these leave in programs and objects; build.sh of the set-up has the same.
+    # tests/hardening looks for the traces of these options in programs and objects. The set-up's build.sh has the same.
     string(APPEND CMAKE_C_FLAGS " -fPIE") # before the -fPIC of a shared module, which counts
     string(APPEND CMAKE_EXE_LINKER_FLAGS " -pie")
     add_compile_options(-fstack-protector-strong -fstack-clash-protection)

@@ -30,7 +30,7 @@ cairn_import(deps::tinycbor ${CAIRN_DEPS}/lib/libtinycbor.a INCLUDE ${CAIRN_DEPS
 cairn_import(deps::cjson ${CAIRN_DEPS}/lib/libcjson.a INCLUDE ${CAIRN_DEPS}/include LIBS m)
 cairn_import(deps::microhttpd ${CAIRN_DEPS}/lib/libmicrohttpd.a INCLUDE ${CAIRN_DEPS}/include)
 
-# That of Debian's libopenblas-pthread-dev: the one without threads may not be called by several at a time.
+# Takes OpenBLAS from Debian's libopenblas-pthread-dev: several threads must not call the build without threads.
 option(CAIRN_OPENBLAS "Take the CPU port's products of matrices from the distribution's OpenBLAS" OFF)
 if(CAIRN_OPENBLAS)
     find_library(openblas_archive libopenblas.a PATH_SUFFIXES openblas-pthread REQUIRED)

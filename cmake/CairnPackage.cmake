@@ -1,10 +1,10 @@
 # What an installation has beside the programs, and the Debian packages: cairn-node, cairn-aggregator,
-# cairn-flash and cairn-boards (data). "cpack --config build/NAME/CPackConfig.cmake -B DIR" makes them.
+# cairn-flash, cairn-boards (data) and cairn-update (scripts). "cpack --config build/NAME/CPackConfig.cmake -B DIR" makes them.
 include(GNUInstallDirs)
 
 set(package_source ${CMAKE_SOURCE_DIR}/cmake/package)
 set(package_build ${CMAKE_BINARY_DIR}/package)
-# There is no mail host (RFC 2606): whoever gives packages to others sets an own address.
+# The project has no mail host (.invalid, RFC 2606). Whoever gives packages to others sets their own address.
 set(CAIRN_MAINTAINER "The Cairn contributors <contributors@cairn.invalid>" CACHE STRING "Of the packages")
 
 # All times in packages and documents, so that the same source gives the same bytes.
@@ -36,7 +36,7 @@ if(TARGET port_cuda)
     string(REGEX REPLACE ".*, V([0-9.]+).*" "\\1" package_nvcc "${package_nvcc}")
 endif()
 
-# cairn_document(PACKAGE NAME COMMAND...): standard output of COMMAND, compressed, as NAME.gz. Made anew when
+# cairn_document(PACKAGE NAME COMMAND...): standard output of COMMAND, compressed, as NAME.gz. Made again when
 # the program, a file named in COMMAND or one that the scripts read by themselves changes.
 function(cairn_document package name)
     set(out ${package_build}/${package}/${name}.gz)
@@ -98,12 +98,12 @@ function(cairn_package package summary)
             DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d COMPONENT ${package})
 endfunction()
 
-# cairn_service(PACKAGE): its unit, options and maintainer scripts. What they say is set by the caller:
-# state, state_files, own_files, oldest, newest, finish.
+# cairn_service(PACKAGE): its unit, options and maintainer scripts. The caller sets the variables that they
+# contain: state, states, state_files, instances, own_files, own_folders, oldest, newest, finish.
 function(cairn_service package)
     set(unit ${package}.service)
     set(version ${CAIRN_BUILD_VERSION})
-    string(REPLACE /var/lib/ /var/lib/private/ private ${state})
+    string(REPLACE /var/lib/ /var/lib/private/ private "${states}")
     install(FILES ${package_source}/${unit} DESTINATION lib/systemd/system COMPONENT ${package})
     install(FILES ${package_source}/${package}.default DESTINATION /etc/default RENAME ${package}
             COMPONENT ${package})
@@ -130,27 +130,61 @@ cairn_number(newest runtime/round/checkpoint/checkpoint.h CN_CHECKPOINT_VERSION)
 cairn_number(oldest runtime/round/checkpoint/checkpoint.h CN_CHECKPOINT_OLDEST)
 set(finish "Before the upgrade, let this board finish the run with the installed version.")
 set(state /var/lib/cairn)
-set(state_files "${state}/checkpoint.a ${state}/checkpoint.b")
-set(own_files "/etc/cairn/node.yaml /etc/cairn/node.key /etc/systemd/system/cairn-node.service.d/jetson-gpu.conf")
+set(states "/var/lib/cairn /var/lib/cairn-nodes/*") # the second: of cairn-node@NAME
+set(state_files "checkpoint.a checkpoint.b")
+set(instances "cairn-node@*.service")
+set(own_files "/etc/cairn/node.yaml /etc/cairn/node.key /etc/cairn/nodes/*.yaml /etc/cairn/nodes/*.key")
+string(APPEND own_files " /etc/systemd/system/cairn-node*.service.d/jetson-gpu.conf")
+set(own_folders "/etc/cairn/nodes /etc/systemd/system/cairn-node@.service.d /var/lib/cairn-nodes /var/lib/private/cairn-nodes")
 file(READ ${package_source}/jetson_gpu.in on_configure)
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${package_source}/jetson_gpu.in)
 cairn_package(cairn-node "train a model on this board, with others or alone")
 cairn_service(cairn-node)
 install(FILES ${package_source}/jetson-gpu.conf DESTINATION ${CMAKE_INSTALL_DATADIR}/cairn-node COMPONENT cairn-node)
 install(FILES ${package_source}/cairn-gpu.service DESTINATION lib/systemd/system COMPONENT cairn-node)
+# Several nodes on one machine: cairn-node@NAME is the service with files of its own, under a common limit of memory.
+file(READ ${package_source}/cairn-node.service unit)
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${package_source}/cairn-node.service)
+foreach(change "on this board|on this board (%i)" "/etc/cairn/node.|/etc/cairn/nodes/%i."
+        "StateDirectory=cairn|StateDirectory=cairn-nodes/%i" "%S/cairn/|%S/cairn-nodes/%i/"
+        "DynamicUser=yes|DynamicUser=yes\nUser=cairn-%i" # systemd gives instances one user else
+        "OOMPolicy=stop|OOMPolicy=stop\nSlice=cairn-nodes.slice")
+    string(REPLACE "|" ";" change "${change}")
+    list(GET change 0 old)
+    list(GET change 1 new)
+    if(NOT unit MATCHES "${old}")
+        message(FATAL_ERROR "cairn-node.service has no '${old}', which cairn-node@.service replaces")
+    endif()
+    string(REPLACE "${old}" "${new}" unit "${unit}")
+endforeach()
+file(WRITE ${package_build}/cairn-node/cairn-node@.service "${unit}")
+install(FILES ${package_build}/cairn-node/cairn-node@.service ${package_source}/cairn-nodes.slice
+        DESTINATION lib/systemd/system COMPONENT cairn-node)
 set(on_configure "")
 cairn_document(cairn-node PROFILES.md cat ${CMAKE_SOURCE_DIR}/runtime/profile/PROFILES.md)
 install(FILES ${package_build}/cairn-node/PROFILES.md.gz DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/cairn-node
         COMPONENT cairn-node)
 
-cairn_number(newest aggregator/store/ledger.h CN_LEDGER_SCHEMA)
-cairn_number(oldest aggregator/store/ledger.h CN_LEDGER_OLDEST)
+cairn_number(newest aggregator/ledger/ledger.h CN_LEDGER_SCHEMA)
+cairn_number(oldest aggregator/ledger/ledger.h CN_LEDGER_OLDEST)
 set(finish "Before the upgrade, finish the run with the installed version, or take the model out: cairn-aggregator export.")
 set(state /var/lib/cairn-aggregator)
-set(state_files ${state}/ledger.sqlite)
+set(states ${state})
+set(state_files ledger.sqlite)
+set(instances "cairn-aggregator@*.service") # there are none
 set(own_files /etc/cairn/gateway.yaml)
+set(own_folders "")
+file(READ ${package_source}/sysusers.in on_configure)
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${package_source}/sysusers.in)
 cairn_package(cairn-aggregator "run rounds and merge the updates of many boards")
 cairn_service(cairn-aggregator)
+foreach(role view operator admin)
+    install(FILES ${package_source}/cairn-aggregator-${role}.socket DESTINATION lib/systemd/system
+            COMPONENT cairn-aggregator)
+endforeach()
+install(FILES ${package_source}/cairn-aggregator.sysusers DESTINATION lib/sysusers.d RENAME cairn-aggregator.conf
+        COMPONENT cairn-aggregator)
+set(on_configure "")
 
 cairn_package(cairn-flash "put Cairn on boards and wait until they have joined")
 
@@ -176,6 +210,40 @@ endforeach()
 
 install(DIRECTORY boards/examples DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/cairn-boards COMPONENT cairn-boards)
 
+# Scripts for boards with two systems.
+cairn_package_documents(cairn-update)
+cairn_document(cairn-update sbom.spdx.json ${package_source}/make_sbom cairn-update ${CAIRN_BUILD_VERSION} all
+               ${cairn_epoch} -)
+install(FILES ${package_build}/cairn-update/sbom.spdx.json.gz
+        DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/cairn-update COMPONENT cairn-update)
+configure_file(${package_source}/cairn-update.8.in ${package_build}/cairn-update/cairn-update.8.roff @ONLY)
+cairn_document(cairn-update cairn-update.8 cat ${package_build}/cairn-update/cairn-update.8.roff)
+install(FILES ${package_build}/cairn-update/cairn-update.8.gz DESTINATION ${CMAKE_INSTALL_MANDIR}/man8
+        COMPONENT cairn-update)
+install(PROGRAMS boards/update/cairn-update DESTINATION sbin COMPONENT cairn-update)
+install(PROGRAMS boards/update/cairn-boot DESTINATION lib/cairn-update COMPONENT cairn-update)
+file(GLOB update_parts CONFIGURE_DEPENDS boards/update/*.sh)
+install(FILES ${update_parts} DESTINATION lib/cairn-update COMPONENT cairn-update)
+install(FILES ${package_source}/cairn-update-keep.service ${package_source}/cairn-update-check.service
+        DESTINATION lib/systemd/system COMPONENT cairn-update)
+install(FILES ${package_source}/nv-l4t-bootloader-config.conf RENAME cairn-update.conf
+        DESTINATION lib/systemd/system/nv-l4t-bootloader-config.service.d COMPONENT cairn-update)
+install(FILES ${package_source}/cairn-update.default DESTINATION /etc/default RENAME cairn-update
+        COMPONENT cairn-update)
+install(FILES boards/update/README.md DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/cairn-update COMPONENT cairn-update)
+# So that a system that comes up only in part is given up, too.
+file(WRITE ${package_build}/cairn-update/overrides
+     "cairn-update: systemd-service-file-refers-to-unusual-wantedby-target *\n")
+install(FILES ${package_build}/cairn-update/overrides RENAME cairn-update
+        DESTINATION ${CMAKE_INSTALL_DATADIR}/lintian/overrides COMPONENT cairn-update)
+file(WRITE ${package_build}/cairn-update/control/conffiles "/etc/default/cairn-update\n")
+foreach(script postinst postrm)
+    configure_file(${package_source}/cairn-update.${script} ${package_build}/cairn-update/control/${script} COPYONLY)
+endforeach()
+set(control conffiles postinst postrm)
+list(TRANSFORM control PREPEND ${package_build}/cairn-update/control/)
+set(CPACK_DEBIAN_CAIRN-UPDATE_PACKAGE_CONTROL_EXTRA "${control}")
+
 get_property(documents GLOBAL PROPERTY cairn_documents)
 add_custom_target(cairn_documents ALL DEPENDS ${documents})
 add_dependencies(cairn_documents cairn-node cairn-aggregator cairn-flash)
@@ -186,7 +254,7 @@ set(CPACK_PACKAGE_VERSION ${CAIRN_BUILD_VERSION})
 set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
 set(CPACK_STRIP_FILES ON)
 set(CPACK_DEB_COMPONENT_INSTALL ON)
-set(CPACK_COMPONENTS_ALL cairn-node cairn-aggregator cairn-flash cairn-boards)
+set(CPACK_COMPONENTS_ALL cairn-node cairn-aggregator cairn-flash cairn-boards cairn-update)
 set(CPACK_COMPONENTS_GROUPING ONE_PER_GROUP)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_MAINTAINER ${CAIRN_MAINTAINER})
@@ -215,7 +283,7 @@ the boards' updates, merges them and serves the versions of the model.")
 set(CPACK_DEBIAN_CAIRN-FLASH_PACKAGE_NAME cairn-flash)
 set(CPACK_DEBIAN_CAIRN-FLASH_PACKAGE_DEPENDS "${libc}, e2fsprogs")
 set(CPACK_DEBIAN_CAIRN-FLASH_PACKAGE_RECOMMENDS "cairn-boards, mtools, openssh-client, xz-utils, zstd")
-set(CPACK_DEBIAN_CAIRN-FLASH_PACKAGE_SUGGESTS "cairn-aggregator")
+set(CPACK_DEBIAN_CAIRN-FLASH_PACKAGE_SUGGESTS "cairn-aggregator, rauc (>= 1.8), squashfs-tools")
 set(CPACK_COMPONENT_CAIRN-FLASH_DESCRIPTION "puts Cairn on edge boards and verifies it
 cairn-flash injects the packages, the profile and the key of a board into a
 vendor's image, writes cards and reads them back, prepares a root folder or a
@@ -225,4 +293,12 @@ set(CPACK_DEBIAN_CAIRN-BOARDS_PACKAGE_ARCHITECTURE all)
 set(CPACK_COMPONENT_CAIRN-BOARDS_DESCRIPTION "types of boards that Cairn knows
 What each type of board is (memory, power, sensors, storage), as profiles that
  a site's profile extends, and notes on how to install it.")
+set(CPACK_DEBIAN_CAIRN-UPDATE_PACKAGE_NAME cairn-update)
+set(CPACK_DEBIAN_CAIRN-UPDATE_PACKAGE_ARCHITECTURE all)
+set(CPACK_DEBIAN_CAIRN-UPDATE_PACKAGE_DEPENDS "cairn-node, rauc (>= 1.8), rauc-service")
+set(CPACK_DEBIAN_CAIRN-UPDATE_PACKAGE_SUGGESTS "libubootenv-tool")
+set(CPACK_COMPONENT_CAIRN-UPDATE_DESCRIPTION "updates of boards with two systems, and the way back
+Installs RAUC bundles between two rounds of training, keeps a new system whose
+node registers, and starts the old one again after three tries. Knows how a
+Jetson, a Raspberry Pi and boards with U-Boot choose between two systems.")
 include(CPack)

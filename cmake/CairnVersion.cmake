@@ -1,6 +1,6 @@
 # The version of a build: that of VERSION, and with the project's whole history +git<commits>.<commit>, so that
-# packages of later commits are newer to apt and every program says which commit it is of. A tarball and a
-# shallow clone have the version of VERSION alone. Changes that are not committed are not seen.
+# packages of later commits are newer to apt and every program names its commit. A tarball and a shallow
+# clone have the version of VERSION alone. Changes that are not committed do not alter it.
 #
 # Sets CAIRN_BUILD_VERSION, and has the build configured again after each commit. Only the object library
 # cairn_build_version depends on it (and the packages' documents): nothing else is compiled again.

@@ -8,6 +8,7 @@
 #include "runtime/port/platform.h"
 #include "transport/board/board_link.h"
 #include "transport/coap/security.h"
+#include "transport/http/http_text.h"
 #include "transport/peer/peer_coap.h"
 
 static cn_err load_link_key(const struct cn_settings *settings, struct cn_diag *diag,
@@ -42,6 +43,7 @@ int main(int argc, char **argv)
         .fast = &cn_collective_nccl,
         .open_peer_link = cn_peer_coap_open,
         .link = &cn_board_link,
+        .text_server = &cn_http_text,
         .load_link_key = load_link_key,
     };
 

@@ -10,12 +10,24 @@ extern const struct cn_command cn_aggregator_enroll;
 extern const struct cn_command cn_aggregator_revoke;
 extern const struct cn_command cn_aggregator_revocations;
 extern const struct cn_command cn_aggregator_status;
+extern const struct cn_command cn_aggregator_events;
 extern const struct cn_command cn_aggregator_report;
 extern const struct cn_command cn_aggregator_export;
 extern const struct cn_command cn_aggregator_replay;
 extern const struct cn_command cn_aggregator_reload;
 extern const struct cn_command cn_aggregator_rollback;
 extern const struct cn_command cn_aggregator_remove;
+extern const struct cn_command cn_aggregator_pause;
+extern const struct cn_command cn_aggregator_resume;
+extern const struct cn_command cn_aggregator_drain;
+extern const struct cn_command cn_aggregator_close_round;
+extern const struct cn_command cn_aggregator_extend_round;
+extern const struct cn_command cn_aggregator_stop;
+extern const struct cn_command cn_aggregator_move;
+extern const struct cn_command cn_aggregator_snapshot;
+extern const struct cn_command cn_aggregator_audit;
+extern const struct cn_command cn_aggregator_try;
+extern const struct cn_command cn_aggregator_sweep;
 
 // As cn_aggregator_positional, for arguments with these names: "PROFILE and VERSION".
 bool cn_aggregator_arguments(int argc, char **argv, int count, const char *names,

@@ -10,6 +10,7 @@
 #include "aggregator/command/aggregator_commands.h"
 #include "aggregator/command/setup.h"
 #include "aggregator/serve/http_service.h"
+#include "aggregator/serve/listening.h"
 #include "aggregator/serve/resources.h"
 #include "aggregator/serve/status.h"
 #include "aggregator/store/revocations.h"
@@ -130,7 +131,7 @@ static int check_revocations(const char *state)
 static int check_boards(const struct cn_setup *setup)
 {
     const char *state = setup->settings->state;
-    uint32_t quorum = cn_job_quorum(&setup->settings->job), groups = 0;
+    uint32_t quorum = cn_job_updates_needed(&setup->settings->job), groups = 0;
     struct boards boards = {0};
     cn_err err = cn_ledger_boards(setup->ledger, count_board, &boards);
     if (!err)
@@ -139,13 +140,13 @@ static int check_boards(const struct cn_setup *setup)
         fprintf(stderr, "error: %s/%s: %s\n", state, CN_LEDGER_FILE, cn_err_text(err));
         return CN_EXIT_FAILED;
     }
-    printf("boards: %" PRIu32 " in %" PRIu32 " groups, %" PRIu32 " revoked; quorum %" PRIu32 "\n",
-           boards.enrolled, groups, boards.revoked, quorum);
+    printf("boards: %u in %u groups, %u revoked; %s %u\n", boards.enrolled, groups, boards.revoked,
+           cn_job_needed_word(&setup->settings->job), quorum);
     if (groups < quorum)
         fprintf(stderr,
-                "warning: rounds.quorum is %" PRIu32 " groups and %" PRIu32
-                " are enrolled: no round can close before more are\n",
-                quorum, groups);
+                "warning: rounds.%s is %u groups and %u are enrolled: no round can close before "
+                "more are\n",
+                cn_job_is_async(&setup->settings->job) ? "async.buffer" : "quorum", quorum, groups);
     return CN_EXIT_DONE;
 }
 
@@ -172,15 +173,12 @@ static int check_ledger(struct cn_setup *setup, bool has_model)
 
 // --- addresses ---
 
-static cn_err listen_once(const struct cn_gateway_settings *gateway)
+static cn_err listen_once(const char *const *addresses, uint32_t count)
 {
-    const char *listen[CN_LINK_ADDRESSES];
     struct cn_coap_server *server = NULL;
-    for (uint32_t i = 0; i < gateway->listen_count; i++)
-        listen[i] = gateway->listen[i];
     const struct cn_coap_server_config config = {
-        .listen = listen,
-        .listen_count = gateway->listen_count,
+        .listen = addresses,
+        .listen_count = count,
         .find_key = cn_resources_find_key,
         .handshakes_max = CHECKED_SESSIONS,
         .sessions_max = CHECKED_SESSIONS,
@@ -190,21 +188,31 @@ static cn_err listen_once(const struct cn_gateway_settings *gateway)
     return err;
 }
 
-// If an address cannot be listened at, the log names it.
+// Tries the addresses that the aggregator of this state directory does not listen at, if it runs.
+// The log names an address at which nobody can listen.
 static int check_addresses(const struct cn_settings *settings)
 {
     const struct cn_gateway_settings *gateway = &settings->gateway;
+    const char *tried[CN_LINK_ADDRESSES];
+    uint32_t count = 0;
     struct cn_status_live live;
+    bool held[CN_LINK_ADDRESSES] = {false};
     cn_err err = cn_status_read(settings->state, cn_platform_now_ms(), &live);
     bool running = !err && live.running;
     cn_status_deinit(&live);
-    err = running ? CN_OK : listen_once(gateway);
+    for (uint32_t i = 0; i < gateway->listen_count; i++) {
+        held[i] = running && cn_listening_has(settings->state, gateway->listen[i]);
+        if (!held[i])
+            tried[count++] = gateway->listen[i];
+    }
+    err = count ? listen_once(tried, count) : CN_OK;
     if (err && err != CN_EEXIST)
         fprintf(stderr, "error: gateway.listen: %s\n", cn_err_text(err));
     for (uint32_t i = 0; i < gateway->listen_count && !err; i++)
         printf("listen: %s%s\n", gateway->listen[i],
-               running ? ", held by the aggregator that runs here" : "");
-    cn_err http = cn_http_service_check(settings, running);
+               held[i] ? ", held by the aggregator that runs here" : "");
+    cn_err http = cn_http_service_check(
+        settings, running && cn_listening_has(settings->state, settings->http.listen));
     return err || http ? CN_EXIT_FAILED : CN_EXIT_DONE;
 }
 

@@ -1,6 +1,4 @@
 // cairn-aggregator enroll: makes a key for a board and binds the board to its group.
-#include <ctype.h>
-#include <errno.h>
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,7 +7,10 @@
 
 #include "aggregator/command/aggregator_commands.h"
 #include "aggregator/command/setup.h"
+#include "aggregator/command/steer.h"
+#include "aggregator/control/control.h"
 #include "aggregator/serve/status.h"
+#include "runtime/base/whole_number.h"
 #include "runtime/port/platform.h"
 #include "transport/coap/security.h"
 
@@ -17,28 +18,18 @@
 
 static const char help[] =
     "Usage: cairn-aggregator enroll PROFILE BOARD [--group G] [--max-weight N]\n"
-    "                               [-o KEYFILE]\n"
+    "                               [-o KEYFILE] [--socket PATH] [--id ID]\n"
     "\n"
     "Lets a board take part. Writes its key, one line, to KEYFILE: copy it to the\n"
     "board and delete it here. Works while the aggregator runs. A board that was\n"
-    "revoked may be enrolled again.\n"
+    "revoked may be enrolled again. If no answer comes, KEYFILE stays: the same\n"
+    "command with the --id that it prints takes the key in KEYFILE.\n"
     "\n"
     "  --group G        the group it trains in; default: a group of its own, with\n"
     "                   its name\n"
     "  --max-weight N   samples of a round that count, at most; default: only the\n"
     "                   job's limit\n"
-    "  -o KEYFILE       default: BOARD.key\n";
-
-static bool parse_weight(const char *text, uint64_t *weight)
-{
-    char *end;
-    errno = 0;
-    unsigned long long value = strtoull(text, &end, 10);
-    if (!isdigit((unsigned char)text[0]) || errno || *end || value == 0 || value > INT64_MAX)
-        return false;
-    *weight = value;
-    return true;
-}
+    "  -o KEYFILE       default: BOARD.key\n" CN_STEER_HELP;
 
 // Fills the board's entry, except its key. Otherwise prints what is wrong and returns false.
 static bool describe(const char *name, const char *group, const char *max_weight,
@@ -51,7 +42,7 @@ static bool describe(const char *name, const char *group, const char *max_weight
                 cn_name_valid(name) ? group : name);
         return false;
     }
-    if (max_weight && !parse_weight(max_weight, &board->max_weight)) {
+    if (max_weight && !cn_whole_number_read(max_weight, 1, INT64_MAX, &board->max_weight)) {
         fprintf(stderr, "error: --max-weight %s: expected a number of samples, at least 1\n",
                 max_weight);
         return false;
@@ -61,21 +52,15 @@ static bool describe(const char *name, const char *group, const char *max_weight
     return true;
 }
 
+// Returns whether no board of this name is enrolled; prints that one is, before a key is made.
 static bool is_free(struct cn_ledger *ledger, const char *name)
 {
     struct cn_ledger_board found;
-    cn_err err = cn_ledger_find_board(ledger, name, &found);
-    if (err == CN_ENOTFOUND || (!err && found.revoked))
-        return true;
-    if (err)
-        fprintf(stderr, "%s: %s\n", name, cn_err_text(err));
-    else
-        fprintf(stderr,
-                "%s is enrolled already, in group %s; revoke it first to give it a new"
-                " key\n",
-                name, found.group);
+    bool taken = cn_ledger_find_board(ledger, name, &found) == CN_OK && !found.revoked;
+    if (taken)
+        fprintf(stderr, "error: " CN_CONTROL_ENROLLED "\n", found.name, found.group);
     cn_crypto_wipe(&found, sizeof(found));
-    return false;
+    return !taken;
 }
 
 // A running aggregator looks for new boards at intervals. Waits until it has looked, so that the
@@ -99,29 +84,57 @@ static void await_aggregator(const char *state)
                 "the aggregator does not know the board yet; the board asks until it does\n");
 }
 
-static int enroll(struct cn_ledger *ledger, struct cn_ledger_board *board, const char *path)
+// Makes the key of the board in a new file. With --id, takes the key of a file that is there, which
+// the same command made before.
+static bool find_key(const struct cn_steer *steer, const char *path, const char *board,
+                     struct cn_board_key *key, bool *made)
 {
     struct cn_diag diag;
-    struct cn_board_key key;
     cn_diag_init(&diag);
-    if (!is_free(ledger, board->name))
-        return CN_EXIT_FAILED;
-    cn_err err = cn_security_make_key(path, board->name, &diag, &key);
+    *made = !steer->id || access(path, F_OK) != 0;
+    cn_err err = *made ? cn_security_make_key(path, board, &diag, key)
+                       : cn_security_load_key(path, &diag, key);
     if (err) {
         fprintf(stderr, "%s\n", diag.count ? cn_diag_first(&diag) : cn_err_text(err));
-        return CN_EXIT_FAILED;
+        return false;
     }
-    memcpy(board->secret, key.secret, sizeof(board->secret));
-    err = cn_ledger_enroll(ledger, board);
+    if (strcmp(key->board, board) != 0) {
+        fprintf(stderr, "error: %s is the key of %s, not of %s\n", path, key->board, board);
+        cn_crypto_wipe(key, sizeof(*key));
+        return false;
+    }
+    return true;
+}
+
+// Enrols the board with a key of its own: over a socket, or in the state that setup opened. Removes
+// the key file when the request was refused. It stays when no answer came, because the board may be
+// enrolled.
+static int enroll(struct cn_steer *steer, const char *profile, const struct cn_setup *setup,
+                  const struct cn_ledger_board *board, const char *path)
+{
+    struct cn_board_key key;
+    struct cn_control_request *request = &steer->request;
+    bool made;
+    if (!find_key(steer, path, board->name, &key, &made))
+        return CN_EXIT_FAILED;
+    memcpy(request->board, board->name, sizeof(request->board));
+    memcpy(request->group, board->group, sizeof(request->group));
+    memcpy(request->key, key.secret, sizeof(request->key));
+    request->max_weight = board->max_weight;
+    request->members = CN_CONTROL_BOARD | CN_CONTROL_GROUP | CN_CONTROL_KEY |
+                       (board->max_weight ? CN_CONTROL_MAX_WEIGHT : 0);
+    int result =
+        setup ? cn_steer_write(steer, setup, "enroll") : cn_steer_send(steer, profile, "enroll");
     cn_crypto_wipe(&key, sizeof(key));
-    cn_crypto_wipe(board->secret, sizeof(board->secret));
-    if (err) {
+    cn_crypto_wipe(request->key, sizeof(request->key));
+    if (!result)
+        printf("its key is %s\n", path);
+    else if (steer->unanswered)
+        fprintf(stderr, "%s stays: it is the key of %s, if that is enrolled now\n", path,
+                board->name);
+    else if (made)
         unlink(path);
-        fprintf(stderr, "%s: %s\n", board->name, cn_err_text(err));
-        return CN_EXIT_FAILED;
-    }
-    printf("enrolled %s in group %s; its key is %s\n", board->name, board->group, path);
-    return CN_EXIT_DONE;
+    return result;
 }
 
 static int run(const struct cn_ports *ports, int argc, char **argv)
@@ -130,8 +143,10 @@ static int run(const struct cn_ports *ports, int argc, char **argv)
         {"group", required_argument, NULL, 'g'},
         {"max-weight", required_argument, NULL, 'w'},
         {"output", required_argument, NULL, 'o'},
+        CN_STEER_OPTIONS,
         {0},
     };
+    struct cn_steer steer = {0};
     const char *positional[2], *group = NULL, *max_weight = NULL, *out = NULL;
     (void)ports;
     int option;
@@ -142,7 +157,7 @@ static int run(const struct cn_ports *ports, int argc, char **argv)
             max_weight = optarg;
         else if (option == 'o')
             out = optarg;
-        else
+        else if (!cn_steer_take_option(&steer, option, optarg))
             return CN_EXIT_USAGE;
     }
     if (!cn_aggregator_positional(argc, argv, 2, positional))
@@ -152,10 +167,14 @@ static int run(const struct cn_ports *ports, int argc, char **argv)
         return CN_EXIT_USAGE;
     char path[CN_NAME_SIZE + 8];
     snprintf(path, sizeof(path), "%s.key", board.name);
+    if (cn_steer_is_needed(&steer, positional[0]))
+        return enroll(&steer, positional[0], NULL, &board, out ? out : path);
     struct cn_setup setup = {0};
     int result = cn_setup_open(&setup, positional[0], CN_SETUP_ENROLL);
+    if (!result && !steer.id && !is_free(setup.ledger, board.name))
+        result = CN_EXIT_FAILED;
     if (!result)
-        result = enroll(setup.ledger, &board, out ? out : path);
+        result = enroll(&steer, positional[0], &setup, &board, out ? out : path);
     if (!result)
         await_aggregator(setup.settings->state);
     cn_setup_deinit(&setup);

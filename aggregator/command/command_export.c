@@ -10,6 +10,7 @@
 #include "aggregator/command/setup.h"
 #include "aggregator/store/model_store.h"
 #include "runtime/engine/onnx/onnx_inference.h"
+#include "runtime/update/local_tensors.h"
 
 static const char help[] =
     "Usage: cairn-aggregator export PROFILE [--version N|last|best] [--best]\n"
@@ -40,6 +41,15 @@ static int write_file(const char *prefix, const char *suffix, const struct cn_bu
     return result;
 }
 
+// Versions have the values of version 0 for what each group keeps for itself.
+static void note_untrained(const struct cn_layout *layout)
+{
+    char text[CN_LOCAL_TEXT_SIZE];
+    cn_local_tensors_text(layout, text);
+    if (text[0])
+        printf("untrained, because each group keeps its own: %s\n", text);
+}
+
 static int write_both(const struct cn_setup *setup, const struct cn_model *model,
                       const char *prefix, enum cn_export_form form)
 {
@@ -61,6 +71,8 @@ static int write_both(const struct cn_setup *setup, const struct cn_model *model
         result = write_file(prefix, "onnx", &onnx);
     if (!result)
         result = write_file(prefix, "safetensors", &safetensors);
+    if (!result)
+        note_untrained(&file->layout);
     cn_buffer_deinit(&onnx);
     cn_buffer_deinit(&safetensors);
     return result;

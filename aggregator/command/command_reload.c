@@ -1,10 +1,9 @@
 // cairn-aggregator reload: the run goes on with the values that the profile has now.
 #include <getopt.h>
-#include <inttypes.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "aggregator/command/aggregator_commands.h"
+#include "aggregator/command/audited.h"
 #include "aggregator/command/reload.h"
 #include "aggregator/command/setup.h"
 
@@ -28,11 +27,11 @@ static void print(const struct cn_setup *setup, const struct cn_job_reload *relo
     for (size_t i = 0; i < reload->changed.count && i < CN_DIAG_LINES; i++) {
         cn_reload_describe(reload, i, text);
         printf("%s\n", text);
-        if (strncmp(reload->changed.lines[i], "server.optimizer:", 17) == 0)
-            printf("  the state of the server's optimizer begins anew with that round\n");
     }
     if (reload->changed.count > CN_DIAG_LINES)
         printf("and %zu more\n", reload->changed.count - CN_DIAG_LINES);
+    if (reload->new_optimizer)
+        printf("The state of the server's optimizer starts from zero in that round.\n");
     if (!reload->from_round)
         printf(
             "the job has the values of the run: nothing changes. The gateway's own values, such as "
@@ -41,11 +40,12 @@ static void print(const struct cn_setup *setup, const struct cn_job_reload *relo
     if (text[0])
         fprintf(stderr, "warning: %s\n", text);
     if (cn_ledger_group_count(setup->ledger, &groups) == CN_OK &&
-        groups < cn_job_quorum(&setup->settings->job))
+        groups < cn_job_updates_needed(&setup->settings->job))
         fprintf(stderr,
-                "warning: the quorum is %" PRIu32 " groups and %" PRIu32
-                " are enrolled: no round can close before more are\n",
-                cn_job_quorum(&setup->settings->job), groups);
+                "warning: the %s is %u groups and %u are enrolled: no round can close before more "
+                "are\n",
+                cn_job_needed_word(&setup->settings->job),
+                cn_job_updates_needed(&setup->settings->job), groups);
 }
 
 static int reload_run(const struct cn_setup *setup)
@@ -72,11 +72,14 @@ static int run(const struct cn_ports *ports, int argc, char **argv)
     if (!cn_aggregator_positional(argc, argv, 1, positional))
         return CN_EXIT_USAGE;
     struct cn_setup setup = {0};
+    struct cn_audited audited;
     int result = cn_setup_open(&setup, positional[0], CN_SETUP_LOOK);
     if (!result)
         result = cn_setup_open_model(&setup);
     if (!result)
-        result = reload_run(&setup);
+        result = cn_audited_begin(&audited, setup.settings->state, "reload", NULL, NULL);
+    if (!result)
+        result = cn_audited_end(&audited, reload_run(&setup));
     cn_setup_deinit(&setup);
     return result;
 }

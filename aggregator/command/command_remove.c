@@ -1,22 +1,23 @@
 // cairn-aggregator remove: takes a group out of the run, and what it had a part in.
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "aggregator/command/aggregator_commands.h"
 #include "aggregator/command/rollback_request.h"
-#include "aggregator/store/influence.h"
+#include "aggregator/ledger/influence.h"
 #include "aggregator/store/restore.h"
 
 static const char help[] =
-    "Usage: cairn-aggregator remove PROFILE GROUP --reason TEXT\n"
+    "Usage: cairn-aggregator remove PROFILE GROUP --reason TEXT [--yes]\n"
     "\n"
     "Revokes every board of the group, and goes back to the newest kept version that\n"
     "has nothing of it; the other groups train on from there. This is exact: no\n"
     "update of the group, and no update that was trained from one, is left in the\n"
     "model. It costs the rounds since then. `replay --without GROUP` shows them.\n"
     "\n"
-    "  --reason TEXT    for the ledger, the log and status\n";
+    "  --reason TEXT    for the ledger, the log and status\n"
+    "  --yes            do not ask before versions are given up\n";
 
 struct removal {
     struct cn_setup *setup;
@@ -60,26 +61,27 @@ static cn_err revoke_all(struct removal *removal)
     }
 }
 
-// Finds the newest kept version that has nothing of the group. *needed says whether the run must go
-// back to it.
-static cn_err find_version(const struct removal *removal, uint32_t *number, bool *needed)
+// Finds the run's newest version, and the newest kept one that has nothing of the group. *needed
+// says whether the run must go back to it, or end its open round.
+static cn_err find_version(const struct removal *removal, uint32_t *newest, uint32_t *number,
+                           bool *needed)
 {
     struct cn_influence influence;
     struct cn_ledger *ledger = removal->setup->ledger;
     *needed = false;
-    *number = 0;
+    *newest = *number = 0;
     cn_err err = cn_ledger_begin_read(ledger); // all at one moment: the run may go on meanwhile
     if (err)
         return err;
     err = cn_influence_load(ledger, removal->group, 0, &influence);
     cn_ledger_end_read(ledger);
     if (!err) {
-        *number = influence.count - 1;
+        *newest = *number = influence.count - 1;
         *needed = influence.touched[*number] || influence.in_round;
     }
     while (!err && *needed) {
         err = influence.touched[*number] ? CN_ENOTFOUND
-                                         : cn_rollback_is_kept(removal->setup, *number);
+                                         : cn_rollback_request_is_kept(removal->setup, *number);
         if (!err || *number == 0 || err != CN_ENOTFOUND)
             break;
         --*number;
@@ -89,12 +91,37 @@ static cn_err find_version(const struct removal *removal, uint32_t *number, bool
     return err;
 }
 
-static int remove_group(struct cn_setup *setup, const char *group, const char *reason)
+// Returns whether the run may go back. Asks the user if that gives versions up.
+static bool is_confirmed(const struct removal *removal, uint32_t newest, uint32_t number, bool yes)
 {
+    char answer[8];
+    if (yes || newest == number)
+        return true;
+    printf("The run would go back from version %u to version %u, the newest kept one\nthat has "
+           "nothing of group %s.\n",
+           newest, number, removal->group);
+    if (!isatty(STDIN_FILENO)) {
+        fprintf(stderr,
+                "error: group %s: nobody was asked whether the run may go back; --yes says "
+                "that it may\n",
+                removal->group);
+        return false;
+    }
+    printf("Type yes to revoke the group's boards and to go back: ");
+    fflush(stdout);
+    if (fgets(answer, sizeof(answer), stdin) && strcmp(answer, "yes\n") == 0)
+        return true;
+    fprintf(stderr, "error: group %s: not confirmed; nothing is changed\n", removal->group);
+    return false;
+}
+
+static int remove_group(struct cn_setup *setup, const struct cn_rollback_request_options *options)
+{
+    const char *group = options->name;
     struct removal removal = {.setup = setup, .group = group};
-    uint32_t number;
+    uint32_t newest, number;
     bool needed;
-    int result = cn_rollback_check(setup, reason);
+    int result = cn_rollback_request_check(setup, options->reason);
     if (result)
         return result;
     cn_err err = cn_ledger_boards(setup->ledger, count_board, &removal);
@@ -103,19 +130,22 @@ static int remove_group(struct cn_setup *setup, const char *group, const char *r
         return CN_EXIT_FAILED;
     }
     if (!err)
-        err = revoke_all(&removal);
+        err = find_version(&removal, &newest, &number, &needed);
+    if (!err && !is_confirmed(&removal, newest, number, options->yes))
+        return CN_EXIT_FAILED;
     if (!err)
-        err = find_version(&removal, &number, &needed);
+        err = revoke_all(&removal);
+    if (!err) // a second time: the run may have advanced before the boards were revoked
+        err = find_version(&removal, &newest, &number, &needed);
     if (err) {
         fprintf(stderr, "error: group %s: %s\n", group, cn_err_text(err));
         return CN_EXIT_FAILED;
     }
     if (needed)
-        result = cn_rollback_request(setup, number, reason);
+        result = cn_rollback_request_write(setup, number, options->reason);
     else
-        printf("no update of group %s is in version %" PRIu32 ": the run goes on from it\n", group,
-               number);
-    err = result ? CN_OK : cn_rollback_tell_origin(setup, group);
+        printf("no update of group %s is in version %u: the run goes on from it\n", group, number);
+    err = result ? CN_OK : cn_rollback_request_tell_origin(setup, group);
     if (err)
         fprintf(stderr, "error: group %s: %s\n", group, cn_err_text(err));
     return err ? CN_EXIT_FAILED : result;
@@ -123,8 +153,10 @@ static int remove_group(struct cn_setup *setup, const char *group, const char *r
 
 static int run(const struct cn_ports *ports, int argc, char **argv)
 {
+    static const struct cn_rollback_request_command command = {
+        .name = "remove", .wants = "PROFILE and GROUP", .asks = true, .act = remove_group};
     (void)ports;
-    return cn_rollback_command(argc, argv, "PROFILE and GROUP", remove_group);
+    return cn_rollback_request_run(&command, argc, argv);
 }
 
 const struct cn_command cn_aggregator_remove = {

@@ -1,9 +1,6 @@
 // cairn-aggregator replay: makes every version again from the stored updates and compares the
 // digests.
-#include <ctype.h>
-#include <errno.h>
 #include <getopt.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +10,7 @@
 #include "aggregator/command/replay_without.h"
 #include "aggregator/command/setup.h"
 #include "aggregator/merge/ruled.h"
+#include "runtime/base/whole_number.h"
 
 static const char help[] =
     "Usage: cairn-aggregator replay PROFILE [--without GROUP [--from ROUND]]\n"
@@ -41,7 +39,7 @@ static void print_line(uint32_t number, const uint8_t *digest, const char *verdi
 {
     char hex[2 * CN_DIGEST_SIZE + 1];
     cn_hex(hex, digest, CN_DIGEST_SIZE);
-    printf("version %" PRIu32 " %.16s %s\n", number, hex, verdict);
+    printf("version %u %.16s %s\n", number, hex, verdict);
 }
 
 // The digest of the earlier version is the ledger's, so its weights are those that the run had.
@@ -163,24 +161,11 @@ static int replay_all(struct replay *replay)
     }
     cn_model_deinit(&replay->current);
     if (err != CN_ENOTFOUND) {
-        fprintf(stderr, "error: version %" PRIu32 ": %s\n", number - 1, cn_err_text(err));
+        fprintf(stderr, "error: version %u: %s\n", number - 1, cn_err_text(err));
         return CN_EXIT_FAILED;
     }
-    printf("%" PRIu32 " versions, %u differ, %u not checked\n", number, replay->differing,
-           replay->skipped);
+    printf("%u versions, %u differ, %u not checked\n", number, replay->differing, replay->skipped);
     return replay->differing ? CN_EXIT_FAILED : CN_EXIT_DONE;
-}
-
-// Reads a round's number; false when text is none.
-static bool parse_round(const char *text, uint32_t *round)
-{
-    char *end;
-    errno = 0;
-    unsigned long value = strtoul(text, &end, 10);
-    if (!isdigit((unsigned char)text[0]) || *end || errno || value < 1 || value > UINT32_MAX)
-        return false;
-    *round = (uint32_t)value;
-    return true;
 }
 
 static int run(const struct cn_ports *ports, int argc, char **argv)
@@ -188,7 +173,7 @@ static int run(const struct cn_ports *ports, int argc, char **argv)
     static const struct option known[] = {
         {"without", required_argument, NULL, 'w'}, {"from", required_argument, NULL, 'f'}, {0}};
     const char *positional[1], *group = NULL, *from_text = NULL;
-    uint32_t from = 0;
+    uint64_t from = 0;
     int option;
     (void)ports;
     while ((option = getopt_long(argc, argv, "", known, NULL)) != -1) {
@@ -199,7 +184,7 @@ static int run(const struct cn_ports *ports, int argc, char **argv)
         else
             return CN_EXIT_USAGE;
     }
-    if (from_text && (!group || !parse_round(from_text, &from))) {
+    if (from_text && (!group || !cn_whole_number_read(from_text, 1, UINT32_MAX, &from))) {
         fprintf(stderr, "error: --from %s: expected --without GROUP and the number of a round\n",
                 from_text);
         return CN_EXIT_USAGE;
@@ -212,7 +197,7 @@ static int run(const struct cn_ports *ports, int argc, char **argv)
     if (!result)
         result = cn_setup_open_model(&setup);
     if (!result)
-        result = group ? cn_replay_without(&setup, group, from) : replay_all(&replay);
+        result = group ? cn_replay_without(&setup, group, (uint32_t)from) : replay_all(&replay);
     cn_setup_deinit(&setup);
     return result;
 }

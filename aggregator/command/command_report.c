@@ -12,7 +12,6 @@
 #include "aggregator/page/report_page.h"
 #include "aggregator/serve/status.h"
 #include "aggregator/show/show_csv.h"
-#include "aggregator/store/job_settings.h"
 #include "runtime/base/build_version.h"
 #include "runtime/port/platform.h"
 #include "runtime/profile/job_text.h"
@@ -39,18 +38,6 @@ struct request {
     const char *profile;
 };
 
-// Reads the job of the run from the ledger. Before the first start it is the profile's.
-static cn_err read_job(const struct cn_setup *setup, struct cn_job *job)
-{
-    cn_err err = cn_job_settings_load(setup->ledger, UINT32_MAX, &setup->settings->job, job);
-    // A ledger of an older program may hold only the digest of the settings.
-    if (err == CN_ENOTFOUND || err == CN_ECONFLICT) {
-        *job = setup->settings->job;
-        return CN_OK;
-    }
-    return err;
-}
-
 // Returns the number of the model's parameters, or 0 when its file cannot be read.
 static uint64_t count_parameters(const struct cn_settings *settings)
 {
@@ -73,9 +60,9 @@ static cn_err make_data(const struct cn_setup *setup, const struct cn_show_sourc
     *settings = *setup->settings;
     settings->job = *source->job;
     cn_err err = cn_job_text_make(settings, &text);
-    const struct cn_report_facts facts = {.program = cn_build_version, .settings = text};
+    const struct cn_report_page_facts facts = {.program = cn_build_version, .settings = text};
     if (!err)
-        err = cn_report_data(source, &facts, data);
+        err = cn_report_page_data(source, &facts, data);
     free(text);
     free(settings);
     return err;
@@ -88,7 +75,7 @@ static cn_err make_page(const struct cn_setup *setup, const struct cn_show_sourc
     cn_buffer_init(&data, CN_SHOW_LIMIT);
     cn_err err = make_data(setup, source, &data);
     if (!err)
-        err = cn_report_page(&data, out);
+        err = cn_report_page_write(&data, out);
     cn_buffer_deinit(&data);
     return err;
 }
@@ -110,7 +97,7 @@ static cn_err make(const struct cn_setup *setup, enum form form, struct cn_buffe
     };
     if (cn_platform_disk_free(setup->settings->state, &source.disk_free))
         source.disk_free = 0;
-    cn_err err = read_job(setup, &job);
+    cn_err err = cn_setup_find_job(setup, &job);
     if (err)
         return err;
     err = cn_status_read(setup->settings->state, source.now_ms, &live);

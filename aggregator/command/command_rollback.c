@@ -8,9 +8,10 @@ static const char help[] =
     "Usage: cairn-aggregator rollback PROFILE VERSION --reason TEXT\n"
     "\n"
     "Goes back: the next version has the weights of VERSION, a number or best. The\n"
-    "server's optimizer and what compression had left out begin anew. An open round\n"
-    "ends, and its updates do not count. Boards take the version like any other; the\n"
-    "numbers of versions go on. The ledger keeps the reason, and replay obeys it.\n"
+    "state of the server's optimizer and what compression had left out start from\n"
+    "zero. An open round ends, and its updates do not count. Boards take the version\n"
+    "like any other; the numbers of versions go on. The ledger keeps the reason, and\n"
+    "replay obeys it.\n"
     "\n"
     "A running aggregator does it within a second between rounds and in an open one;\n"
     "a version that is being made or measured is finished before. Without one the\n"
@@ -21,10 +22,11 @@ static const char help[] =
     "\n"
     "  --reason TEXT    for the ledger, the log and status\n";
 
-static int roll_back(struct cn_setup *setup, const char *version, const char *reason)
+static int roll_back(struct cn_setup *setup, const struct cn_rollback_request_options *options)
 {
+    const char *version = options->name;
     uint32_t number;
-    int result = cn_rollback_check(setup, reason);
+    int result = cn_rollback_request_check(setup, options->reason);
     if (result)
         return result;
     cn_err err = cn_setup_choose_version(setup->ledger, &setup->job, version, &number);
@@ -34,20 +36,22 @@ static int roll_back(struct cn_setup *setup, const char *version, const char *re
                                     : cn_err_text(err));
         return CN_EXIT_FAILED;
     }
-    err = cn_rollback_is_kept(setup, number);
+    err = cn_rollback_request_is_kept(setup, number);
     if (err) {
         fprintf(stderr, "error: version %s: %s\n", version,
                 err == CN_ENOTFOUND ? "it is no longer kept (gateway.keep_versions)"
                                     : cn_err_text(err));
         return CN_EXIT_FAILED;
     }
-    return cn_rollback_request(setup, number, reason);
+    return cn_rollback_request_write(setup, number, options->reason);
 }
 
 static int run(const struct cn_ports *ports, int argc, char **argv)
 {
+    static const struct cn_rollback_request_command command = {
+        .name = "rollback", .wants = "PROFILE and VERSION", .act = roll_back};
     (void)ports;
-    return cn_rollback_command(argc, argv, "PROFILE and VERSION", roll_back);
+    return cn_rollback_request_run(&command, argc, argv);
 }
 
 const struct cn_command cn_aggregator_rollback = {

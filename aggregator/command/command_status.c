@@ -2,35 +2,28 @@
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "aggregator/command/aggregator_commands.h"
 #include "aggregator/command/setup.h"
+#include "aggregator/command/status_watch.h"
 #include "aggregator/serve/status.h"
-#include "aggregator/store/job_settings.h"
 #include "runtime/command/wrap.h"
 #include "runtime/port/platform.h"
 
 #define INDENT 6 // columns before the second and later lines of a paragraph
 
 static const char help[] =
-    "Usage: cairn-aggregator status [--json] PROFILE\n"
+    "Usage: cairn-aggregator status [--json | --watch] PROFILE\n"
     "\n"
     "Shows the run, its round and version, and for each board when it was last heard\n"
     "and why it is, or is not, in the round.\n"
     "\n"
-    "  --json           one object a line: the run, each board, each group\n";
-
-// Finds the job of the round under way. Where the ledger has none, the profile's counts.
-static cn_err find_job(const struct cn_setup *setup, struct cn_job *job)
-{
-    struct cn_ledger_round newest = {.number = 1};
-    *job = setup->settings->job;
-    cn_err err = cn_ledger_newest_round(setup->ledger, &newest);
-    if (!err || err == CN_ENOTFOUND)
-        err = cn_job_settings_load(setup->ledger, newest.number ? newest.number : 1,
-                                   &setup->settings->job, job);
-    return err == CN_ENOTFOUND || err == CN_ECONFLICT ? CN_OK : err;
-}
+    "  --json           one object a line: the run, each board, each group\n"
+    "  --watch          on a terminal: progress, time left, curves and boards with\n"
+    "                   trouble, drawn each second until the run is over or Ctrl-C.\n"
+    "                   Without colours where NO_COLOR is set; with TERM=dumb lines\n"
+    "                   for each version\n";
 
 // Prints JSON as it is, and other lines wrapped to the width of the terminal.
 static cn_err print(const struct cn_setup *setup, bool json)
@@ -45,7 +38,7 @@ static cn_err print(const struct cn_setup *setup, bool json)
         return CN_ENOMEM;
     cn_err err = cn_status_read(setup->settings->state, now_ms, &live);
     if (!err)
-        err = find_job(setup, &job);
+        err = cn_setup_find_job(setup, &job);
     if (!err)
         err = cn_status_print(setup->ledger, &job, &live, now_ms, json, stream);
     cn_status_deinit(&live);
@@ -59,22 +52,31 @@ static cn_err print(const struct cn_setup *setup, bool json)
 
 static int run(const struct cn_ports *ports, int argc, char **argv)
 {
-    static const struct option known[] = {{"json", no_argument, NULL, 'j'}, {0}};
-    bool json = false;
+    static const struct option known[] = {
+        {"json", no_argument, NULL, 'j'}, {"watch", no_argument, NULL, 'w'}, {0}};
+    bool json = false, watch = false;
     const char *positional[1];
     (void)ports;
     int option;
     while ((option = getopt_long(argc, argv, "", known, NULL)) != -1) {
         if (option == 'j')
             json = true;
+        else if (option == 'w')
+            watch = true;
         else
             return CN_EXIT_USAGE;
     }
     if (!cn_aggregator_positional(argc, argv, 1, positional))
         return CN_EXIT_USAGE;
+    if (watch && (json || !isatty(STDOUT_FILENO))) {
+        fprintf(stderr, "error: --watch wants a terminal%s\n", json ? ", not --json" : "");
+        return CN_EXIT_USAGE;
+    }
     struct cn_setup setup = {0};
     int result = cn_setup_open(&setup, positional[0], CN_SETUP_LOOK);
-    if (!result) {
+    if (!result && watch) {
+        result = cn_status_watch(&setup, cn_command_catch_signals());
+    } else if (!result) {
         cn_err err = print(&setup, json);
         if (err)
             fprintf(stderr, "%s: %s\n", setup.settings->state, cn_err_text(err));

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "aggregator/command/setup.h"
-#include "aggregator/store/job_settings.h"
+#include "aggregator/ledger/job_settings.h"
 #include "aggregator/store/model_store.h"
 #include "aggregator/store/read_store.h"
 #include "aggregator/store/revocations.h"
@@ -143,16 +143,16 @@ static int begin(struct succession *next, bool trained, const char *profile)
     const char *state = next->setup.settings->state;
     uint32_t groups = 0;
     cn_err err = follow(next, trained);
-    if (!err) // after the boards: of a board that is revoked meanwhile the list knows
+    if (!err) // after the boards: a board that is revoked meanwhile is in the list
         err = take_revocations(next);
     if (!err)
         err = cn_ledger_group_count(next->setup.ledger, &groups);
     if (err)
         return explain_state(state, err);
-    printf("%s has the boards of %s, %" PRIu32 " groups, with the keys that they have\n", state,
-           next->state, groups);
+    printf("%s has the boards of %s, %u groups, with the keys that they have\n", state, next->state,
+           groups);
     if (trained)
-        printf("version 0 is version %" PRIu32 " of run %016" PRIx64 "\n", next->origin.version,
+        printf("version 0 is version %u of run %016" PRIx64 "\n", next->origin.version,
                next->origin.run);
     printf("try: cairn-aggregator check %s\n", profile);
     return CN_EXIT_DONE;

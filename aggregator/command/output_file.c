@@ -24,8 +24,9 @@ bool cn_output_file_fill(int file, const void *data, size_t size)
     return true;
 }
 
-// What lies there, such as a link that somebody planted in a folder of all, is never written to.
-static int open_anew(const char *path)
+// Creates a file and removes what lay at its path. An older file is never written to: it may be a
+// link that somebody planted in a folder to which everybody can write.
+static int create_file(const char *path)
 {
     if (unlink(path) != 0 && errno != ENOENT)
         return -1;
@@ -40,7 +41,7 @@ int cn_output_file_write(const char *path, const struct cn_buffer *buffer)
     if (length < 0 || (size_t)length >= sizeof(aside))
         errno = ENAMETOOLONG;
     else
-        file = open_anew(aside);
+        file = create_file(aside);
     bool done =
         file >= 0 && cn_output_file_fill(file, buffer->data, buffer->size) && fsync(file) == 0;
     if (file >= 0)

@@ -1,8 +1,8 @@
 #include "aggregator/command/reload.h"
 
-#include <inttypes.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "aggregator/run/score.h"
@@ -32,14 +32,21 @@ cn_err cn_reload_write(const struct cn_setup *setup, const struct cn_settings *s
     return err ? err : cn_job_reload(setup->ledger, settings, reload);
 }
 
+// Lines begin with "KEY:".
+static bool has_key_of(const struct cn_diag *lines, const char *line)
+{
+    for (size_t i = 0; i < lines->count && i < CN_DIAG_LINES; i++)
+        if (strncmp(lines->lines[i], line, strcspn(line, ":") + 1) == 0)
+            return true;
+    return false;
+}
+
 void cn_reload_describe(const struct cn_job_reload *reload, size_t line, char text[CN_RELOAD_LINE])
 {
     const char *changed = reload->changed.lines[line];
-    bool at_once = reload->open_round &&
-                   (strncmp(changed, "rounds.", 7) == 0 || strncmp(changed, "stop.", 5) == 0) &&
-                   strncmp(changed, "rounds.count:", 13) != 0;
-    snprintf(text, CN_RELOAD_LINE, "from round %" PRIu32 " on: %s",
-             at_once ? reload->open_round : reload->from_round, changed);
+    snprintf(text, CN_RELOAD_LINE, "from round %u on: %s",
+             has_key_of(&reload->at_once, changed) ? reload->open_round : reload->from_round,
+             changed);
 }
 
 void cn_reload_describe_end(const struct cn_setup *setup, const struct cn_settings *settings,
@@ -73,20 +80,31 @@ bool cn_reload_is_asked(void)
     return atomic_exchange(&asked, false);
 }
 
-static void log_lines(const struct cn_diag *diag)
+// Where the lines about a reload go besides the log: to the client of a control socket.
+struct told {
+    char *text; // NULL: only to the log
+    size_t size;
+};
+
+static void tell(struct told *told, enum cn_log_level level, const char *line)
 {
+    cn_log(level, "reload", "%s", line);
+    size_t used = told->text ? strlen(told->text) : 0;
+    if (told->text && used + 1 < told->size)
+        snprintf(told->text + used, told->size - used, "%s%s", used ? "\n" : "", line);
+}
+
+static void tell_refusal(struct told *told, cn_err err, const struct cn_diag *diag)
+{
+    char text[CN_DIAG_LINE_SIZE];
     for (size_t i = 0; i < diag->count && i < CN_DIAG_LINES; i++)
-        cn_log(CN_LOG_ERROR, "reload", "%s", diag->lines[i]);
+        tell(told, CN_LOG_ERROR, diag->lines[i]);
+    snprintf(text, sizeof(text), "nothing is changed: %s",
+             diag->count ? "the profile is refused" : cn_err_text(err));
+    tell(told, CN_LOG_ERROR, text);
 }
 
-static void log_refusal(cn_err err, const struct cn_diag *diag)
-{
-    log_lines(diag);
-    cn_log(CN_LOG_ERROR, "reload", "nothing is changed: %s",
-           diag->count ? "the profile is refused" : cn_err_text(err));
-}
-
-// What else of a profile the running aggregator would have to open again.
+// Refuses a profile whose files are not those that the running aggregator has open.
 static void check_files(const struct cn_setup *setup, const struct cn_settings *settings,
                         struct cn_diag *refused)
 {
@@ -98,7 +116,8 @@ static void check_files(const struct cn_setup *setup, const struct cn_settings *
                     setup->settings->model, settings->model);
 }
 
-static void take(const struct cn_setup *setup, const struct cn_settings *settings)
+static bool take(const struct cn_setup *setup, const struct cn_settings *settings,
+                 struct told *told)
 {
     static struct cn_job_reload reload;
     struct cn_diag diag;
@@ -107,31 +126,37 @@ static void take(const struct cn_setup *setup, const struct cn_settings *setting
     check_files(setup, settings, &diag);
     cn_err err = diag.count ? CN_ECONFLICT : cn_reload_write(setup, settings, &reload);
     if (err) {
-        log_refusal(err, diag.count ? &diag : &reload.refused);
-        return;
+        tell_refusal(told, err, diag.count ? &diag : &reload.refused);
+        return false;
     }
     for (size_t i = 0; i < reload.changed.count && i < CN_DIAG_LINES; i++) {
         cn_reload_describe(&reload, i, text);
-        cn_log(CN_LOG_INFO, "reload", "%s", text);
+        tell(told, CN_LOG_INFO, text);
     }
     if (!reload.from_round)
-        cn_log(CN_LOG_INFO, "reload", "the profile has the values of the run");
+        tell(told, CN_LOG_INFO, "the profile has the values of the run");
     cn_reload_describe_end(setup, settings, text);
     if (text[0])
-        cn_log(CN_LOG_WARN, "reload", "%s", text);
+        tell(told, CN_LOG_WARN, text);
+    return true;
 }
 
-void cn_reload_by_signal(const struct cn_setup *setup, const char *path)
+bool cn_reload_here(const struct cn_setup *setup, const char *path, char *text, size_t size)
 {
     struct cn_profile *profile = NULL;
     struct cn_diag diag;
+    struct told told = {text, size};
+    bool taken = false;
     cn_diag_init(&diag);
+    if (text)
+        text[0] = '\0';
     cn_err err = cn_profile_load(path, &diag, &profile);
     if (!err)
         err = cn_profile_require(profile, CN_PROFILE_GATEWAY, &diag);
     if (err)
-        log_refusal(err, &diag);
+        tell_refusal(&told, err, &diag);
     else
-        take(setup, cn_profile_settings(profile));
+        taken = take(setup, cn_profile_settings(profile), &told);
     cn_profile_free(profile);
+    return taken;
 }

@@ -1,7 +1,7 @@
 #include "aggregator/command/remake.h"
 
+#include "aggregator/ledger/job_settings.h"
 #include "aggregator/merge/ruled.h"
-#include "aggregator/store/job_settings.h"
 #include "runtime/update/tensor_rules.h"
 
 cn_err cn_remake_take_settings(struct cn_setup *setup, uint32_t round, struct cn_job *job)

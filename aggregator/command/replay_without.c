@@ -1,13 +1,12 @@
 #include "aggregator/command/replay_without.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "aggregator/command/remake.h"
 #include "aggregator/command/rollback_request.h"
+#include "aggregator/ledger/influence.h"
 #include "aggregator/merge/ruled.h"
-#include "aggregator/store/influence.h"
 
 struct without {
     struct cn_setup *setup;
@@ -16,7 +15,7 @@ struct without {
     struct cn_job job;       // job that held in the round of the version that is made
     struct cn_model current; // the newest version without the group
     uint32_t exact, approximate;
-    // The first version since the last rollback that was made of other updates than the run's.
+    // First version since the last rollback that this replay made from fewer updates than the run.
     uint32_t since;
 };
 
@@ -89,11 +88,11 @@ static void print(struct without *without, const struct cn_model *made)
     char hex[2 * CN_DIGEST_SIZE + 1];
     uint32_t rounds = without->since ? made->number - without->since : 0;
     cn_hex(hex, made->digest, CN_DIGEST_SIZE);
-    printf("version %" PRIu32 " %.16s ", made->number, hex);
+    printf("version %u %.16s ", made->number, hex);
     if (rounds == 0)
         printf("exact\n");
     else
-        printf("approximate (%" PRIu32 " round%s)\n", rounds, rounds == 1 ? "" : "s");
+        printf("approximate (%u round%s)\n", rounds, rounds == 1 ? "" : "s");
     if (rounds == 0)
         without->exact++;
     else
@@ -102,7 +101,7 @@ static void print(struct without *without, const struct cn_model *made)
 
 static int explain(cn_err err, uint32_t number)
 {
-    fprintf(stderr, "error: version %" PRIu32 ": %s\n", number,
+    fprintf(stderr, "error: version %u: %s\n", number,
             err == CN_ENOTFOUND ? "it or its updates are no longer kept (gateway.keep_versions, "
                                   "gateway.keep_rounds)"
             : err == CN_ENOTSUP ? "the run went back to a version that the group has a part in: "
@@ -114,10 +113,8 @@ static int explain(cn_err err, uint32_t number)
 static void summarize(const struct without *without, const char *state)
 {
     uint32_t last = without->influence.first - 1;
-    printf("%" PRIu32 " exact, %" PRIu32 " approximate; nothing is stored\n", without->exact,
-           without->approximate);
-    printf("versions 0 to %" PRIu32 " of %s have nothing of group %s\n", last, state,
-           without->group);
+    printf("%u exact, %u approximate; nothing is stored\n", without->exact, without->approximate);
+    printf("versions 0 to %u of %s have nothing of group %s\n", last, state, without->group);
     if (without->approximate)
         printf("An approximate version is not what would have been trained: the other groups "
                "trained\nfrom weights that had something of the group, and their updates make up "
@@ -139,7 +136,7 @@ static int tell_nothing(struct cn_setup *setup, const char *group)
         return CN_EXIT_FAILED;
     }
     printf("no version has something of group %s\n", group);
-    return cn_rollback_tell_origin(setup, group) ? CN_EXIT_FAILED : CN_EXIT_DONE;
+    return cn_rollback_request_tell_origin(setup, group) ? CN_EXIT_FAILED : CN_EXIT_DONE;
 }
 
 int cn_replay_without(struct cn_setup *setup, const char *group, uint32_t from)
@@ -167,7 +164,7 @@ int cn_replay_without(struct cn_setup *setup, const char *group, uint32_t from)
     }
     if (!result)
         summarize(&without, setup->settings->state);
-    if (!result && cn_rollback_tell_origin(setup, group))
+    if (!result && cn_rollback_request_tell_origin(setup, group))
         result = CN_EXIT_FAILED;
     cn_model_deinit(&without.current);
     cn_influence_deinit(&without.influence);

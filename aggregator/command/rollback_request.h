@@ -3,21 +3,35 @@
 
 #include "aggregator/command/setup.h"
 
-// Reads "PROFILE NAME --reason TEXT", opens the gateway's state with the model, and calls act with
-// NAME and the reason (NULL: none). wants names the two arguments. Returns the exit code.
-int cn_rollback_command(int argc, char **argv, const char *wants,
-                        int (*act)(struct cn_setup *setup, const char *name, const char *reason));
+struct cn_rollback_request_options {
+    const char *name;   // the argument after the profile
+    const char *reason; // NULL: none was given
+    bool yes;           // --yes: do not ask
+};
+
+// A command that may ask for a rollback.
+struct cn_rollback_request_command {
+    const char *name;  // in the audit
+    const char *wants; // names of its two arguments, for people
+    bool asks;         // --yes is an option
+    int (*act)(struct cn_setup *setup, const struct cn_rollback_request_options *options);
+};
+
+// Reads the command line, opens the gateway's state with the model and calls act between two lines
+// of the audit. Returns the exit code.
+int cn_rollback_request_run(const struct cn_rollback_request_command *command, int argc,
+                            char **argv);
 
 // Checks the reason, and that no rollback waits and the run is not over. Prints what is wrong and
 // returns the exit code.
-int cn_rollback_check(const struct cn_setup *setup, const char *reason);
+int cn_rollback_request_check(const struct cn_setup *setup, const char *reason);
 
-// Says whether version number is kept as it is in the ledger.
-cn_err cn_rollback_is_kept(const struct cn_setup *setup, uint32_t number);
+// Returns CN_OK when the file of version number is kept and has the digest of the ledger.
+cn_err cn_rollback_request_is_kept(const struct cn_setup *setup, uint32_t number);
 
-// Says that version 0 may have something of the group, if the run began with what an earlier one
-// had trained: the ledger knows only the updates of its own run.
-cn_err cn_rollback_tell_origin(const struct cn_setup *setup, const char *group);
+// If the run began with a version of an earlier run, prints that version 0 may have something of
+// the group: the ledger knows only the updates of its own run.
+cn_err cn_rollback_request_tell_origin(const struct cn_setup *setup, const char *group);
 
 // Writes the request and prints what will happen. Returns the exit code.
-int cn_rollback_request(const struct cn_setup *setup, uint32_t number, const char *reason);
+int cn_rollback_request_write(const struct cn_setup *setup, uint32_t number, const char *reason);

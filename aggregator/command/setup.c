@@ -1,16 +1,16 @@
 #include "aggregator/command/setup.h"
 
-#include <ctype.h>
-#include <errno.h>
 #include <getopt.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "aggregator/command/aggregator_commands.h"
+#include "aggregator/ledger/job_settings.h"
 #include "aggregator/run/score.h"
-#include "aggregator/store/job_settings.h"
 #include "aggregator/store/read_store.h"
+#include "runtime/base/whole_number.h"
 #include "runtime/command/written_by.h"
 #include "runtime/profile/job_changes.h"
 #include "runtime/update/tensor_rules.h"
@@ -42,21 +42,23 @@ static int explain_version(const char *state)
     char known[64];
     snprintf(known, sizeof(known), "%d to %d", CN_LEDGER_OLDEST, CN_LEDGER_SCHEMA);
     cn_written_by_explain(state, "a ledger of another schema", known);
+    fputs("Or take the model out with that version's 'cairn-aggregator export'.\n", stderr);
     return CN_EXIT_STATE;
 }
 
 static int open_ledger(struct cn_setup *setup, enum cn_setup_access access)
 {
     const char *state = setup->settings->state;
-    cn_err err = access == CN_SETUP_LOOK ? cn_ledger_open_existing(state, &setup->ledger)
-                                         : cn_ledger_open(state, &setup->ledger);
+    bool exists = access == CN_SETUP_LOOK || access == CN_SETUP_ALONE;
+    cn_err err = exists ? cn_ledger_open_existing(state, &setup->ledger)
+                        : cn_ledger_open(state, &setup->ledger);
     if (err == CN_EVERSION)
         return explain_version(state);
     if (err == CN_ENOTFOUND)
         fprintf(stderr, "%s/%s: no run was ever started here\n", state, CN_LEDGER_FILE);
     else if (err)
         fprintf(stderr, "%s/%s: %s\n", state, CN_LEDGER_FILE, cn_err_reason(err));
-    else if (access != CN_SETUP_LOOK)
+    else if (!exists)
         cn_written_by_note(state, "cairn-aggregator");
     return err ? CN_EXIT_FAILED : CN_EXIT_DONE;
 }
@@ -74,6 +76,16 @@ static int open_store(struct cn_setup *setup, enum cn_setup_access access)
     return err ? CN_EXIT_FAILED : CN_EXIT_DONE;
 }
 
+static bool has_ledger(const char *state)
+{
+    char path[PATH_MAX];
+    int length = snprintf(path, sizeof(path), "%s/%s", state, CN_LEDGER_FILE);
+    if (length > 0 && (size_t)length < sizeof(path) && access(path, F_OK) == 0)
+        return true;
+    fprintf(stderr, "%s/%s: no run was ever started here\n", state, CN_LEDGER_FILE);
+    return false;
+}
+
 int cn_setup_open(struct cn_setup *setup, const char *profile, enum cn_setup_access access)
 {
     int result = CN_EXIT_DONE;
@@ -83,8 +95,10 @@ int cn_setup_open(struct cn_setup *setup, const char *profile, enum cn_setup_acc
     setup->settings = cn_profile_settings(setup->profile);
     setup->job = setup->settings->job;
     setup->access = access;
-    if (access == CN_SETUP_RUN) // locks first: a second program must not touch the ledger
-        result = open_store(setup, access);
+    if (access == CN_SETUP_ALONE && !has_ledger(setup->settings->state))
+        return CN_EXIT_FAILED; // a lock would make the directory
+    if (access == CN_SETUP_RUN || access == CN_SETUP_ALONE)
+        result = open_store(setup, access); // locks first: one program at a time has the ledger
     if (!result)
         result = open_ledger(setup, access);
     if (!result && access == CN_SETUP_LOOK)
@@ -294,12 +308,23 @@ cn_err cn_setup_open_evaluator(const struct cn_setup *setup, const struct cn_por
     return err;
 }
 
+cn_err cn_setup_find_job(const struct cn_setup *setup, struct cn_job *job)
+{
+    struct cn_ledger_round newest = {.number = 1};
+    *job = setup->settings->job;
+    cn_err err = cn_ledger_newest_round(setup->ledger, &newest);
+    if (!err || err == CN_ENOTFOUND)
+        err = cn_job_settings_load(setup->ledger, newest.number ? newest.number : 1,
+                                   &setup->settings->job, job);
+    return err == CN_ENOTFOUND || err == CN_ECONFLICT ? CN_OK : err;
+}
+
 cn_err cn_setup_choose_version(struct cn_ledger *ledger, const struct cn_job *job, const char *text,
                                uint32_t *number)
 {
     struct cn_ledger_version newest;
     struct cn_run_progress progress = {0};
-    char *end;
+    uint64_t value;
     cn_err err = cn_ledger_newest_version(ledger, &newest);
     if (err)
         return err;
@@ -312,9 +337,7 @@ cn_err cn_setup_choose_version(struct cn_ledger *ledger, const struct cn_job *jo
             *number = progress.best;
         return err;
     }
-    errno = 0;
-    unsigned long value = strtoul(text, &end, 10);
-    if (!isdigit((unsigned char)text[0]) || *end || errno || value > newest.number)
+    if (!cn_whole_number_read(text, 0, newest.number, &value))
         return CN_ENOTFOUND;
     *number = (uint32_t)value;
     return CN_OK;

@@ -4,8 +4,8 @@
 // code for it.
 #pragma once
 
+#include "aggregator/ledger/ledger.h"
 #include "aggregator/run/evaluate.h"
-#include "aggregator/store/ledger.h"
 #include "aggregator/store/model_file.h"
 #include "runtime/command/command.h"
 #include "runtime/port/store.h"
@@ -15,6 +15,7 @@ enum cn_setup_access {
     CN_SETUP_ENROLL, // ledger, made when missing; no files
     CN_SETUP_LOOK,   // existing ledger; files read-only, also beside a running aggregator
     CN_SETUP_RUN,    // ledger, made when missing; files locked for this process
+    CN_SETUP_ALONE,  // existing ledger; files locked for this process
 };
 
 // Zero it before use, and deinit it in any case.
@@ -54,6 +55,9 @@ int cn_setup_check_weights(const struct cn_setup *setup);
 // Opens the job's central set with the model. Sets *evaluator to NULL for a job without one.
 cn_err cn_setup_open_evaluator(const struct cn_setup *setup, const struct cn_ports *ports,
                                struct cn_evaluator **evaluator);
+
+// Finds the job of the round under way. Where the ledger has none, the profile's counts.
+cn_err cn_setup_find_job(const struct cn_setup *setup, struct cn_job *job);
 
 // Finds the version that text names: "last", "best" or a number. Returns CN_ENOTFOUND for any other
 // text, and when there is no such version.

@@ -1,8 +1,28 @@
 #include "aggregator/merge/admission.h"
 
+#include <inttypes.h>
 #include <string.h>
 
+#include "runtime/update/local_tensors.h"
+
 #define AUTO_MICRO_BATCHES 16 // micro-batches that "parallel: auto" may choose for a step, at most
+
+cn_err cn_admission_check_steps(const struct cn_job *job, const struct cn_spooled *upload,
+                                struct cn_diag *diag)
+{
+    uint64_t most =
+        job->local_steps > job->local_steps_most ? job->local_steps : job->local_steps_most;
+    uint64_t steps = upload->declared.steps;
+
+    bool needed =
+        job->server.normalize == CN_NORMALIZE_STEPS || job->correction.kind != CN_CORRECTION_NONE;
+
+    if (!needed || (steps >= job->local_steps && steps <= most))
+        return CN_OK;
+    cn_diag_add(diag, "the update says %" PRIu64 " steps, expected %u to %" PRIu64, steps,
+                job->local_steps, most);
+    return CN_ERANGE;
+}
 
 cn_err cn_admission_check(const struct cn_layout *layout, const struct cn_spooled *upload,
                           const uint8_t *frame, struct cn_diag *diag, uint64_t *weight)
@@ -20,6 +40,12 @@ cn_err cn_admission_check(const struct cn_layout *layout, const struct cn_spoole
     }
     if (header.snapshot || header.rounded) {
         cn_diag_add(diag, "the frame is a snapshot or makes one; only the aggregator does that");
+        return CN_EFORMAT;
+    }
+    if (header.leave_staying != cn_local_tensors_stay(layout)) {
+        cn_diag_add(diag, header.leave_staying
+                              ? "the frame lacks tensors that travel in this job"
+                              : "the frame has the tensors that never travel in this job");
         return CN_EFORMAT;
     }
     if (strcmp(header.group, upload->group) != 0) {
@@ -47,7 +73,8 @@ uint64_t cn_admission_cap(const struct cn_job *job, const struct cn_roster_group
     uint64_t boards = group ? group->boards : 1;
     const uint64_t caps[] = {job->max_weight, group ? group->max_weight : 0,
                              job->trust_groups ? 0 : boards * most_of_board(job),
-                             CN_UPDATE_WEIGHT_MAX / (cn_job_quorum(job) ? cn_job_quorum(job) : 1)};
+                             CN_UPDATE_WEIGHT_MAX /
+                                 (cn_job_updates_needed(job) ? cn_job_updates_needed(job) : 1)};
     for (size_t i = 0; i < sizeof(caps) / sizeof(caps[0]); i++)
         if (caps[i] && weight > caps[i])
             weight = caps[i];

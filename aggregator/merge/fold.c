@@ -19,8 +19,9 @@ struct cn_fold {
 struct addition {
     int64_t *sums;
     const struct cn_layout *layout;
-    const float *base; // NULL: variances have no limit
-    int64_t weight;
+    const float *base;        // NULL: variances have no limit
+    int64_t weight;           // factor of statistics
+    int64_t trained;          // factor of trained values
     uint64_t factor;          // F, in units of 2^-32; at most 2^32
     unsigned __int128 square; // S, the sum of the squares of fix
 };
@@ -47,6 +48,18 @@ cn_err cn_fold_open(const struct cn_layout *layout, const struct cn_fold_caps *c
 void cn_fold_close(struct cn_fold *fold)
 {
     free(fold);
+}
+
+// Returns the weight of the values from offset on, which are of one tensor.
+static int64_t weight_at(const struct addition *addition, size_t offset)
+{
+    const struct cn_layout *layout = addition->layout;
+
+    for (size_t t = 0; addition->weight != addition->trained && t < layout->tensor_count; t++)
+        if (offset < layout->tensors[t].offset + layout->tensors[t].count)
+            return layout->tensors[t].class == CN_TENSOR_PARAM ? addition->trained
+                                                               : addition->weight;
+    return addition->weight;
 }
 
 // Call after values were added times factor. Adds back what was taken from the variances among
@@ -79,7 +92,7 @@ static cn_err add_whole(void *context, size_t offset, const float *values, size_
 {
     const struct addition *addition = context;
     int64_t *sums = addition->sums + offset;
-    int64_t weight = addition->weight;
+    int64_t weight = weight_at(addition, offset);
 
     for (size_t i = 0; i < count; i++)
         sums[i] += cn_fixed_of(values[i]) * weight;
@@ -93,7 +106,7 @@ static void add_few_whole(void *context, size_t offset, const uint16_t *index, c
 {
     const struct addition *addition = context;
     int64_t *sums = addition->sums + offset;
-    int64_t weight = addition->weight;
+    int64_t weight = addition->trained;
 
     for (size_t i = 0; i < count; i++)
         sums[index[i]] += cn_fixed_of(values[i]) * weight;
@@ -156,18 +169,19 @@ cn_err cn_fold_norm(const struct cn_layout *layout, const uint8_t *frame, size_t
     return err;
 }
 
-static int64_t scaled(const struct addition *addition, float value)
+static int64_t scaled(const struct addition *addition, float value, int64_t weight)
 {
-    return cn_fixed_scale(cn_fixed_of(value), addition->factor) * addition->weight;
+    return cn_fixed_scale(cn_fixed_of(value), addition->factor) * weight;
 }
 
 static cn_err add_scaled(void *context, size_t offset, const float *values, size_t count)
 {
     const struct addition *addition = context;
     int64_t *sums = addition->sums + offset;
+    int64_t weight = weight_at(addition, offset);
 
     for (size_t i = 0; i < count; i++)
-        sums[i] += scaled(addition, values[i]);
+        sums[i] += scaled(addition, values[i], weight);
     limit_variances(addition, offset, values, count, addition->factor);
     return CN_OK;
 }
@@ -179,7 +193,7 @@ static void add_few_scaled(void *context, size_t offset, const uint16_t *index, 
     int64_t *sums = addition->sums + offset;
 
     for (size_t i = 0; i < count; i++)
-        sums[index[i]] += scaled(addition, values[i]);
+        sums[index[i]] += scaled(addition, values[i], addition->trained);
 }
 
 // Subtracts what the same frame added. Decoding stops where it stopped before, and whole numbers
@@ -191,9 +205,11 @@ static void take_back(struct cn_fold *fold, const uint8_t *frame, size_t size,
     cn_err err;
 
     addition->weight = -addition->weight;
+    addition->trained = -addition->trained;
     err = cn_update_decode_few(frame, size, fold->layout, &sink);
     addition->weight = -addition->weight;
-    (void)err; // the same error as when it was added
+    addition->trained = -addition->trained;
+    (void)err; // the error that adding it returned
 }
 
 // Adds while it checks, and takes the frame back if needed: hardly any update is refused or has too
@@ -221,8 +237,8 @@ static cn_err add_frame(struct cn_fold *fold, const uint8_t *frame, size_t size,
     return cn_update_decode_few(frame, size, fold->layout, &scaling);
 }
 
-cn_err cn_fold_add(struct cn_fold *fold, const uint8_t *frame, size_t size, uint64_t weight,
-                   struct cn_diag *diag)
+cn_err cn_fold_add_trained(struct cn_fold *fold, const uint8_t *frame, size_t size, uint64_t weight,
+                           uint64_t trained, struct cn_diag *diag)
 {
     struct addition addition = {
         .sums = fold->sums, .layout = fold->layout, .base = fold->caps.base};
@@ -236,6 +252,7 @@ cn_err cn_fold_add(struct cn_fold *fold, const uint8_t *frame, size_t size, uint
         return CN_ERANGE;
     }
     addition.weight = (int64_t)weight;
+    addition.trained = (int64_t)(trained < weight ? trained : weight);
     err = add_frame(fold, frame, size, &addition, diag);
     if (err)
         return err;
@@ -243,6 +260,12 @@ cn_err cn_fold_add(struct cn_fold *fold, const uint8_t *frame, size_t size, uint
     fold->cut =
         addition.factor == CN_FIXED_ONE ? 0 : ldexp(sqrt((double)addition.square), -CN_FIXED_BITS);
     return CN_OK;
+}
+
+cn_err cn_fold_add(struct cn_fold *fold, const uint8_t *frame, size_t size, uint64_t weight,
+                   struct cn_diag *diag)
+{
+    return cn_fold_add_trained(fold, frame, size, weight, weight, diag);
 }
 
 double cn_fold_cut(const struct cn_fold *fold)
@@ -257,9 +280,16 @@ uint64_t cn_fold_weight(const struct cn_fold *fold)
 
 cn_err cn_fold_finish(const struct cn_fold *fold, float *mean)
 {
+    return cn_fold_finish_by(fold, fold->weight, mean);
+}
+
+cn_err cn_fold_finish_by(const struct cn_fold *fold, uint64_t divisor, float *mean)
+{
     if (fold->weight == 0)
         return CN_ENOTFOUND;
+    if (divisor < fold->weight || divisor > CN_UPDATE_WEIGHT_MAX)
+        return CN_ERANGE;
     for (size_t i = 0; i < fold->layout->total; i++)
-        mean[i] = cn_fixed_divide(fold->sums[i], fold->weight);
+        mean[i] = cn_fixed_divide(fold->sums[i], divisor);
     return CN_OK;
 }

@@ -44,6 +44,11 @@ void cn_fold_close(struct cn_fold *fold);
 cn_err cn_fold_add(struct cn_fold *fold, const uint8_t *frame, size_t size, uint64_t weight,
                    struct cn_diag *diag);
 
+// As cn_fold_add, but trained values count trained times in place of weight times. trained is 1 to
+// weight.
+cn_err cn_fold_add_trained(struct cn_fold *fold, const uint8_t *frame, size_t size, uint64_t weight,
+                           uint64_t trained, struct cn_diag *diag);
+
 // Returns the L2 norm of the update that was added last if it was scaled down, otherwise 0.
 double cn_fold_cut(const struct cn_fold *fold);
 
@@ -53,3 +58,6 @@ uint64_t cn_fold_weight(const struct cn_fold *fold);
 // Sets mean to the weighted mean: each value is divided exactly and rounded once to the nearest
 // even float. The fold does not change. Returns CN_ENOTFOUND when nothing was added.
 cn_err cn_fold_finish(const struct cn_fold *fold, float *mean);
+
+// As cn_fold_finish, but divides by divisor, which is the sum of the weights to 2^31.
+cn_err cn_fold_finish_by(const struct cn_fold *fold, uint64_t divisor, float *mean);

@@ -1,20 +1,26 @@
 #include "aggregator/merge/merge.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "aggregator/ledger/control_epochs.h"
+#include "aggregator/ledger/job_settings.h"
+#include "aggregator/ledger/tally.h"
 #include "aggregator/merge/caps.h"
 #include "aggregator/merge/fixed_point.h"
 #include "aggregator/merge/fold.h"
+#include "aggregator/merge/normalize.h"
 #include "aggregator/merge/robust_round.h"
 #include "aggregator/merge/server_optimizer.h"
+#include "aggregator/merge/stale.h"
 #include "aggregator/merge/strategy.h"
-#include "aggregator/store/job_settings.h"
+#include "aggregator/merge/variate_fold.h"
 #include "aggregator/store/spool.h"
-#include "aggregator/store/tally.h"
 #include "runtime/base/log.h"
+#include "runtime/update/local_tensors.h"
 
 struct merge {
     const struct cn_merge_config *config;
@@ -25,6 +31,10 @@ struct merge {
     size_t count, next;            // number of entries; index of the one that is being added
     bool capped;                   // whether the medians of the round cap its updates
     bool older;                    // whether an older program accepted an update of the round
+    bool stale;                    // whether an update began from a version before the parent
+    uint64_t weight;               // sum of the weights of the updates that count
+    bool normalized;               // whether updates count by their steps (normalize.h)
+    float factor;                  // what a normalized mean is multiplied by
     struct cn_caps_result caps;
 };
 
@@ -65,10 +75,11 @@ static cn_err take_entry(void *context, const struct cn_ledger_contribution *acc
             return CN_ENOMEM;
         merge->entries = grown;
     }
-    merge->entries[merge->count++] =
-        (struct cn_caps_entry){.weight = accepted->weight, .boards = accepted->boards};
+    merge->entries[merge->count++] = (struct cn_caps_entry){
+        .weight = accepted->weight, .boards = accepted->boards, .steps = accepted->steps};
     merge->older |= accepted->boards == 0;
-    return CN_OK;
+    merge->stale |= accepted->version != accepted->round;
+    return accepted->version - accepted->round > CN_STALENESS_MAX ? CN_EFORMAT : CN_OK;
 }
 
 static cn_err take_norm(void *context, const struct cn_ledger_contribution *accepted)
@@ -89,9 +100,19 @@ static cn_err take_norm(void *context, const struct cn_ledger_contribution *acce
 // Limits the weights so that their sum fits the fold, also when the quorum was raised meanwhile.
 static void fit_weights(struct merge *merge)
 {
+    uint64_t sum = CN_UPDATE_WEIGHT_MAX / (merge->stale ? CN_STALE_ONE : 1);
+
     for (size_t i = 0; i < merge->count; i++)
-        if (merge->entries[i].weight > CN_UPDATE_WEIGHT_MAX / merge->count)
-            merge->entries[i].weight = CN_UPDATE_WEIGHT_MAX / merge->count;
+        if (merge->entries[i].weight > sum / merge->count)
+            merge->entries[i].weight = sum / merge->count;
+}
+
+// Returns the weight of an update in the fold: with stale updates in the round, in 1/256.
+static uint64_t weight_of(const struct merge *merge, const struct cn_ledger_contribution *accepted,
+                          const struct cn_caps_entry *entry)
+{
+    return merge->stale ? entry->weight * cn_stale_factor(accepted->version - accepted->round)
+                        : entry->weight;
 }
 
 // A round with an update that an older program accepted is merged as that program merged it.
@@ -165,10 +186,11 @@ static void note_entry(const struct merge *merge, const struct cn_ledger_contrib
     }
     if (accepted->weight / 2 > entry->weight && merge->capped) {
         snprintf(text, sizeof(text),
-                 "group %s says %llu samples of %u boards and counts for %llu: the median of the "
-                 "round is %llu a board",
-                 accepted->group, (unsigned long long)accepted->weight, accepted->boards,
-                 (unsigned long long)entry->weight, (unsigned long long)merge->caps.board_weight);
+                 "group %s says %" PRIu64 " samples of %u boards and counts for %" PRIu64
+                 ": the median of the "
+                 "round is %" PRIu64 " a board",
+                 accepted->group, accepted->weight, accepted->boards, entry->weight,
+                 merge->caps.board_weight);
         note(merge, accepted, norm, text);
     }
 }
@@ -190,7 +212,11 @@ static cn_err add_contribution(void *context, const struct cn_ledger_contributio
     cn_err err = load_frame(merge, accepted, &frame, &size);
     if (err)
         return err;
-    err = cn_fold_add(merge->fold, frame, size, entry->weight, &diag);
+    err = merge->normalized
+              ? cn_fold_add_trained(merge->fold, frame, size, entry->weight * CN_NORMALIZE_UNIT,
+                                    entry->trained, &diag)
+              : cn_fold_add(merge->fold, frame, size, weight_of(merge, accepted, entry), &diag);
+    merge->weight += entry->weight;
     free(frame);
     if (!err)
         note_entry(merge, accepted, entry, cn_fold_cut(merge->fold));
@@ -202,7 +228,7 @@ static cn_err add_contribution(void *context, const struct cn_ledger_contributio
 
 // --- robust rules ---
 
-// The rule judges by the same medians as the caps, so it holds in the rounds in which they hold.
+// A robust rule works on capped updates, so it is used only in rounds that have caps.
 static bool has_rule(const struct merge *merge)
 {
     const struct cn_robust *robust = &merge->config->job->robust;
@@ -275,7 +301,7 @@ static bool is_rounded(const struct cn_job *job, uint32_t number)
 {
     bool exact = job->down.mode == CN_UPDATE_RAW32 || job->down.mode == CN_UPDATE_BF16;
     return job->options.snapshot_every && number % job->options.snapshot_every == 0 && !exact &&
-           !job->rules.freeze[0];
+           (!job->rules.freeze[0] || job->options.frozen == CN_FROZEN_LOCAL);
 }
 
 // layout is the config's, or a copy whose variances have no limit.
@@ -288,11 +314,13 @@ static cn_err publish(const struct cn_merge_config *config, const struct cn_layo
         .round = next->number,
         .weight = weight,
         .rule = config->job->down,
+        .leave_staying = cn_local_tensors_stay(layout),
     };
     struct cn_buffer delta;
     memcpy(header.base, parent->digest, CN_DIGEST_SIZE);
     cn_buffer_init(&delta, cn_update_size_max(config->layout));
-    cn_server_step(&config->job->server, layout, rows->step, next->state);
+    const struct cn_server server = cn_stale_server(config->job);
+    cn_server_step(&server, layout, rows->step, next->state);
     const float *residual = parent->residual ? parent->residual : rows->zeros;
     header.rounded =
         is_rounded(config->job, next->number) &&
@@ -311,7 +339,39 @@ static cn_err publish(const struct cn_merge_config *config, const struct cn_layo
 
 size_t cn_merge_state_rows(const struct cn_job *job)
 {
-    return cn_server_rows(job->server.optimizer) + cn_robust_rows_kept(&job->robust);
+    return cn_server_rows(job->server.optimizer) + cn_robust_rows_kept(&job->robust) +
+           (job->correction.kind != CN_CORRECTION_NONE);
+}
+
+// Returns the row of the server's control variate, the last one of a version's state; NULL if the
+// job has none.
+static float *control_row(const struct cn_merge_config *config, const struct cn_model *model)
+{
+    if (config->job->correction.kind == CN_CORRECTION_NONE || !model->state)
+        return NULL;
+    return model->state + (model->state_rows - 1) * config->layout->total;
+}
+
+// Gives next the parent's control variate, unless the round begins an epoch. Sets *rows to the rows
+// of the parent's state that are not a control variate.
+static cn_err take_control(const struct cn_merge_config *config, const struct cn_model *parent,
+                           struct cn_model *next, size_t *rows)
+{
+    struct cn_control_epoch before, now;
+    float *to = control_row(config, next);
+    cn_err err = cn_control_epoch_find(config->ledger, parent->number, &before);
+
+    *rows = parent->state_rows;
+    if (err)
+        return err == CN_ENOTFOUND ? CN_OK : err;
+    *rows -= parent->state_rows > 0;
+    if (!to || !parent->state)
+        return CN_OK;
+    err = cn_control_epoch_find(config->ledger, next->number, &now);
+    if (!err && now.begun < next->number)
+        memcpy(to, parent->state + *rows * config->layout->total,
+               config->layout->total * sizeof(*to));
+    return err == CN_ENOTFOUND ? CN_OK : err;
 }
 
 cn_err cn_merge_take_state(const struct cn_merge_config *config, const struct cn_model *parent,
@@ -330,9 +390,11 @@ cn_err cn_merge_take_state(const struct cn_merge_config *config, const struct cn
     if (!next->state)
         return CN_ENOMEM;
     cn_server_begin(server, config->layout, next->state);
-    if (!keep || !parent->state || parent->state_rows < optimizer)
-        return CN_OK;
-    size_t kept = parent->state_rows < next->state_rows ? parent->state_rows : next->state_rows;
+    size_t kept, most = next->state_rows - (control_row(config, next) != NULL);
+    err = take_control(config, parent, next, &kept);
+    if (err || !keep || !parent->state || kept < optimizer)
+        return err;
+    kept = kept < most ? kept : most;
     memcpy(next->state, parent->state, kept * total * sizeof(*next->state));
     return CN_OK;
 }
@@ -341,12 +403,29 @@ cn_err cn_merge_take_state(const struct cn_merge_config *config, const struct cn
 static cn_err find_mean(struct merge *merge, const struct cn_model *parent, struct cn_model *next,
                         float *mean)
 {
-    size_t optimizer = cn_server_rows(merge->config->job->server.optimizer);
-    bool kept = next->state_rows > optimizer;
-    if (merge->fold)
-        return cn_fold_finish(merge->fold, mean);
+    const struct cn_job *job = merge->config->job;
+    size_t optimizer = cn_server_rows(job->server.optimizer);
+    bool kept = cn_robust_rows_kept(&job->robust) > 0;
+    if (merge->fold) {
+        cn_err err = merge->stale
+                         ? cn_fold_finish_by(merge->fold, merge->weight * CN_STALE_ONE, mean)
+                         : cn_fold_finish(merge->fold, mean);
+        if (!err && merge->normalized)
+            cn_normalize_scale(merge->config->layout, merge->factor, mean);
+        return err;
+    }
     return find_robust_mean(
         merge, parent, kept ? next->state + optimizer * merge->config->layout->total : NULL, mean);
+}
+
+// Returns the sum of the samples that counted.
+static uint64_t merged_weight(const struct merge *merge)
+{
+    if (!merge->fold)
+        return cn_robust_round_weight(&merge->robust);
+    if (merge->stale)
+        return merge->weight;
+    return cn_fold_weight(merge->fold) / (merge->normalized ? CN_NORMALIZE_UNIT : 1);
 }
 
 static cn_err finish(struct merge *merge, const struct cn_model *parent, struct cn_model *next)
@@ -367,13 +446,23 @@ static cn_err finish(struct merge *merge, const struct cn_model *parent, struct 
     if (!err)
         err = find_mean(merge, parent, next, rows.step);
     if (!err)
-        err = publish(merge->config, &layout, parent,
-                      merge->fold ? cn_fold_weight(merge->fold)
-                                  : cn_robust_round_weight(&merge->robust),
-                      &rows, next);
+        err = publish(merge->config, &layout, parent, merged_weight(merge), &rows, next);
     free(block);
     cn_layout_deinit(&layout);
     return err;
+}
+
+// Finds how much each update counts by its group's steps.
+static cn_err normalize(struct merge *merge)
+{
+    const struct cn_job *job = merge->config->job;
+    double *scratch = merge->capped ? calloc(merge->count, sizeof(*scratch)) : NULL;
+    if (merge->capped && !scratch)
+        return CN_ENOMEM;
+    cn_normalize_find(job, merge->entries, merge->count,
+                      cn_fixed_limit(job->max_norm, merge->caps.norm_max), scratch, &merge->factor);
+    free(scratch);
+    return CN_OK;
 }
 
 static cn_err fold_round(struct merge *merge, const struct cn_model *parent, uint32_t round)
@@ -383,6 +472,10 @@ static cn_err fold_round(struct merge *merge, const struct cn_model *parent, uin
                                       .base = merge->older ? NULL : cn_model_weights(parent)};
     double limit = ldexp(caps.max_norm, 27);
     bool rule = has_rule(merge);
+    merge->normalized = !rule && !merge->stale &&
+                        cn_normalize_holds(merge->config->job, merge->entries, merge->count);
+    if (merge->normalized && normalize(merge))
+        return CN_ENOMEM;
     merge->norm_limit = limit < 0x1p62 ? (uint64_t)limit : 0;
     cn_err err = rule ? cn_robust_round_init(&merge->robust, merge->count)
                       : cn_fold_open(merge->config->layout, &caps, &merge->fold);
@@ -408,6 +501,8 @@ cn_err cn_merge_round(const struct cn_merge_config *config, const struct cn_mode
     if (!err)
         err = finish(&merge, parent, next);
     cn_fold_close(merge.fold);
+    if (!err && control_row(config, next))
+        err = cn_variate_fold(config, parent, control_row(config, next));
     cn_robust_round_deinit(&merge.robust);
     free(merge.entries);
     if (err)

@@ -21,24 +21,26 @@ struct cn_merge_config {
     struct cn_ledger *ledger;
     const struct cn_layout *layout;
     const struct cn_job *job;
-    const uint8_t *graph;       // digest of the model's graph
-    const char *without;        // leaves out the update of this group; NULL: of none
-    struct cn_merge_cuts *cuts; // filled in, and each cut is logged; NULL: neither
+    const uint8_t *graph; // digest of the model's graph
+    const char *without;  // leaves out the update of this group; NULL: of none
+    // Filled in by a merge of the running aggregator, which logs each cut and records in the ledger
+    // what a robust rule refused. NULL for a replay: nothing is logged or recorded.
+    struct cn_merge_cuts *cuts;
 };
 
 // Returns the rows of layout->total floats that a version's state has with this job: those of the
-// server's optimizer, then those of the robust rule.
+// server's optimizer, then those of the robust rule, then the server's control variate.
 size_t cn_merge_state_rows(const struct cn_job *job);
 
 // Makes version parent->number + 1 in next. Returns CN_ENOTFOUND when an update's file no longer
 // exists, and CN_EDIGEST when it does not hold the accepted update. Returns CN_ERANGE when without
-// leaves no update. Returns CN_EDIVERGED when the
-// result is not finite. An error leaves next empty.
+// leaves no update, and CN_EDIVERGED when the result is not finite. An error leaves next empty.
 cn_err cn_merge_round(const struct cn_merge_config *config, const struct cn_model *parent,
                       struct cn_model *next);
 
-// Gives next the parent's rows: those of the server's optimizer, then those of the robust rule. The
-// merge then updates them. In the first round of an optimizer all have their initial values, and in
-// the first round of a rule its own.
+// Gives next the parent's rows: those of the server's optimizer, then those of the robust rule,
+// then the server's control variate. The merge then updates them. In the first round of an
+// optimizer all rows have their initial values; in the first round of a rule, only the rule's row
+// does; in the first round of an epoch of control variates, only the variate does.
 cn_err cn_merge_take_state(const struct cn_merge_config *config, const struct cn_model *parent,
                            struct cn_model *next);

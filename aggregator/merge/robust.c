@@ -10,18 +10,18 @@
 #define SHARES ((uint64_t)1 << 30) // A in robust.h, times D
 #define NEAREST 128.0              // smallest distance of rfa, in units of 2^-27, for D = 1
 
-struct merge {
+struct robust_merge {
     const struct cn_robust_config *config;
     struct cn_robust_update *updates;
     size_t count;
     bool center; // whether a center follows the updates
     struct cn_robust_rows *rows;
     struct cn_robust_mixed mixed;
-    size_t tolerate;                // f
-    cn_robust_number *gram;         // of the updates and the center; NULL: not needed
-    double factors[CN_ROBUST_MOST]; // of the mixed rows
-    int64_t *shares;                // of the updates and the center in the result
-    uint64_t divisor;               // of the sum by shares, or of the middle values
+    size_t tolerate;        // f
+    cn_robust_number *gram; // inner products of the updates and the center; NULL: not needed
+    double factors[CN_ROBUST_MOST]; // factors by which the mixed rows count
+    int64_t *shares;                // shares of the updates and the center in the result
+    uint64_t divisor;               // divides the sum by shares, or the sum of the middle values
 };
 
 const char *cn_robust_rule_name(enum cn_robust_rule rule)
@@ -36,7 +36,7 @@ size_t cn_robust_rows_kept(const struct cn_robust *robust)
     return robust->rule == CN_ROBUST_CCLIP;
 }
 
-static bool is_sorted(const struct merge *merge)
+static bool is_sorted(const struct robust_merge *merge)
 {
     enum cn_robust_rule rule = merge->config->robust->rule;
 
@@ -45,7 +45,7 @@ static bool is_sorted(const struct merge *merge)
 
 // --- rows ---
 
-static void find_tolerance(struct merge *merge)
+static void find_tolerance(struct robust_merge *merge)
 {
     const struct cn_robust *robust = merge->config->robust;
     size_t rows = robust->mix == CN_ROBUST_MIX_BUCKET ? (merge->count + 1) / 2 : merge->count;
@@ -55,7 +55,7 @@ static void find_tolerance(struct merge *merge)
     merge->tolerate = robust->tolerate < most ? robust->tolerate : most;
 }
 
-static cn_err find_products(struct merge *merge)
+static cn_err find_products(struct robust_merge *merge)
 {
     size_t n = merge->count + merge->center;
 
@@ -63,7 +63,7 @@ static cn_err find_products(struct merge *merge)
     return merge->gram ? cn_robust_pairs_multiply(merge->rows, n, merge->gram) : CN_ENOMEM;
 }
 
-static cn_err mix_nearest(struct merge *merge)
+static cn_err mix_nearest(struct robust_merge *merge)
 {
     size_t n = merge->count + merge->center;
     cn_robust_number *distances = malloc(n * n * sizeof(*distances));
@@ -78,7 +78,7 @@ static cn_err mix_nearest(struct merge *merge)
     return err;
 }
 
-static cn_err mix(struct merge *merge)
+static cn_err mix(struct robust_merge *merge)
 {
     const struct cn_robust_config *config = merge->config;
 
@@ -95,13 +95,13 @@ static cn_err mix(struct merge *merge)
 
 // --- rules that give shares ---
 
-static bool is_weighted(const struct merge *merge)
+static bool is_weighted(const struct robust_merge *merge)
 {
     return merge->config->robust->mix == CN_ROBUST_MIX_NONE;
 }
 
 // Sets whole to the shares of the mixed rows as whole numbers.
-static void round_shares(const struct merge *merge, const double *shares, uint64_t *whole)
+static void round_shares(const struct robust_merge *merge, const double *shares, uint64_t *whole)
 {
     uint64_t all = SHARES / merge->mixed.divisor; // rounded down
 
@@ -109,7 +109,7 @@ static void round_shares(const struct merge *merge, const double *shares, uint64
         whole[r] = (uint64_t)(shares[r] * (double)all);
 }
 
-static cn_err choose(struct merge *merge, const cn_robust_number *distances, uint64_t *whole)
+static cn_err choose(struct robust_merge *merge, const cn_robust_number *distances, uint64_t *whole)
 {
     size_t n = merge->mixed.rows;
     bool chosen[CN_ROBUST_MOST];
@@ -122,7 +122,7 @@ static cn_err choose(struct merge *merge, const cn_robust_number *distances, uin
     return err;
 }
 
-static void weigh(struct merge *merge, const cn_robust_number *distances, uint64_t *whole)
+static void weigh(struct robust_merge *merge, const cn_robust_number *distances, uint64_t *whole)
 {
     size_t n = merge->mixed.rows;
     uint64_t weights[CN_ROBUST_MOST];
@@ -139,7 +139,7 @@ static void weigh(struct merge *merge, const cn_robust_number *distances, uint64
 }
 
 // whole also gets the share of the center, after those of the rows.
-static cn_err clip(struct merge *merge, const cn_robust_number *distances, uint64_t *whole)
+static cn_err clip(struct robust_merge *merge, const cn_robust_number *distances, uint64_t *whole)
 {
     size_t n = merge->mixed.rows;
     uint64_t sum = 0, all = SHARES / merge->mixed.divisor;
@@ -155,7 +155,8 @@ static cn_err clip(struct merge *merge, const cn_robust_number *distances, uint6
     return CN_OK;
 }
 
-static cn_err apply_rule(struct merge *merge, const cn_robust_number *distances, uint64_t *whole)
+static cn_err apply_rule(struct robust_merge *merge, const cn_robust_number *distances,
+                         uint64_t *whole)
 {
     switch (merge->config->robust->rule) {
     case CN_ROBUST_MULTI_KRUM:
@@ -169,7 +170,7 @@ static cn_err apply_rule(struct merge *merge, const cn_robust_number *distances,
 }
 
 // Turns the shares of the mixed rows into shares of the updates.
-static void spread_shares(struct merge *merge, const uint64_t *whole)
+static void spread_shares(struct robust_merge *merge, const uint64_t *whole)
 {
     const struct cn_robust_mixed *mixed = &merge->mixed;
 
@@ -184,7 +185,7 @@ static void spread_shares(struct merge *merge, const uint64_t *whole)
     }
 }
 
-static cn_err find_shares(struct merge *merge)
+static cn_err find_shares(struct robust_merge *merge)
 {
     size_t n = merge->mixed.rows + merge->center;
     cn_robust_number *distances = calloc(n * n, sizeof(*distances));
@@ -206,7 +207,7 @@ static cn_err find_shares(struct merge *merge)
 
 // --- the last pass ---
 
-static cn_err add_by_shares(struct merge *merge, float *mean)
+static cn_err add_by_shares(struct robust_merge *merge, float *mean)
 {
     struct cn_robust_tile tile;
 
@@ -276,7 +277,7 @@ static void add_middle(const int64_t *sorted, size_t rows, size_t stride, size_t
             sums[i] += sorted[r * stride + i];
 }
 
-static cn_err take_middle(struct merge *merge, int64_t *mixed, int64_t *sorted, float *mean)
+static cn_err take_middle(struct robust_merge *merge, int64_t *mixed, int64_t *sorted, float *mean)
 {
     size_t n = merge->mixed.rows, f = merge->tolerate;
     size_t first = merge->config->robust->rule == CN_ROBUST_MEDIAN ? (n - 1) / 2 : f;
@@ -305,7 +306,7 @@ static cn_err take_middle(struct merge *merge, int64_t *mixed, int64_t *sorted, 
     return CN_OK;
 }
 
-static cn_err sort_all(struct merge *merge, float *mean)
+static cn_err sort_all(struct robust_merge *merge, float *mean)
 {
     size_t tile = merge->config->tile ? merge->config->tile : CN_ROBUST_TILE;
     size_t size = merge->mixed.rows * tile;
@@ -318,9 +319,10 @@ static cn_err sort_all(struct merge *merge, float *mean)
     return err;
 }
 
-// Sets the factor of each update to that of its row; of its bucket; or, in mixes of the nearest, to
-// the sum over the rows that it is in, against the number of updates in a row.
-static void set_factors(struct merge *merge)
+// Sets the factor of each update to that of its row or of its bucket. In mixes of the nearest, sets
+// it to the sum of the factors of the rows that the update is in, divided by the number of updates
+// in a row.
+static void set_factors(struct robust_merge *merge)
 {
     const struct cn_robust_mixed *mixed = &merge->mixed;
 
@@ -337,7 +339,7 @@ static void set_factors(struct merge *merge)
     }
 }
 
-static cn_err find_mean(struct merge *merge, float *mean)
+static cn_err find_mean(struct robust_merge *merge, float *mean)
 {
     bool distances = !is_sorted(merge) || merge->config->robust->mix == CN_ROBUST_MIX_NEAREST;
     cn_err err = distances ? find_products(merge) : CN_OK;
@@ -358,7 +360,7 @@ static cn_err find_mean(struct merge *merge, float *mean)
 cn_err cn_robust_mean(const struct cn_robust_config *config, struct cn_robust_update *updates,
                       size_t count, float *center, float *mean)
 {
-    struct merge merge = {
+    struct robust_merge merge = {
         .config = config, .updates = updates, .count = count, .center = center != NULL};
     const struct cn_robust_rows_config rows = {.layout = config->layout,
                                                .base = config->base,

@@ -26,7 +26,7 @@
 #include "aggregator/merge/robust_rows.h"
 #include "runtime/profile/job.h"
 
-// An update that counts for less than this counts as refused, for people.
+// People are told that the rule refused an update whose factor is below this.
 #define CN_ROBUST_REFUSED 0.5
 
 struct cn_robust_config {
@@ -47,9 +47,10 @@ const char *cn_robust_rule_name(enum cn_robust_rule rule);
 size_t cn_robust_rows_kept(const struct cn_robust *robust);
 
 // Computes the mean of 1 to CN_ROBUST_MOST updates, which are in the order of group names, and sets
-// factor of each: 1 counts as in a mean, 0 not at all. With median and trimmed that is the share of
-// the coordinates at which it is among the n - 2 f middle values, against n - 2 f of n. center is
-// the row that is kept, replaced by the new one; NULL for rules that keep none. Returns an error of
-// cn_update_cursor_next or CN_ENOMEM; center is unchanged then.
+// factor of each: 1 counts as in a mean, 0 not at all. With median and trimmed the factor is the
+// share of the coordinates at which the update is among the n - 2 f middle values, divided by
+// (n - 2 f) / n, and at most 1. center is the row that is kept, replaced by the new one; NULL for
+// rules that keep none. Returns an error of cn_update_cursor_next or CN_ENOMEM; center is unchanged
+// then.
 cn_err cn_robust_mean(const struct cn_robust_config *config, struct cn_robust_update *updates,
                       size_t count, float *center, float *mean);

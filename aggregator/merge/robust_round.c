@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "aggregator/merge/stale.h"
 #include "aggregator/store/spool.h"
 #include "runtime/base/log.h"
 #include "runtime/port/crypto.h"
@@ -90,6 +91,9 @@ cn_err cn_robust_round_add(struct cn_robust_round *round, struct cn_store *store
         .source = {read_file, source, (size_t)size},
         .weight = weight,
         .norm = norm,
+        .stale = accepted->version > accepted->round
+                     ? cn_stale_factor(accepted->version - accepted->round)
+                     : CN_STALE_ONE,
     };
     return CN_OK;
 }

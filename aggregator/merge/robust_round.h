@@ -3,8 +3,8 @@
 // The bytes stay on the disk: a cursor reads them block by block. Threading: none.
 #pragma once
 
+#include "aggregator/ledger/ledger.h"
 #include "aggregator/merge/robust.h"
-#include "aggregator/store/ledger.h"
 #include "runtime/port/store.h"
 
 // A zeroed struct is empty, and deinit accepts it.

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "aggregator/merge/fixed_point.h"
+#include "aggregator/merge/stale.h"
 
 struct row {
     struct cn_update_cursor *cursor;
@@ -47,6 +48,8 @@ cn_err cn_robust_rows_open(const struct cn_robust_rows_config *config,
     cn_err err = opened->floats && opened->values ? CN_OK : CN_ENOMEM;
     for (size_t i = 0; i < count && !err; i++) {
         opened->rows[i].factor = cn_fixed_factor(config->norm_max, updates[i].norm);
+        if (updates[i].stale)
+            opened->rows[i].factor = opened->rows[i].factor * updates[i].stale / CN_STALE_ONE;
         err = cn_update_cursor_open(&updates[i].source, config->layout, &opened->rows[i].cursor);
     }
     if (err) {

@@ -1,8 +1,9 @@
 // robust_rows.h - the updates of a round side by side, a tile of coordinates at a time.
 //
-// Each value is a whole number as in fold.h: in units of 2^-27, scaled down to the limit of norms,
-// and never taking more from a running variance than it has. Memory is some 200 KiB for each
-// update, plus the tile, whatever the size of the model. Threading: none.
+// Each value is a whole number as in fold.h: in units of 2^-27, scaled down to the limit of norms
+// and by the staleness of its update (stale.h), and never taking more from a running variance than
+// it has. Memory is some 200 KiB for each update, plus the tile, whatever the size of the model.
+// Threading: none.
 #pragma once
 
 #include "runtime/update/update_cursor.h"
@@ -14,6 +15,9 @@ struct cn_robust_update {
     struct cn_update_source source;
     uint64_t weight; // samples that it counts for, at least 1
     uint64_t norm;   // cn_fold_norm of the frame
+    // Factor of stale.h in 1/256, by which the values are multiplied after the limit of norms and
+    // rounded towards zero; 0: as 256.
+    uint32_t stale;
     // Set by cn_robust_mean: how much the update counted, from 0 to 1 (robust.h).
     double factor;
 };

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define STEPS 3 // of RFA and of CenteredClip
+#define STEPS 3 // number of steps of RFA and of CenteredClip
 
 static int compare_numbers(const void *a, const void *b)
 {

@@ -5,7 +5,7 @@
 // multiply values. Threading: none.
 #pragma once
 
-#include "aggregator/merge/robust_pairs.h"
+#include "aggregator/merge/robust_mixed.h"
 
 // Multi-Krum (Blanchard et al. 2017): the score of a row is the sum of its n - tolerate - 2
 // smallest distances to other rows. Sets chosen of the n - tolerate rows with the smallest scores;
@@ -30,6 +30,6 @@ void cn_robust_weigh(const cn_robust_number *distances, size_t n, const uint64_t
 //   kept_x = min(1, r / |x - c|)
 //   c = c + the mean over x of kept_x * (x - c)
 //
-// shares say how the last center is made of all n rows. kept is that of the last time. Returns
-// CN_ENOMEM.
+// shares say how the last center is made of all n rows. kept has the values of the last time.
+// Returns CN_ENOMEM.
 cn_err cn_robust_clip(const cn_robust_number *distances, size_t n, double *shares, double *kept);

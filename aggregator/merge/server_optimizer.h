@@ -20,8 +20,8 @@
 //               v = v - ((c2 * q) * sign(v - q));        the step as in fedadam
 //
 // m begins with 0 and v with e * e. A step is limited to 16 either way, the largest value of an
-// update. For running statistics (CN_TENSOR_STAT) every optimizer takes
-// the mean as the step: momentum could make a variance negative.
+// update. For running statistics (CN_TENSOR_STAT) every optimizer takes the mean as the step:
+// momentum could make a variance negative.
 //
 // The state of an optimizer is its rows, m first, then v, each of layout->total floats. The
 // coordinates of statistics keep their initial values there. Pure functions. Threading: none.

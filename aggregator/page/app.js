@@ -7,11 +7,12 @@
   const TIMEOUT_MS = 5000;
   const PIECES = 20; // answers about versions in one go
   const HISTORY = 2000; // newest versions that are asked for
+  const EVENTS = 200; // newest events that are kept
   const TOKEN = "cairn-token";
 
   const store = {
     state: null, boards: new Map(), versions: [], seq: 0, filter: "", open: new Set(), details: new Map(),
-    allVersions: false, live: true,
+    allVersions: false, live: true, events: [],
   };
   let versionsKey = ""; // what the state said when all versions were here
   const tags = new Map(); // ETag and answer of each address
@@ -34,6 +35,7 @@
       store.versions = [];
       store.boards.clear();
       store.details.clear();
+      store.events = [];
     }
     if (state.boards_all !== false) store.boards.clear();
     for (const board of state.boards) store.boards.set(board.name, board);
@@ -94,10 +96,21 @@
     }
   }
 
+  // Gets events that are new. A gateway that was started elsewhere may begin with lower numbers.
+  async function getEvents() {
+    const newest = store.state.events || 0;
+    const last = store.events.length ? store.events[store.events.length - 1].seq : 0;
+    if (newest === last) return;
+    if (newest < last) store.events = [];
+    const answer = await get(`/v1/events?from=${store.events.length ? last + 1 : 0}`);
+    store.events = [...store.events, ...answer.events].slice(-EVENTS);
+  }
+
   async function ask() {
     takeState(await get(`/v1/state${store.seq ? `?since=${store.seq}` : ""}`));
     await getVersions();
     await getDetails();
+    await getEvents();
   }
 
   function login(shown) {
@@ -137,6 +150,8 @@
   function show(force) {
     Cairn.show(store);
     Cairn.showCharts(store, force);
+    Cairn.showInventory(store);
+    Cairn.showEvents(store);
     Cairn.showAges(store, now() + shift);
   }
 
@@ -190,6 +205,7 @@
       const filter = document.getElementById("filter");
       filter.value = store.filter = button.dataset.group;
       Cairn.showBoards(store);
+      Cairn.showInventory(store);
       filter.focus();
     }
     Cairn.showAges(store, store.live ? now() + shift : store.state.clock_ms);
@@ -198,6 +214,7 @@
   document.getElementById("filter").addEventListener("input", (event) => {
     store.filter = event.target.value;
     if (store.state) Cairn.showBoards(store);
+    if (store.state) Cairn.showInventory(store);
     if (store.state) Cairn.showAges(store, store.live ? now() + shift : store.state.clock_ms);
   });
 

@@ -2,7 +2,7 @@
 "use strict";
 
 (() => {
-  const { bytes, digits, duration, el, percent, plain, table, update } = Cairn;
+  const { bytes, digits, duration, percent, plain, table, update } = Cairn;
   const POINTS = 400; // most points of a line
   const BARS = 10; // rounds in the chart of times
   const COST_BARS = 30; // rounds in the chart of bytes
@@ -209,5 +209,5 @@
     for (const button of document.querySelectorAll("figure .toggle")) button.hidden = true;
   }
 
-  Object.assign(Cairn, { el, showCharts, toggle });
+  Object.assign(Cairn, { showCharts, toggle });
 })();

@@ -12,34 +12,30 @@
 
 // --- data ---
 
-// Writes the answers about the versions, until there are no more.
+// Writes the answers about the newest versions.
 static cn_err write_versions(const struct cn_show_source *source, struct cn_json_text *json)
 {
-    static const char more[] = "\"more\":true}";
     struct cn_buffer answer;
     struct cn_ledger_version newest = {0};
-    bool ended = false;
     cn_err err = cn_ledger_newest_version(source->ledger, &newest);
     if (err == CN_ENOTFOUND)
         err = CN_OK;
     uint32_t first =
         newest.number >= CN_REPORT_VERSIONS ? newest.number - CN_REPORT_VERSIONS + 1 : 0;
     cn_json_open(json, "versions", '[');
-    for (uint32_t from = first; !err && !ended; from += CN_SHOW_VERSIONS) {
+    for (uint32_t from = first; !err && from <= newest.number; from += CN_SHOW_VERSIONS) {
         cn_buffer_init(&answer, CN_SHOW_LIMIT);
         err = cn_show_versions(source, from, &answer);
         if (!err)
             cn_json_raw(json, NULL, answer.data, answer.size);
-        const size_t tail = sizeof(more) - 1;
-        ended = answer.size < tail || memcmp(answer.data + answer.size - tail, more, tail) != 0;
         cn_buffer_deinit(&answer);
     }
     cn_json_close(json, ']');
     return err;
 }
 
-cn_err cn_report_data(const struct cn_show_source *source, const struct cn_report_facts *facts,
-                      struct cn_buffer *out)
+cn_err cn_report_page_data(const struct cn_show_source *source,
+                           const struct cn_report_page_facts *facts, struct cn_buffer *out)
 {
     struct cn_json_text json;
     struct cn_buffer state;
@@ -140,12 +136,12 @@ static cn_err append_data(struct cn_buffer *out, const struct cn_buffer *data)
     return err ? err : append_text(out, "</script>");
 }
 
-// What stands in the page, and what takes its place in a report.
+// The marks in the page, and the parts of a report that replace them.
 enum part { PART_POLICY, PART_STYLE, PART_SCRIPT, PART_TABLES, PART_DATA };
 
 static const struct {
-    const char *begin, *end; // all between the two, both included, is replaced
-    const char *path;        // of the file that is put in
+    const char *begin, *end; // the text from begin to end, both included, is replaced
+    const char *path;        // path of the file that is put in; NULL: none
     enum part part;
 } marks[] = {
     {"<!-- policy -->", "", NULL, PART_POLICY},
@@ -155,6 +151,8 @@ static const struct {
     {"<script src=\"/chart.js\" defer></script>", "", "/chart.js", PART_SCRIPT},
     {"<script src=\"/view.js\" defer></script>", "", "/view.js", PART_SCRIPT},
     {"<script src=\"/charts.js\" defer></script>", "", "/charts.js", PART_SCRIPT},
+    {"<script src=\"/inventory.js\" defer></script>", "", "/inventory.js", PART_SCRIPT},
+    {"<script src=\"/events.js\" defer></script>", "", "/events.js", PART_SCRIPT},
     {"<script src=\"/app.js\" defer></script>", "", "/app.js", PART_SCRIPT},
 };
 
@@ -168,7 +166,7 @@ static cn_err append_part(struct cn_buffer *out, size_t mark, const struct cn_bu
     case PART_SCRIPT:
         return append_file(out, "<script>", marks[mark].path, "</script>");
     case PART_TABLES:
-        return cn_report_tables(data, out);
+        return cn_report_tables_write(data, out);
     case PART_DATA:
         return append_data(out, data);
     }
@@ -194,7 +192,7 @@ static cn_err compose(const char *page, const struct cn_buffer *data, struct cn_
     return append_text(out, page);
 }
 
-cn_err cn_report_page(const struct cn_buffer *data, struct cn_buffer *out)
+cn_err cn_report_page_write(const struct cn_buffer *data, struct cn_buffer *out)
 {
     const struct cn_page_file *page = cn_page_find("/");
     char *text = strndup((const char *)page->data, page->size);

@@ -94,7 +94,17 @@ static void format_date(const cJSON *object, const char *key, char text[512])
         strftime(text, 512, "%Y-%m-%d %H:%M:%S UTC", &broken);
 }
 
-// Appends a row of the members with these keys. A key that ends in "_ms" is a date.
+// Writes a number of bytes in GB: "" when it is missing.
+static void format_bytes(const cJSON *object, const char *key, char text[512])
+{
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, key);
+    text[0] = '\0';
+    if (cJSON_IsNumber(item))
+        snprintf(text, 512, "%.1f GB", item->valuedouble / 1e9);
+}
+
+// Appends a row of the members with these keys. A key that ends in "_ms" is a date, one that begins
+// with "disk_" a number of bytes.
 static void row(struct html *html, const cJSON *object, const char *const *keys)
 {
     char text[512];
@@ -103,6 +113,8 @@ static void row(struct html *html, const cJSON *object, const char *const *keys)
         size_t length = strlen(keys[i]);
         if (length > 3 && strcmp(keys[i] + length - 3, "_ms") == 0)
             format_date(object, keys[i], text);
+        else if (strncmp(keys[i], "disk_", 5) == 0)
+            format_bytes(object, keys[i], text);
         else
             member_text(object, keys[i], text);
         cell(html, i == 0, text);
@@ -136,11 +148,19 @@ static void write_state(struct html *html, const cJSON *state)
     static const char *const alert_keys[] = {"level", "board", "group", "text", NULL};
     static const char *const board_heads[] = {"board", "group", "state", "version", "why", NULL};
     static const char *const board_keys[] = {"name", "group", "state", "version", "why", NULL};
+    static const char *const inventory_heads[] = {"board", "type",       "cairn-node", "system",
+                                                  "slot",  "version",    "update",     "free disk",
+                                                  "disk",  "last heard", NULL};
+    static const char *const inventory_keys[] = {"name",      "type",         "build",  "system",
+                                                 "slot",      "slot_version", "update", "disk_free",
+                                                 "disk_size", "heard_ms",     NULL};
     write_run(html, state);
     list(html, "What needs a person", cJSON_GetObjectItemCaseSensitive(state, "alerts"),
          alert_heads, alert_keys);
     list(html, "Boards", cJSON_GetObjectItemCaseSensitive(state, "boards"), board_heads,
          board_keys);
+    list(html, "What runs on the boards", cJSON_GetObjectItemCaseSensitive(state, "boards"),
+         inventory_heads, inventory_keys);
 }
 
 static void write_versions(struct html *html, const cJSON *answers)
@@ -202,7 +222,7 @@ static void write_verdicts(struct html *html, const cJSON *answers)
     end_table(html);
 }
 
-cn_err cn_report_tables(const struct cn_buffer *data, struct cn_buffer *out)
+cn_err cn_report_tables_write(const struct cn_buffer *data, struct cn_buffer *out)
 {
     struct html html = {.out = out};
     cJSON *root = cJSON_ParseWithLength((const char *)data->data, data->size);

@@ -3,5 +3,5 @@
 
 #include "runtime/base/bytes.h"
 
-// Appends the tables. data is what cn_report_data wrote. Returns CN_EFORMAT for other data.
-cn_err cn_report_tables(const struct cn_buffer *data, struct cn_buffer *out);
+// Appends the tables. data is what cn_report_page_data wrote. Returns CN_EFORMAT for other data.
+cn_err cn_report_tables_write(const struct cn_buffer *data, struct cn_buffer *out);

@@ -19,12 +19,16 @@ const Cairn = {};
     ahead: ["✕", "bad", "ahead of the ledger", 0],
     silent: ["!", "worry", "silent", 1],
     missing: ["!", "worry", "missing", 1],
+    paused: ["‖", "wait", "paused", 2],
     never: ["!", "worry", "never heard", 1],
     halted: ["◌", "none", "stopped", 2],
     stopped: ["◌", "none", "stopped", 2],
     awaited: ["◐", "wait", "awaited", 3],
     quorum: ["◌", "none", "waiting", 3],
+    merging: ["◌", "none", "waiting", 3],
     waiting: ["◌", "none", "waiting", 3],
+    run_paused: ["◌", "none", "run paused", 3],
+    drained: ["○", "none", "drained", 4],
     left_out: ["○", "none", "not invited", 4],
     accepted: ["●", "ok", "accepted", 5],
     over: ["●", "ok", "finished", 5],
@@ -32,6 +36,7 @@ const Cairn = {};
   };
   const UNKNOWN = ["?", "none", "unknown", 2];
 
+  const FRESH_MS = 300000; // how long a board's words about itself are shown
   const MANY = 200; // boards from which on groups are shown
   const ROWS = 100; // most rows of a table
   const FOLD = 3; // more alerts of one kind become one line
@@ -154,7 +159,7 @@ const Cairn = {};
 
   // --- alerts ---
 
-  // Alerts of the same kind with the same text are told once, however many boards they are about.
+  // Alerts of the same kind with the same text are shown once, however many boards they are about.
   function foldAlerts(store) {
     const folded = new Map();
     for (const alert of store.state.alerts) {
@@ -223,6 +228,7 @@ const Cairn = {};
       const left = run.remaining_ms === undefined ? "" : `, ${duration(Math.floor(run.remaining_ms / 1000) * 1000)} left`;
       lines.push(`open: ${run.accepted} of ${plural(run.quorum, "update")}${left}`);
     } else lines.push(PHASES[run.phase] || run.phase);
+    if (run.paused) lines.push(run.paused === "now" ? "paused: the round is held" : "paused: no other round is opened");
     if (run.phase === "open" && awaited.length) {
       const named = awaited.slice(0, 3).join(", ");
       lines.push(`awaits ${named}${awaited.length > 3 ? ` and ${plain(awaited.length - 3)} more` : ""}`);
@@ -301,33 +307,81 @@ const Cairn = {};
 
   const heard = (board) => (board.heard_ms ? el("span", { class: "nowrap", "data-heard": board.name }) : "–");
 
+  // What a board said of itself, if that is fresh.
+  function healthOf(store, board) {
+    const { health } = board;
+    return health && store.state.clock_ms - health.told_ms < FRESH_MS ? health : {};
+  }
+
+  const degrees = (health) => (health.temperature_c === undefined ? "–"
+    : `${health.temperature_c.toFixed(0)}${health.throttled ? "!" : ""}`);
+  const watts = (health) => (health.power_w === undefined ? "–" : String(+health.power_w.toPrecision(3)));
+
+  function progress(health) {
+    return health.state === "training" && health.steps ? `, step ${plain(health.step)} of ${plain(health.steps)}` : "";
+  }
+
+  // A board's own words about itself, as pairs for its detail row.
+  function healthFacts(health) {
+    if (!health.state) return [];
+    const facts = [["it says", `${health.state}${health.pause ? ` (${health.pause})` : ""}${progress(health)}`
+      + (health.round ? `, round ${plain(health.round)}` : "")]];
+    if (health.temperature_c !== undefined)
+      facts.push(["temperature", `${health.temperature_c.toFixed(1)} °C${health.throttled ? ", throttled" : ""}`]);
+    else if (health.throttled) facts.push(["throttled", "yes"]);
+    if (health.power_w !== undefined) facts.push(["power", `${watts(health)} W${health.battery ? " from a battery" : ""}`]);
+    if (health.samples_per_s) facts.push(["speed", `${digits(health.samples_per_s)} samples a second`]);
+    if (health.resident_mib) facts.push(["memory in use", `${plain(health.resident_mib)} MiB`]);
+    return facts;
+  }
+
+  function lastError(store, more) {
+    const { last_error: last } = more || {};
+    if (!last) return [];
+    return [["last error", `${moment(last.date_ms, store.state.date_ms)}: ${last.text}`
+      + (last.count > 1 ? ` (${plain(last.count)} errors so far)` : "")]];
+  }
+
+  function judgement(group) {
+    const counted = `the update counted for ${Math.round(100 * group.factor)} %`;
+    const times = group.refused_in_a_row;
+    return times ? `${counted}; refused ${plain(times)} in a row` : counted;
+  }
+
   function detailRow(store, board, columns) {
     const counts = countSigns(store, board.group);
     const more = store.details.get(board.name);
     const facts = [
       ["hardware", hardware(board)],
-      ...[["system", board.system], ["cairn-node", board.build]].filter(([, value]) => value),
+      ...[["system", board.system], ["cairn-node", board.build], ["slot", board.slot],
+        ["version in the slot", board.slot_version],
+        ["last update", board.update && `${board.update} ${board.update_version || ""}`]].filter(([, value]) => value),
       ["group", board.group],
       ["last heard", heard(board)],
+      ...healthFacts(healthOf(store, board)),
+      ...lastError(store, more),
       ["group's updates", `${plain(counts.a)} accepted, ${plain(counts.l)} late, ${plain(counts.r)} rejected`],
       ["most samples a round", board.max_weight ? plain(board.max_weight) : "the job's limit"],
     ];
     if (more && more.group && more.group.rejected_reason)
       facts.push([`rejected in round ${more.group.rejected_round}`, more.group.rejected_reason]);
+    if (more && more.group && more.group.judged_round)
+      facts.push([`robust rule, round ${more.group.judged_round}`, judgement(more.group)]);
     return el("tr", { class: "detail" }, el("td", { colspan: columns }, el("dl", {},
       ...facts.flatMap(([name, value]) => [el("dt", {}, name), el("dd", {}, value)]))));
   }
 
-  const BOARD_HEADS = ["board", "state", "why", "~heard", "~group", "#~version"];
+  const BOARD_HEADS = ["board", "state", "why", "~heard", "~group", "#~°C", "#~W", "#~version"];
 
   function boardRows(store, boards) {
     return boards.flatMap((board) => {
       const open = store.open.has(board.name);
       const button = el("button", { type: "button", class: "row", "aria-expanded": String(open),
         "data-board": board.name, "data-focus": `board ${board.name}` }, board.name);
+      const health = healthOf(store, board);
       const row = { look: ["bad", "worry"][stateOf(board)[3]] || null, cells: [button,
-        el("span", { class: "nowrap" }, sign(stateOf(board))[0], stateOf(board)[2]), board.why,
-        heard(board), board.group, board.version === undefined ? "–" : String(board.version)] };
+        el("span", { class: "nowrap" }, sign(stateOf(board))[0], stateOf(board)[2]), board.why + progress(health),
+        heard(board), board.group, degrees(health), watts(health), board.version === undefined ? "–" : String(board.version)] };
       return open ? [row, detailRow(store, board, BOARD_HEADS.length)] : [row];
     });
   }

@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <math.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -13,6 +12,8 @@
 
 #include "runtime/base/log.h"
 #include "runtime/engine/trainer/trainer_state.h"
+
+#define TRIES 3 // measurements of a version whose data set is written to meanwhile
 
 struct result {
     struct cn_metrics metrics;
@@ -146,27 +147,53 @@ static cn_err take_f1(struct cn_trainer *trainer, struct result *result)
     return CN_OK;
 }
 
+static cn_err measure(const struct cn_evaluator_config *config, const float *weights,
+                      struct bench *bench, struct result *result)
+{
+    struct cn_sample_shape shape;
+    uint64_t count = cn_dataset_count(bench->dataset, CN_SPLIT_ALL);
+    cn_err err = cn_trainer_set_weights(bench->trainer, weights);
+    *result = (struct result){0};
+    for (uint64_t first = 0; first < count && !err; first += bench->batch.count) {
+        cn_dataset_range(bench->dataset, CN_SPLIT_ALL, first, config->job->batch, &bench->batch);
+        err = cn_trainer_evaluate(bench->trainer, &bench->batch, &result->metrics);
+    }
+    cn_trainer_sample_shape(bench->trainer, &shape);
+    result->places = shape.rows;
+    return err ? err : take_f1(bench->trainer, result);
+}
+
+// Returns CN_ESTALE when a file of the set was written to meanwhile: the result then belongs to no
+// content of the file.
 static cn_err evaluate(const struct cn_evaluator_config *config, const float *weights,
                        struct result *result)
 {
-    struct cn_sample_shape shape;
     struct bench bench;
     struct cn_diag diag;
     cn_diag_init(&diag);
     cn_err err = open_bench(config, &diag, &bench);
-    if (err)
+    if (err) {
+        if (diag.count)
+            cn_log(CN_LOG_ERROR, "evaluate", "%s", cn_diag_first(&diag));
         return err;
-    uint64_t count = cn_dataset_count(bench.dataset, CN_SPLIT_ALL);
-    err = cn_trainer_set_weights(bench.trainer, weights);
-    for (uint64_t first = 0; first < count && !err; first += bench.batch.count) {
-        cn_dataset_range(bench.dataset, CN_SPLIT_ALL, first, config->job->batch, &bench.batch);
-        err = cn_trainer_evaluate(bench.trainer, &bench.batch, &result->metrics);
     }
-    cn_trainer_sample_shape(bench.trainer, &shape);
-    result->places = shape.rows;
-    if (!err)
-        err = take_f1(bench.trainer, result);
+    err = measure(config, weights, &bench, result);
+    if (cn_dataset_has_changed(bench.dataset))
+        err = CN_ESTALE;
     close_bench(&bench);
+    return err;
+}
+
+static cn_err evaluate_unchanged(const struct cn_evaluator_config *config, uint32_t version,
+                                 const float *weights, struct result *result)
+{
+    cn_err err = evaluate(config, weights, result);
+    for (int i = 1; i < TRIES && err == CN_ESTALE; i++) {
+        cn_log(CN_LOG_WARN, "evaluate",
+               "version %u is measured again: the central set '%s' changed meanwhile", version,
+               config->files->name);
+        err = evaluate(config, weights, result);
+    }
     return err;
 }
 
@@ -181,16 +208,20 @@ static void close_inherited(int keep)
             close(descriptor);
 }
 
-static _Noreturn void be_child(const struct cn_evaluator_config *config, const float *weights,
-                               int out)
+static _Noreturn void be_child(const struct cn_evaluator_config *config, uint32_t version,
+                               const float *weights, int out)
 {
     struct result result = {0};
     signal(SIGINT, SIG_IGN); // the terminal sends it to all processes; the parent decides
     signal(SIGTERM, SIG_DFL);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     close_inherited(out);
-    cn_err err = evaluate(config, weights, &result);
-    if (err)
+    cn_err err = evaluate_unchanged(config, version, weights, &result);
+    if (err == CN_ESTALE)
+        cn_log(CN_LOG_ERROR, "evaluate",
+               "the central set '%s' changed during each of %d measurements", config->files->name,
+               TRIES);
+    else if (err)
         cn_log(CN_LOG_ERROR, "evaluate", "%s", cn_err_text(err));
     bool sent = !err && write(out, &result, sizeof(result)) == (ssize_t)sizeof(result);
     _exit(sent ? 0 : 1);
@@ -208,13 +239,12 @@ static cn_err start(void *context, uint32_t version, const float *weights, uint6
         return cn_err_from_errno(errno);
     pid_t child = fork();
     if (child == 0)
-        be_child(&evaluator->config, weights, ends[1]);
+        be_child(&evaluator->config, version, weights, ends[1]);
     close(ends[1]);
     if (child < 0) {
         cn_err err = cn_err_from_errno(errno);
         close(ends[0]);
-        cn_log(CN_LOG_ERROR, "evaluate", "no child for version %" PRIu32 ": %s", version,
-               cn_err_text(err));
+        cn_log(CN_LOG_ERROR, "evaluate", "no child for version %u: %s", version, cn_err_text(err));
         return err;
     }
     evaluator->child = child;
@@ -264,7 +294,7 @@ static void take_measures(const struct cn_evaluator *evaluator, struct cn_ledger
         metrics->measures.mae = 0;
 }
 
-// The numbers of a child are as good as the model. Only finite ones may enter the ledger.
+// A diverged model gives numbers that are not finite. Only finite ones may enter the ledger.
 static cn_err take_metrics(const struct cn_evaluator *evaluator, struct cn_ledger_metrics *metrics)
 {
     const struct cn_metrics *result = &evaluator->result.metrics;
@@ -291,7 +321,7 @@ static cn_err poll_child(void *context, uint64_t now_ms, uint32_t *version,
     if (!err)
         err = take_metrics(evaluator, metrics);
     if (err)
-        cn_log(CN_LOG_ERROR, "evaluate", "version %" PRIu32 " was not measured: %s", *version,
+        cn_log(CN_LOG_ERROR, "evaluate", "version %u was not measured: %s", *version,
                err == CN_EPEER ? "the evaluating process failed" : cn_err_text(err));
     return err;
 }

@@ -1,41 +1,26 @@
 #include "aggregator/run/gate.h"
 
-#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 
+#include "aggregator/ledger/ancestry.h"
 #include "aggregator/run/run_private.h"
 #include "runtime/base/log.h"
 #include "runtime/port/platform.h"
 
-#define TRIES 3        // measurements of a version that may fail
-#define RETRY_MS 3000  // pause after one of them
-#define ALARM_STREAK 2 // refused versions in a row that are an alarm
+#define TRIES 3       // measurements of a version that may fail
+#define RETRY_MS 3000 // pause after one of them
 
-bool cn_gate_is_set(const struct cn_job *job)
+static bool is_set(const struct cn_job *job)
 {
     return job->gate.loss > 0 || job->gate.accuracy > 0;
 }
 
-// The best figures of the versions that one comes from, as far as they were measured.
+// The best measurements among the versions that a version comes from.
 struct best {
-    uint32_t count; // of versions that were measured
+    uint32_t count; // number of versions that were measured
     double loss, accuracy;
 };
-
-// Finds the version whose weights a version began with. A rollback gave up those in between.
-static cn_err find_parent(struct cn_ledger *ledger, uint32_t version, uint32_t *parent)
-{
-    struct cn_ruling ruling;
-    cn_err err = cn_ruling_find(ledger, version, &ruling);
-    *parent = version - 1;
-    if (err)
-        return err == CN_ENOTFOUND ? CN_OK : err;
-    if (ruling.source >= version)
-        return CN_EFORMAT;
-    *parent = ruling.source;
-    return CN_OK;
-}
 
 static void take_best(const struct cn_ledger_metrics *central, struct best *best)
 {
@@ -54,7 +39,8 @@ static cn_err find_best(struct cn_ledger *ledger, uint32_t number, struct best *
     uint32_t earlier = number;
     *best = (struct best){0};
     for (int i = 0; i < CN_GATE_VERSIONS && earlier; i++) {
-        cn_err err = find_parent(ledger, earlier, &earlier);
+        bool ruled;
+        cn_err err = cn_ancestry_parent(ledger, earlier, &earlier, &ruled);
         if (!err)
             err = cn_ledger_find_version(ledger, earlier, &version);
         if (err)
@@ -117,7 +103,7 @@ static cn_err refuse(struct cn_run *run, const struct cn_merge_config *config)
         err = parent_metrics(run, &run->judged);
     if (err)
         return err;
-    cn_log(CN_LOG_WARN, "run", "version %" PRIu32 " is refused: %s", run->ruling.version,
+    cn_log(CN_LOG_WARN, "run", "version %u is refused: %s", run->ruling.version,
            run->ruling.reason);
     cn_model_deinit(&run->candidate);
     run->candidate = refused;
@@ -147,7 +133,7 @@ static void note_failure(struct cn_run *run, uint64_t now_ms)
     if (++run->judge_tries < TRIES)
         return;
     cn_log(CN_LOG_ERROR, "run",
-           "version %" PRIu32 " counts without a measurement: %d of them failed, so the gate has "
+           "version %u counts without a measurement: %d of them failed, so the gate has "
            "nothing to judge by",
            run->candidate.number, TRIES);
     run->judging = CN_JUDGED;
@@ -157,7 +143,7 @@ static cn_err start(struct cn_run *run, uint64_t now_ms)
 {
     const struct cn_run_measure *measure = run->config.measure;
     bool idle;
-    cn_err err = cn_run_take_result(run, now_ms, &idle); // of the version before
+    cn_err err = cn_run_take_result(run, now_ms, &idle); // result of the version before
     if (err || !idle || now_ms < run->judge_ms)
         return err;
     err = measure->start(measure->context, run->candidate.number, cn_model_weights(&run->candidate),
@@ -188,7 +174,7 @@ static cn_err poll(struct cn_run *run, const struct cn_merge_config *config, uin
 
 cn_err cn_run_gate(struct cn_run *run, const struct cn_merge_config *config, uint64_t now_ms)
 {
-    if (!cn_gate_is_set(run->config.job) || !run->config.measure)
+    if (!is_set(run->config.job) || !run->config.measure)
         run->judging = CN_JUDGED;
     if (run->judging == CN_JUDGE_DUE)
         return start(run, now_ms);
@@ -201,10 +187,11 @@ void cn_run_note_judged(struct cn_run *run, bool refused)
     if (run->judged.count)
         cn_run_watch_loss(run, number, &run->judged);
     if (run->judged.count && cn_ledger_set_central(run->config.ledger, number, &run->judged))
-        cn_log(CN_LOG_WARN, "run", "the measurement of version %" PRIu32 " is made again", number);
-    if (refused && cn_ruling_streak(run->config.ledger, &streak) == CN_OK && streak >= ALARM_STREAK)
+        cn_log(CN_LOG_WARN, "run", "the measurement of version %u is made again", number);
+    if (refused && cn_ruling_streak(run->config.ledger, &streak) == CN_OK &&
+        streak >= CN_RULING_ALARM)
         cn_log(CN_LOG_ERROR, "run",
-               "the gate refused %" PRIu32 " versions in a row: a group, the data or the limit is "
+               "the gate refused %u versions in a row: a group, the data or the limit is "
                "wrong; `status` has the reasons",
                streak);
 }

@@ -4,17 +4,14 @@
 // obeys it. Threading: that of the ledger.
 #pragma once
 
+#include "aggregator/ledger/rulings.h"
 #include "aggregator/run/score.h"
-#include "aggregator/store/rulings.h"
 
 // A version is compared with the best of this number of versions that it comes from.
 #define CN_GATE_VERSIONS 5
 
-// Says whether the job has a gate.
-bool cn_gate_is_set(const struct cn_job *job);
-
 // Judges version number by what was measured; metrics is NULL when its loss is not finite. Sets
-// *refused, and then ruling, which has the reason.
+// *refused. If it is true, fills in ruling, with the reason.
 cn_err cn_gate_judge(struct cn_ledger *ledger, const struct cn_job *job, uint32_t number,
                      const struct cn_ledger_metrics *metrics, bool *refused,
                      struct cn_ruling *ruling);

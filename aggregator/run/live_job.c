@@ -1,16 +1,16 @@
 #include "aggregator/run/live_job.h"
 
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "aggregator/store/job_settings.h"
+#include "aggregator/ledger/job_settings.h"
 #include "runtime/base/log.h"
 #include "runtime/update/tensor_rules.h"
 #include "transport/message/message.h"
 
-// Encodes what boards would be told of job, with the values of told that they do not use. Of the
-// deadline they use only how it compares with the time left, so it waits for the next round.
+// Encodes what boards would be told of a job. Values that boards do not use are taken from told, so
+// two encodings differ only in values that matter to boards. In an open round the deadline, too, is
+// taken from told: boards only compare it with the time left, so a new one can wait.
 static cn_err encode(const struct cn_job *job, const struct cn_job *told, bool open, uint8_t *bytes,
                      size_t *size)
 {
@@ -74,8 +74,7 @@ static cn_err take_row(struct cn_live_job *live, const struct cn_ledger_setting 
         return err;
     memcpy(live->taken, digest, CN_DIGEST_SIZE);
     if (live->number)
-        cn_log(CN_LOG_INFO, "run", "the settings written for round %" PRIu32 " hold now",
-               row->from_round);
+        cn_log(CN_LOG_INFO, "run", "the settings written for round %u hold now", row->from_round);
     return CN_OK;
 }
 

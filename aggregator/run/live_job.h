@@ -14,7 +14,7 @@ struct cn_live_job {
     struct cn_layout *layout; // the model's; gets the job's rules for single tensors
     struct cn_model_store *models;
     struct cn_job *job; // the job that all parts of the program read
-    // The job as boards are told it. Values that only the aggregator uses may be older.
+    // The job that boards are told. Values that only the aggregator uses may be older.
     struct cn_job told;
     uint32_t number; // counts how often told has changed; 0: no settings were taken yet
     uint8_t taken[CN_DIGEST_SIZE]; // of the text of the settings that job has

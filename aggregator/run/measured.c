@@ -1,6 +1,5 @@
 #include "aggregator/run/measured.h"
 
-#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -86,8 +85,8 @@ static void tell(const struct groups *groups, uint32_t version,
         if (!groups->entries[i].stands_out)
             continue;
         snprintf(text, sizeof(text),
-                 "group %s says version %" PRIu32
-                 " has loss %.4g and accuracy %.4g, the median of %zu groups is %.4g and %.4g",
+                 "group %s says version %u has loss %.4g and accuracy %.4g, the median of %zu "
+                 "groups is %.4g and %.4g",
                  groups->names[i], version, groups->entries[i].loss, groups->entries[i].accuracy,
                  groups->count, median->loss, median->accuracy);
         visit(context, groups->names[i], text);

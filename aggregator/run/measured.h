@@ -5,7 +5,7 @@
 // claim. README.md has the rule. Threading: none.
 #pragma once
 
-#include "aggregator/store/roster.h"
+#include "aggregator/roster/roster.h"
 
 // With fewer groups there is no majority to compare with, so none stands out.
 #define CN_MEASURED_LEAST 3

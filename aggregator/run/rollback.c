@@ -1,5 +1,4 @@
 // Goes back to an earlier version when a person asked for it.
-#include <inttypes.h>
 #include <string.h>
 
 #include "aggregator/merge/ruled.h"
@@ -30,8 +29,8 @@ static cn_err make(struct cn_run *run, const struct cn_model *source, struct cn_
                               cn_model_weights(source), next);
 }
 
-// Makes the open round that of the run. It invites groups when the run looks for settings the next
-// time, which it does only if the version cannot be stored now.
+// Makes the open round the round of the run. It invites groups when the run next looks for
+// settings. That happens only if the version cannot be stored now.
 static void enter_round(struct cn_run *run)
 {
     run->phase = CN_RUN_OPEN;
@@ -41,8 +40,9 @@ static void enter_round(struct cn_run *run)
     run->waiting_told = false;
 }
 
-// A reload writes settings for rounds that are not open, so those of the version would be in doubt
-// until it is stored. An attempt that was killed or failed may have left the round open.
+// Opens the round of the version, so that a reload cannot change its settings before it is stored:
+// a reload writes settings for rounds that are not open. An attempt that was killed or failed may
+// have left the round open.
 static cn_err open_round(struct cn_run *run)
 {
     struct cn_ledger_round newest;
@@ -55,8 +55,9 @@ static cn_err open_round(struct cn_run *run)
         return err;
     if (run->phase == CN_RUN_GATHER)
         enter_round(run);
-    return open || !run->config.live ? CN_OK
-                                     : cn_live_job_take(run->config.live, run->round, false);
+    if (!open && run->config.live)
+        err = cn_live_job_take(run->config.live, run->round, false);
+    return err ? err : cn_run_open_control(run); // also the version's round is of an epoch
 }
 
 // Says whether a rollback whose version cannot be read is given up. A disk may recover.
@@ -69,7 +70,7 @@ static bool is_hopeless(struct cn_run *run, cn_err why)
 
 static cn_err give_up(struct cn_run *run, const struct cn_ruling *ruling, cn_err why)
 {
-    cn_log(CN_LOG_ERROR, "run", "no rollback to version %" PRIu32 ": %s; the run goes on as it is",
+    cn_log(CN_LOG_ERROR, "run", "no rollback to version %u: %s; the run goes on as it is",
            ruling->source,
            why == CN_ENOTFOUND ? "the version is not kept any more"
            : why == CN_EDIGEST ? "its file is damaged"
@@ -86,16 +87,7 @@ static void copy_measurement(struct cn_run *run, const struct cn_ruling *ruling)
     if (!err && source.central.count)
         err = cn_ledger_set_central(run->config.ledger, ruling->version, &source.central);
     if (err)
-        cn_log(CN_LOG_WARN, "run", "the measurement of version %" PRIu32 " is made again",
-               ruling->version);
-}
-
-cn_err cn_run_find_rollback(struct cn_run *run)
-{
-    struct cn_ruling newest;
-    cn_err err = cn_ruling_newest(run->config.ledger, CN_RULING_ROLLBACK, &newest);
-    run->forget = err ? 0 : newest.version;
-    return err == CN_ENOTFOUND ? CN_OK : err;
+        cn_log(CN_LOG_WARN, "run", "the measurement of version %u is made again", ruling->version);
 }
 
 static cn_err store(struct cn_run *run, const struct cn_model *source, struct cn_ruling *ruling)
@@ -116,11 +108,11 @@ static cn_err store(struct cn_run *run, const struct cn_model *source, struct cn
     return err;
 }
 
-// Tells of a lack of memory once, and has the caller try again.
+// Logs a lack of memory once, and has the caller try again.
 static cn_err put_off(struct cn_run *run, const struct cn_ruling *ruling)
 {
     if (!run->trouble_told)
-        cn_log(CN_LOG_ERROR, "run", "no rollback to version %" PRIu32 " yet: %s", ruling->source,
+        cn_log(CN_LOG_ERROR, "run", "no rollback to version %u yet: %s", ruling->source,
                cn_err_text(CN_ENOMEM));
     run->trouble_told = true;
     return CN_EAGAIN;
@@ -142,14 +134,13 @@ cn_err cn_run_roll_back(struct cn_run *run, bool *done)
     cn_model_deinit(&source);
     if (err)
         return err == CN_ENOMEM ? put_off(run, &ruling) : err;
-    cn_log(CN_LOG_WARN, "run",
-           "version %" PRIu32 " has the weights of version %" PRIu32 ": rolled back, %s",
+    cn_log(CN_LOG_WARN, "run", "version %u has the weights of version %u: rolled back, %s",
            ruling.version, ruling.source, ruling.reason);
     run->forget = ruling.version;
     run->rollback_tries = 0;
     run->trouble_told = false;
     copy_measurement(run, &ruling);
-    cn_spool_expire(run->config.spool, 0, 0);
+    cn_spool_expire(run->config.spool, 0, 0, 0);
     *done = true;
     return CN_OK;
 }

@@ -5,14 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "aggregator/merge/merge.h"
-#include "aggregator/run/measured.h"
+#include "aggregator/run/asynchronous.h"
 #include "aggregator/run/run_private.h"
 #include "aggregator/run/selection.h"
 #include "runtime/base/log.h"
 #include "runtime/port/platform.h"
 
-#define RETRY_MS 3000   // pause after a merge that failed
 #define SETTINGS_MS 500 // time between two looks for other settings
 #define INVITE_MS 500   // least time between two looks for more groups
 
@@ -46,14 +44,15 @@ void cn_run_read_traffic(const struct cn_run *run, struct cn_run_traffic *traffi
 // Returns the number of groups to invite: over_select for each one of the quorum.
 static uint32_t wanted_groups(const struct cn_job *job)
 {
-    double wanted = ceil(job->over_select * cn_job_quorum(job));
-    return wanted < cn_job_quorum(job) ? cn_job_quorum(job) : (uint32_t)wanted;
+    if (cn_job_is_async(job))
+        return cn_job_updates_needed(job);
+    double wanted = ceil(job->over_select * cn_job_updates_needed(job));
+    return wanted < cn_job_updates_needed(job) ? cn_job_updates_needed(job) : (uint32_t)wanted;
 }
 
 // --- settings ---
 
-// Takes the settings of a round, and tells boards if these are others.
-static cn_err take_settings(struct cn_run *run, uint32_t round, bool open)
+cn_err cn_run_take_settings(struct cn_run *run, uint32_t round, bool open)
 {
     struct cn_live_job *live = run->config.live;
 
@@ -66,11 +65,12 @@ static cn_err take_settings(struct cn_run *run, uint32_t round, bool open)
     return err;
 }
 
-// As take_settings. What only ends rounds may change in an open round.
+// Takes the settings of the present round. Only values that decide when a round ends may change
+// while it is open.
 static cn_err follow_settings(struct cn_run *run, uint64_t now_ms)
 {
     uint64_t deadline_ms = run->config.job->deadline_ms;
-    cn_err err = take_settings(run, run->round, run->phase == CN_RUN_OPEN);
+    cn_err err = cn_run_take_settings(run, run->round, run->phase == CN_RUN_OPEN);
     if (err || run->phase != CN_RUN_OPEN)
         return err;
     if (run->wanted < wanted_groups(run->config.job))
@@ -90,12 +90,17 @@ static cn_err begin_open(struct cn_run *run, uint64_t now_ms)
     run->wanted = wanted_groups(run->config.job);
     run->waiting_told = false;
     run->invite_ms = 0;
+    cn_err err = cn_run_open_control(run);
+    if (err)
+        return err;
     return cn_ledger_count(run->config.ledger, run->round, &run->selected, &run->accepted);
 }
 
 // Invites live groups until the wanted number is reached.
 static cn_err invite(struct cn_run *run, uint64_t now_ms)
 {
+    if (cn_job_is_async(run->config.job))
+        return cn_async_follow(run, false);
     if (run->selected >= run->wanted || now_ms < run->invite_ms)
         return CN_OK;
     run->invite_ms = now_ms + INVITE_MS;
@@ -115,21 +120,31 @@ static cn_err invite(struct cn_run *run, uint64_t now_ms)
     return err;
 }
 
+// Returns the number of groups that are invited to the round under way.
+static uint32_t count_invited(const struct cn_run *run)
+{
+    bool takes = run->phase == CN_RUN_OPEN || run->phase == CN_RUN_CLOSING;
+
+    return takes && cn_job_is_async(run->config.job) ? cn_async_invited(run) : run->selected;
+}
+
 static cn_err open_round(struct cn_run *run, uint64_t now_ms)
 {
     cn_err err = cn_ledger_open_round(run->config.ledger, run->round);
 
     // A reload writes settings for rounds that are not open. So these are the round's from here on.
     if (!err)
-        err = take_settings(run, run->round, false);
+        err = cn_run_take_settings(run, run->round, false);
     if (!err)
         err = begin_open(run, now_ms);
     run->opened_ms = now_ms;
     if (!err)
         err = invite(run, now_ms);
+    if (!err && cn_job_is_async(run->config.job))
+        notify(run); // the round invites all groups
     if (!err)
-        cn_log(CN_LOG_DEBUG, "run", "round %" PRIu32 " is open, %" PRIu32 " groups are invited",
-               run->round, run->selected);
+        cn_log(CN_LOG_DEBUG, "run", "round %u is open, %u group%s invited", run->round,
+               count_invited(run), count_invited(run) == 1 ? " is" : "s are");
     return err;
 }
 
@@ -139,19 +154,20 @@ static void tell_waiting(struct cn_run *run, uint32_t live)
         return;
     size_t groups = 0;
     cn_roster_groups(run->config.roster, &groups);
-    cn_log(CN_LOG_INFO, "run",
-           "round %" PRIu32 " waits for %" PRIu32 " groups; %zu are enrolled, %" PRIu32 " are here",
-           run->round, cn_job_quorum(run->config.job), groups, live);
+    cn_log(CN_LOG_INFO, "run", "round %u waits for %u groups; %zu are enrolled, %u are here",
+           run->round, cn_job_updates_needed(run->config.job), groups, live);
     run->waiting_told = true;
 }
 
 static cn_err tick_gather(struct cn_run *run, uint64_t now_ms)
 {
-    size_t enrolled = 0;
-
-    cn_roster_groups(run->config.roster, &enrolled);
+    if (!cn_run_opens_rounds(run)) {
+        run->quorum_seen_ms = 0;
+        return CN_OK;
+    }
+    uint32_t enrolled = cn_selection_enrolled(run->config.roster);
     uint32_t live = cn_selection_live(run->config.roster, now_ms, run->config.live_ms);
-    if (live < cn_job_quorum(run->config.job)) {
+    if (live < cn_job_updates_needed(run->config.job)) {
         run->quorum_seen_ms = 0;
         tell_waiting(run, live);
         return CN_OK;
@@ -166,17 +182,32 @@ static cn_err tick_gather(struct cn_run *run, uint64_t now_ms)
 
 // --- open ---
 
+// Drops the uploads that cannot count any more.
+static void expire_uploads(struct cn_run *run, uint64_t now_ms)
+{
+    bool open = run->phase == CN_RUN_OPEN;
+
+    if (cn_job_is_async(run->config.job))
+        cn_spool_expire(run->config.spool, cn_async_oldest(run), run->round, run->now_ms);
+    else
+        cn_spool_expire(run->config.spool, open ? run->round : 0, open ? run->round : 0, now_ms);
+}
+
+void cn_run_enter_closing(struct cn_run *run)
+{
+    run->phase = CN_RUN_CLOSING;
+    run->retry_ms = 0;
+    expire_uploads(run, 0);
+    notify(run);
+}
+
 static cn_err begin_closing(struct cn_run *run)
 {
     cn_err err = cn_ledger_close_round(run->config.ledger, run->round);
 
-    if (err)
-        return err;
-    run->phase = CN_RUN_CLOSING;
-    run->retry_ms = 0;
-    cn_spool_expire(run->config.spool, 0, 0);
-    notify(run);
-    return CN_OK;
+    if (!err)
+        cn_run_enter_closing(run);
+    return err;
 }
 
 static void extend(struct cn_run *run, uint64_t now_ms)
@@ -184,97 +215,29 @@ static void extend(struct cn_run *run, uint64_t now_ms)
     const struct cn_job *job = run->config.job;
 
     cn_log(CN_LOG_WARN, "run",
-           "round %" PRIu32 " has %" PRIu32 " of %" PRIu32
-           " updates at its deadline: extended by %" PRIu64 " s",
-           run->round, run->accepted, cn_job_quorum(job), job->deadline_ms / 1000);
+           "round %u has %u of %u updates at its deadline: extended by %" PRIu64 " s", run->round,
+           run->accepted, cn_job_updates_needed(job), job->deadline_ms / 1000);
     run->counts.extended++;
     run->deadline_ms = now_ms + job->deadline_ms;
-    run->wanted = run->selected + (cn_job_quorum(job) - run->accepted);
+    run->wanted = run->selected + (cn_job_updates_needed(job) - run->accepted);
     notify(run);
 }
 
 static cn_err tick_open(struct cn_run *run, uint64_t now_ms)
 {
-    if (run->accepted >= cn_job_quorum(run->config.job))
-        return begin_closing(run);
+    bool full = run->accepted >= cn_job_updates_needed(run->config.job);
+    if (cn_run_is_held(run, now_ms))
+        return CN_OK;
+    cn_err err = cn_job_is_async(run->config.job) ? cn_async_is_full(run, &full) : CN_OK;
+    if (err || full)
+        return err ? err : begin_closing(run);
     if (now_ms >= run->deadline_ms)
         extend(run, now_ms);
-    cn_spool_expire(run->config.spool, run->round, now_ms);
+    expire_uploads(run, now_ms);
     return invite(run, now_ms);
 }
 
 // --- closing ---
-
-static cn_err make_candidate(struct cn_run *run, const struct cn_merge_config *config)
-{
-    if (run->candidate.bytes)
-        return CN_OK;
-    uint64_t since_us = cn_platform_now_us();
-    cn_err err = cn_merge_round(config, cn_model_store_newest(run->config.models), &run->candidate);
-    run->merge_us = cn_platform_now_us() - since_us;
-    run->judging = CN_JUDGE_DUE;
-    run->judge_ms = run->judge_tries = 0;
-    run->judged = (struct cn_ledger_metrics){0};
-    return err;
-}
-
-static cn_err add_candidate(struct cn_run *run)
-{
-    struct cn_run_traffic traffic;
-    bool refused = run->candidate.ruling != NULL;
-    uint64_t since_us = cn_platform_now_us();
-    cn_run_read_traffic(run, &traffic);
-    cn_err err = cn_model_store_add(run->config.models, &run->candidate, traffic.in.messages,
-                                    traffic.out.messages);
-    run->merge_us += cn_platform_now_us() - since_us;
-    if (!err)
-        cn_run_note_judged(run, refused);
-    return err;
-}
-
-// Makes the version, has it judged, and stores it. Sets *done when it is stored.
-static cn_err merge(struct cn_run *run, uint64_t now_ms, bool *done)
-{
-    const struct cn_merge_config config = {
-        .store = run->config.store,
-        .ledger = run->config.ledger,
-        .layout = cn_model_store_layout(run->config.models),
-        .job = run->config.job,
-        .graph = cn_model_store_graph_digest(run->config.models),
-        .cuts = &run->cuts,
-    };
-    *done = false;
-    cn_err err = make_candidate(run, &config);
-    if (!err)
-        err = cn_run_gate(run, &config, now_ms);
-    if (err || run->judging != CN_JUDGED)
-        return err;
-    err = add_candidate(run);
-    *done = !err;
-    return err;
-}
-
-static void count_merge(struct cn_run *run, uint64_t since_us, uint64_t now_ms)
-{
-    struct cn_run_counts *counts = &run->counts;
-    uint64_t took_us = cn_platform_now_us() - since_us;
-
-    counts->merged++;
-    if (run->cuts.round == run->round)
-        counts->cut += run->cuts.count;
-    cn_histogram_add(&counts->merge, (double)run->merge_us / 1e6);
-    if (run->opened_ms)
-        cn_histogram_add(&counts->round,
-                         (double)(now_ms - run->opened_ms) / 1e3 + (double)took_us / 1e6);
-}
-
-static void note_outlier(void *context, const char *group, const char *text)
-{
-    struct cn_run *run = context;
-
-    cn_log_within(cn_log_quota_of(&run->outliers, group), cn_platform_now_ms(), CN_LOG_WARN, "run",
-                  "round %" PRIu32 ": %s", run->round, text);
-}
 
 static void end(struct cn_run *run, const char *reason)
 {
@@ -296,7 +259,9 @@ static cn_err begin_next(struct cn_run *run, const char **reason)
     run->round = newest_version(run) + 1;
     run->selected = run->accepted = 0;
     run->quorum_seen_ms = 0;
-    err = take_settings(run, run->round, false);
+    err = cn_run_take_settings(run, run->round, false);
+    if (!err && cn_job_is_async(run->config.job))
+        err = cn_async_advance(run);
     if (!err)
         *reason = cn_score_end(run->config.job, &run->progress, newest_version(run));
     return err;
@@ -332,33 +297,11 @@ static cn_err advance(struct cn_run *run)
 
 static cn_err tick_closing(struct cn_run *run, uint64_t now_ms)
 {
-    if (now_ms < run->retry_ms)
-        return CN_OK;
-    bool done;
-    uint64_t since_us = cn_platform_now_us();
-    cn_err err = merge(run, now_ms, &done);
-    if (err == CN_ENOSPC || err == CN_EIO || err == CN_EAGAIN || err == CN_ENOMEM) {
-        if (!run->trouble_told)
-            cn_log(CN_LOG_ERROR, "run",
-                   "version %" PRIu32 " is not made yet: %s; trying every %d s", run->round,
-                   cn_err_text(err), RETRY_MS / 1000);
-        run->trouble_told = true;
-        run->trouble = err;
-        run->retry_ms = now_ms + RETRY_MS;
-        return CN_OK;
-    }
-    run->trouble_told = false;
-    run->trouble = CN_OK;
-    if (err == CN_ENOTFOUND)
-        cn_log(CN_LOG_ERROR, "run", "an accepted update of round %" PRIu32 " is gone from the disk",
-               run->round);
-    if (err || !done)
+    bool made;
+    cn_err err = cn_run_make_version(run, now_ms, &made);
+
+    if (err || !made)
         return err;
-    count_merge(run, since_us, now_ms);
-    err = cn_measured_outliers(run->config.ledger, run->round, note_outlier, run);
-    if (err)
-        cn_log(CN_LOG_WARN, "run", "what the groups measured is not compared: %s",
-               cn_err_text(err));
     if (!run->config.measure)
         return advance(run);
     run->phase = CN_RUN_MEASURE;
@@ -372,7 +315,9 @@ static bool result_decides(const struct cn_run *run)
 {
     const struct cn_job *job = run->config.job;
 
-    return job->target_accuracy > 0 || job->patience > 0 || newest_version(run) >= job->rounds;
+    // Groups of an asynchronous run continue meanwhile, so the run may make one more version.
+    return newest_version(run) >= job->rounds ||
+           (!cn_job_is_async(job) && (job->target_accuracy > 0 || job->patience > 0));
 }
 
 cn_err cn_run_take_result(struct cn_run *run, uint64_t now_ms, bool *idle)
@@ -386,6 +331,7 @@ cn_err cn_run_take_result(struct cn_run *run, uint64_t now_ms, bool *idle)
     uint32_t version;
     cn_err err = measure->poll(measure->context, now_ms, &version, &metrics);
     *idle = err != CN_EAGAIN;
+    run->measuring = !*idle;
     if (!err)
         cn_histogram_add(&run->counts.evaluation, (double)(now_ms - run->measure_ms) / 1e3);
     if (err == CN_EDIVERGED)
@@ -395,7 +341,7 @@ cn_err cn_run_take_result(struct cn_run *run, uint64_t now_ms, bool *idle)
     cn_run_watch_loss(run, version, &metrics);
     err = cn_ledger_set_central(run->config.ledger, version, &metrics);
     if (err) {
-        cn_log(CN_LOG_ERROR, "run", "the measurement of version %" PRIu32 " is lost: %s", version,
+        cn_log(CN_LOG_ERROR, "run", "the measurement of version %u is lost: %s", version,
                cn_err_text(err));
         return CN_OK;
     }
@@ -421,6 +367,7 @@ static cn_err measure_newest(struct cn_run *run, uint64_t now_ms, bool *started)
     run->measure_ms = now_ms;
     *started =
         measure->start(measure->context, newest->number, cn_model_weights(newest), now_ms) == CN_OK;
+    run->measuring |= *started;
     return CN_OK;
 }
 
@@ -431,7 +378,8 @@ static cn_err tick_measure(struct cn_run *run, uint64_t now_ms)
 
     if (err || !idle)
         return err;
-    err = take_settings(run, newest_version(run) + 1, false); // they say whether the result decides
+    // The settings of the next round may decide whether the result can end the run.
+    err = cn_run_take_settings(run, newest_version(run) + 1, false);
     if (!err)
         err = measure_newest(run, now_ms, &started);
     if (err || (started && result_decides(run)))
@@ -450,7 +398,7 @@ static cn_err recover(struct cn_run *run, uint64_t now_ms)
         return err;
     bool under_way = !err && round.state != CN_LEDGER_MERGED;
     run->round = under_way ? round.number : newest_version(run) + 1;
-    err = take_settings(run, run->round, false);
+    err = cn_run_take_settings(run, run->round, false);
     if (err)
         return err;
     if (under_way && round.state == CN_LEDGER_CLOSING) {
@@ -461,6 +409,8 @@ static cn_err recover(struct cn_run *run, uint64_t now_ms)
     if (under_way && !reason) {
         bool started;
         err = begin_open(run, now_ms);
+        if (!err)
+            err = cn_run_recover_deadline(run);
         return err ? err : measure_newest(run, now_ms, &started);
     }
     run->phase = run->config.measure ? CN_RUN_MEASURE : CN_RUN_GATHER;
@@ -479,6 +429,7 @@ cn_err cn_run_open(const struct cn_run_config *config, uint64_t now_ms, struct c
     if (!opened)
         return CN_ENOMEM;
     opened->config = *config;
+    opened->now_ms = now_ms;
     opened->counts.round.bounds = opened->counts.merge.bounds = cn_histogram_work;
     opened->counts.evaluation.bounds = opened->counts.commit.bounds = cn_histogram_work;
     struct cn_ledger_version newest;
@@ -489,8 +440,9 @@ cn_err cn_run_open(const struct cn_run_config *config, uint64_t now_ms, struct c
         opened->base.out.messages = larger(newest.bytes_out, config->earlier.out.messages);
         err = cn_score_progress(config->ledger, config->job, 0, &opened->progress);
     }
+    opened->forget = opened->progress.rolled_back;
     if (!err)
-        err = cn_run_find_rollback(opened);
+        err = cn_run_follow_steering(opened);
     if (!err)
         err = recover(opened, now_ms);
     if (err) {
@@ -534,6 +486,7 @@ cn_err cn_run_tick(struct cn_run *run, uint64_t now_ms)
     bool idle, moved;
     cn_err err;
 
+    run->now_ms = now_ms;
     switch (run->phase) {
     case CN_RUN_GATHER:
         err = follow_ledger(run, now_ms, &moved);
@@ -559,12 +512,15 @@ void cn_run_get_state(const struct cn_run *run, uint64_t now_ms, struct cn_run_s
     *state = (struct cn_run_state){
         .phase = run->phase,
         .round = run->round,
-        .selected = run->selected,
+        .selected = count_invited(run),
         .accepted = run->accepted,
         .cuts = run->cuts,
         .trouble = run->trouble,
+        .measuring = run->measuring,
+        .oldest = cn_async_oldest(run),
         .end_reason = run->end_reason,
         .progress = run->progress,
+        .steering = run->steering,
     };
     memcpy(state->warning, run->warning, sizeof(state->warning));
     if (run->phase == CN_RUN_OPEN && run->deadline_ms > now_ms)

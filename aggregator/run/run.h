@@ -11,12 +11,13 @@
 // directly. Threading: none. Nothing blocks longer than a merge.
 #pragma once
 
+#include "aggregator/ledger/steering.h"
 #include "aggregator/merge/merge.h"
+#include "aggregator/roster/roster.h"
 #include "aggregator/run/live_job.h"
 #include "aggregator/run/run_counts.h"
 #include "aggregator/run/score.h"
 #include "aggregator/store/model_store.h"
-#include "aggregator/store/roster.h"
 #include "aggregator/store/spool.h"
 #include "runtime/port/link.h"
 #include "runtime/update/update.h"
@@ -58,7 +59,8 @@ struct cn_run_config {
     uint64_t live_ms;                     // a group that was heard within this time can be invited
     // How long to wait for more groups than the quorum before a round opens.
     uint64_t settle_ms;
-    // Bytes of earlier programs. The ledger may know of more messages, and then it counts.
+    // Bytes that earlier programs counted. If the ledger has a larger number of bytes of messages,
+    // that number is taken.
     struct cn_run_traffic earlier;
     void *context; // passed to both functions below
     // Called when the round as boards see it has changed.
@@ -72,16 +74,19 @@ struct cn_run_config {
 // The state of a run, for people.
 struct cn_run_state {
     enum cn_run_phase phase;
-    uint32_t round; // the round under way, else the next one
-    // Groups that were invited to the round, and updates that were accepted.
-    uint32_t selected, accepted;
-    uint64_t remaining_ms;         // until the deadline; 0 unless a round is open
+    uint32_t round;        // the round under way, else the next one
+    uint32_t selected;     // groups that were invited to the round; asynchronous: cn_async_invited
+    uint32_t accepted;     // updates that were accepted in the round
+    uint64_t remaining_ms; // until the deadline; 0 unless a round is open
     struct cn_run_traffic traffic; // of the whole run, over restarts
     struct cn_merge_cuts cuts;     // of the newest version, if this program made it
     char warning[CN_RUN_WARNING];  // set when a version is far worse than its parent; "": none
     cn_err trouble;                // why the round's version is not made yet; CN_OK: no error
+    bool measuring;                // a version is being measured on the central set
+    uint32_t oldest;               // oldest round of which an update counts
     const char *end_reason;        // why the run ended; NULL before ENDED
     struct cn_run_progress progress;
+    struct cn_steering steering; // what people ask of the run
 };
 
 struct cn_run;
@@ -96,6 +101,11 @@ cn_err cn_run_tick(struct cn_run *run, uint64_t now_ms);
 
 void cn_run_get_state(const struct cn_run *run, uint64_t now_ms, struct cn_run_state *state);
 
+// Returns the oldest round of which an update counts for the version of round next; in a
+// synchronous run that is next itself. rolled_back is the newest version that a rollback made; 0:
+// none.
+uint32_t cn_run_oldest_round(const struct cn_job *job, uint32_t next, uint32_t rolled_back);
+
 // Returns what was counted since the run was opened. It is valid until close.
 const struct cn_run_counts *cn_run_count(const struct cn_run *run);
 
@@ -104,13 +114,29 @@ cn_err cn_run_describe(struct cn_run *run, const char *group, uint64_t now_ms,
                        struct cn_round_info *info);
 
 // Decides about a declared frame before its first byte. status->decided is false when the frame may
-// be sent. Otherwise status has the verdict, and a reason for the board's log.
+// be sent. Otherwise status has the verdict, and a reason for the board's log. Returns CN_EBUSY
+// when the frame will count, but not before the next buffer of an asynchronous run is open.
 cn_err cn_run_judge(struct cn_run *run, const char *group,
                     const struct cn_declare_request *declared, struct cn_upload_status *status);
 
+// Returns the seconds after which a board declares its update again after CN_EBUSY.
+uint32_t cn_run_later_s(const struct cn_run *run);
+
 // Decides on a complete upload: checks the frame, makes it durable, and writes the ledger.
 // CN_EAGAIN with chunks missing again means that lent chunks were wrong. CN_EDIGEST: the bytes are
-// not what was declared. After CN_ENOSPC, CN_EIO or another CN_EAGAIN the board should come back
-// later. The call may end the upload: find it again before further use.
+// not what was declared. CN_EBUSY: as above; the upload stays. After CN_ENOSPC, CN_EIO or another
+// CN_EAGAIN the board should come back later. The call may end the upload: find it again before
+// further use.
 cn_err cn_run_accept(struct cn_run *run, struct cn_spooled *upload,
                      struct cn_upload_status *status);
+
+// --- steering: what people ask of the run while it goes on ---
+
+// Reads from the ledger what people ask. Call it after a change there; opening a run does it.
+cn_err cn_run_follow_steering(struct cn_run *run);
+// Gives the open round more time, after the ledger noted it.
+void cn_run_extend_round(struct cn_run *run, uint64_t extend_ms);
+// Says why the round cannot be closed with the updates that it has; NULL: it can.
+const char *cn_run_refuse_close(const struct cn_run *run);
+// Goes on to CLOSING, after the ledger closed the open round.
+void cn_run_enter_closing(struct cn_run *run);

@@ -14,14 +14,18 @@ enum cn_run_refusal {
     CN_REFUSAL_COUNT,
 };
 
+// Returns what a board is told about a refusal; CN_REFUSAL_FRAME has a sentence for each case.
+const char *cn_run_refusal_text(enum cn_run_refusal why);
+
 struct cn_run_counts {
     uint64_t accepted, rejected, late, repeated; // verdicts about updates
     uint64_t refused[CN_REFUSAL_COUNT];          // the rejected ones, by reason
-    uint64_t cut;                                // updates scaled down or left out in a merge
-    uint64_t capped;                             // updates that count for fewer samples than said
-    uint64_t merged, extended;                   // rounds
-    struct cn_histogram round;                   // from a round's begin to its version
-    struct cn_histogram merge;                   // making a version and storing it
-    struct cn_histogram evaluation;              // measuring a version on the central set
-    struct cn_histogram commit;                  // making an accepted update durable
+    uint64_t stale, behind;    // accepted updates from an older version; sum of their staleness
+    uint64_t cut;              // updates scaled down or left out in a merge
+    uint64_t capped;           // updates that count for fewer samples than said
+    uint64_t merged, extended; // rounds
+    struct cn_histogram round; // from the opening of a round to its version
+    struct cn_histogram merge; // making a version and storing it
+    struct cn_histogram evaluation; // measuring a version on the central set
+    struct cn_histogram commit;     // making an accepted update durable
 };

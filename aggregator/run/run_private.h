@@ -1,6 +1,7 @@
 // run_private.h - the state of the run, which its files share.
 //
-// run.c has the phases. run_updates.c tells boards about the run and judges their updates.
+// run.c has the phases, and run_merge.c makes the version of a round. run_updates.c tells boards
+// about the run and judges their updates.
 #pragma once
 
 #include "aggregator/merge/ruled.h"
@@ -11,7 +12,7 @@
 enum cn_judging {
     CN_JUDGE_DUE,      // to be measured
     CN_JUDGE_MEASURES, // its evaluation runs
-    CN_JUDGED,         // it becomes a version, or the one that the refusal makes in its place does
+    CN_JUDGED,         // it is stored, or after a refusal the version made in its place
 };
 
 struct cn_run {
@@ -21,6 +22,7 @@ struct cn_run {
     uint32_t accepted;       // contributions to the round
     uint32_t selected;       // groups invited to the round
     uint32_t wanted;         // groups to invite; grows when a deadline passes
+    uint64_t now_ms;         // clock at the last tick
     uint64_t deadline_ms;    // clock; OPEN
     uint64_t quorum_seen_ms; // clock; when GATHER saw enough groups; 0: not yet
     uint64_t retry_ms;       // clock; CLOSING: the merge is not tried before
@@ -38,6 +40,7 @@ struct cn_run {
     uint64_t judge_ms;               // clock; the candidate is not measured before
     uint32_t measured;               // newest version whose evaluation was started, if measured_any
     bool measured_any;
+    bool measuring;             // an evaluation was running at the newest look
     struct cn_run_traffic base; // bytes of earlier programs
     // Whether the log has the line about the quorum that is awaited, or about the merge that
     // failed.
@@ -53,7 +56,29 @@ struct cn_run {
     uint64_t opened_ms;  // clock; when this program opened the round; 0: an earlier program did
     uint64_t measure_ms; // clock; when the evaluation under way was started
     struct cn_run_progress progress;
+    struct cn_steering steering;     // what people ask of the run
+    struct cn_round_control control; // OPEN: what boards are told of the round's control variates
+    uint64_t held_ms;                // clock; OPEN: the last tick of a pause that holds it; 0: none
 };
+
+// Takes the settings of a round from the ledger, and tells boards when they differ from those
+// before. open says that boards already train in the round: then only values that decide when it
+// ends may change.
+cn_err cn_run_take_settings(struct cn_run *run, uint32_t round, bool open);
+
+// --- run_merge.c ---
+
+// Makes the version of the round, which is closing, and stores it. Sets *made when it is stored.
+// After an error that may pass, returns CN_OK and tries again in a later call.
+cn_err cn_run_make_version(struct cn_run *run, uint64_t now_ms, bool *made);
+
+// --- run_control.c ---
+
+// Finds or begins the epoch of the round's control variates, and offers boards the server's. Does
+// nothing but withdraw that offer if the job has none.
+cn_err cn_run_open_control(struct cn_run *run);
+
+// --- run.c ---
 
 // Stores a result of the evaluation of a stored version. Sets *idle when no evaluation is running.
 cn_err cn_run_take_result(struct cn_run *run, uint64_t now_ms, bool *idle);
@@ -70,10 +95,17 @@ cn_err cn_run_gate(struct cn_run *run, const struct cn_merge_config *config, uin
 // in a row were refused.
 void cn_run_note_judged(struct cn_run *run, bool refused);
 
-// Sets run->forget from the ledger.
-cn_err cn_run_find_rollback(struct cn_run *run);
 // Carries out a rollback that waits. If no round is open, first opens the one that the rollback
 // ends: the settings of an open round are final. Gives the rollback up when its version cannot be
 // read. Sets *done when the newest version is another one now. Call it only while no version is
 // being made. Returns CN_EAGAIN after a lack of memory.
 cn_err cn_run_roll_back(struct cn_run *run, bool *done);
+
+// --- steered.c ---
+
+// Says whether a round may be opened: the run is not paused, and the program does not leave.
+bool cn_run_opens_rounds(const struct cn_run *run);
+// Says whether the open round must not be closed now. Its deadline then waits, too.
+bool cn_run_is_held(struct cn_run *run, uint64_t now_ms);
+// Adds the time that people gave the open round to its deadline, which a restart has set again.
+cn_err cn_run_recover_deadline(struct cn_run *run);

@@ -4,10 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "aggregator/ledger/tally.h"
 #include "aggregator/merge/admission.h"
+#include "aggregator/run/asynchronous.h"
 #include "aggregator/run/measured.h"
 #include "aggregator/run/run_private.h"
-#include "aggregator/store/tally.h"
 #include "runtime/base/log.h"
 #include "runtime/port/platform.h"
 
@@ -16,6 +17,13 @@ static enum cn_round_state round_state(const struct cn_run *run)
     if (run->phase == CN_RUN_ENDED)
         return CN_ROUND_ENDED;
     return run->phase == CN_RUN_OPEN ? CN_ROUND_OPEN : CN_ROUND_CLOSING;
+}
+
+static cn_err is_invited(struct cn_run *run, uint32_t round, const char *group, bool *invited)
+{
+    return cn_job_is_async(run->config.job)
+               ? cn_async_invites(run, group, invited)
+               : cn_ledger_is_selected(run->config.ledger, round, group, invited);
 }
 
 cn_err cn_run_describe(struct cn_run *run, const char *group, uint64_t now_ms,
@@ -42,13 +50,17 @@ cn_err cn_run_describe(struct cn_run *run, const char *group, uint64_t now_ms,
     const struct cn_roster_group *found = cn_roster_find_group(run->config.roster, group);
     uint32_t served = found ? found->served : newest->number;
     info->forget = run->forget;
+    if (run->phase == CN_RUN_OPEN)
+        info->control = run->control;
     info->key_epoch = found ? found->key_epoch : 0;
     info->group_boards = found ? found->boards : 0;
     cn_model_store_chain(run->config.models, served, &info->chain);
     cn_model_store_snapshot(run->config.models, served, &info->snapshot);
     cn_err err = CN_OK;
+    if (cn_job_is_async(run->config.job))
+        info->oldest = cn_async_oldest(run);
     if (run->phase == CN_RUN_OPEN)
-        err = cn_ledger_is_selected(run->config.ledger, run->round, group, &info->invited);
+        err = is_invited(run, run->round, group, &info->invited);
     if (!err)
         err = cn_ledger_outcome(run->config.ledger, group, &outcome);
     if (err)
@@ -59,7 +71,7 @@ cn_err cn_run_describe(struct cn_run *run, const char *group, uint64_t now_ms,
     return CN_OK;
 }
 
-// What the board is told; monitors get the number. CN_REFUSAL_FRAME has a sentence for each case.
+// Sentences for the board; monitors get the number. For CN_REFUSAL_FRAME each case has its own.
 static const char *const refusals[CN_REFUSAL_COUNT] = {
     [CN_REFUSAL_OTHER] = "another update of this group counts for the round",
     [CN_REFUSAL_RUN] = "the update belongs to another run",
@@ -67,6 +79,11 @@ static const char *const refusals[CN_REFUSAL_COUNT] = {
     [CN_REFUSAL_NOT_INVITED] = "the group is not invited to this round",
     [CN_REFUSAL_BASE] = "the update is relative to another version",
 };
+
+const char *cn_run_refusal_text(enum cn_run_refusal why)
+{
+    return refusals[why];
+}
 
 static void decide(struct cn_upload_status *status, enum cn_verdict verdict, const char *reason)
 {
@@ -100,7 +117,7 @@ static void note_refusal(struct cn_run *run, const char *group,
     }
     cn_log_within(cn_log_quota_of(late ? &run->late : &run->rejected, group), cn_platform_now_ms(),
                   late ? CN_LOG_INFO : CN_LOG_WARN, "run",
-                  "round %" PRIu32 ": an update of group %s is %s: %s", declared->round, group,
+                  "round %u: an update of group %s is %s: %s", declared->round, group,
                   late ? "late" : "rejected", status->reason);
     // A round that has not begun is not counted: its number would hide the rejections of the rounds
     // before it.
@@ -136,7 +153,7 @@ static void judge_round(const struct cn_run *run, const struct cn_declare_reques
                         bool invited, struct cn_upload_status *status, enum cn_run_refusal *refusal)
 {
     // Exactly a quorum counts, also when several uploads complete before the round is closed.
-    bool open = run->phase == CN_RUN_OPEN && run->accepted < cn_job_quorum(run->config.job);
+    bool open = run->phase == CN_RUN_OPEN && run->accepted < cn_job_updates_needed(run->config.job);
     bool awaited = run->phase == CN_RUN_GATHER;
     const struct cn_model *newest = cn_model_store_newest(run->config.models);
     if (declared->round < run->round || (declared->round == run->round && !open && !awaited))
@@ -164,7 +181,9 @@ static cn_err judge(struct cn_run *run, const char *group,
     cn_err err = judge_against_accepted(run, group, declared, status, refusal);
     if (err || status->decided)
         return err;
-    err = cn_ledger_is_selected(run->config.ledger, declared->round, group, &invited);
+    if (cn_job_is_async(run->config.job))
+        return cn_async_judge(run, group, declared, status, refusal);
+    err = is_invited(run, declared->round, group, &invited);
     if (!err)
         judge_round(run, declared, invited, status, refusal);
     return err;
@@ -181,16 +200,25 @@ cn_err cn_run_judge(struct cn_run *run, const char *group,
     return err;
 }
 
+uint32_t cn_run_later_s(const struct cn_run *run)
+{
+    return cn_async_later_s(run);
+}
+
 static void describe_contribution(const struct cn_spooled *upload, uint64_t weight, uint32_t boards,
-                                  struct cn_ledger_contribution *contribution)
+                                  uint32_t version, struct cn_ledger_contribution *contribution)
 {
     const struct cn_declare_request *declared = &upload->declared;
 
     *contribution = (struct cn_ledger_contribution){
         .round = declared->round,
+        .version = version,
         .size = declared->size,
         .weight = weight,
         .boards = boards,
+        .steps = declared->steps,
+        .control_epoch = declared->control_epoch,
+        .control_count = declared->control_count,
         .held_out_loss = declared->held_out_loss,
         .held_out_correct = declared->held_out_correct,
         .held_out_count = declared->held_out_count,
@@ -221,7 +249,8 @@ static cn_err record(struct cn_run *run, struct cn_spooled *upload, uint64_t wei
     uint32_t boards = cn_roster_count(run->config.roster, upload->group, upload->declared.members,
                                       upload->declared.member_count);
 
-    describe_contribution(upload, weight, group ? group->boards : 1, &contribution);
+    describe_contribution(upload, weight, group ? group->boards : 1,
+                          cn_job_is_async(run->config.job) ? run->round : 0, &contribution);
     uint64_t since_us = cn_platform_now_us();
     cn_err err = cn_measured_bound(run->config.ledger, group, &contribution);
     if (err)
@@ -234,12 +263,14 @@ static cn_err record(struct cn_run *run, struct cn_spooled *upload, uint64_t wei
         return err;
     run->accepted++;
     run->counts.accepted++;
+    run->counts.stale += contribution.version > contribution.round;
+    run->counts.behind +=
+        contribution.version > contribution.round ? contribution.version - contribution.round : 0;
     cn_histogram_add(&run->counts.commit, (double)(cn_platform_now_us() - since_us) / 1e6);
     note_attendance(run, &contribution, boards);
     memcpy(status->accepted, contribution.digest, CN_DIGEST_SIZE);
     decide(status, CN_VERDICT_ACCEPTED, "");
-    cn_log(CN_LOG_DEBUG, "run",
-           "round %" PRIu32 ": accepted %" PRIu64 " bytes of %s, %" PRIu64 " samples",
+    cn_log(CN_LOG_DEBUG, "run", "round %u: accepted %" PRIu64 " bytes of %s, %" PRIu64 " samples",
            contribution.round, contribution.size, contribution.group, weight);
     return CN_OK;
 }
@@ -256,6 +287,8 @@ cn_err cn_run_accept(struct cn_run *run, struct cn_spooled *upload, struct cn_up
 {
     cn_err err = cn_run_judge(run, upload->group, &upload->declared, status);
 
+    if (err == CN_EBUSY)
+        return err; // the upload waits for the next buffer
     if (err || status->decided) {
         cn_spool_drop(run->config.spool, upload);
         return err;
@@ -277,6 +310,8 @@ cn_err cn_run_accept(struct cn_run *run, struct cn_spooled *upload, struct cn_up
     err = cn_admission_check(cn_model_store_layout(run->config.models), upload, frame, &diag,
                              &weight);
     free(frame);
+    if (!err)
+        err = cn_admission_check_steps(run->config.job, upload, &diag);
     if (err) {
         reject(run, upload, diag.count ? cn_diag_first(&diag) : cn_err_text(err), status);
         return CN_OK;
@@ -286,7 +321,7 @@ cn_err cn_run_accept(struct cn_run *run, struct cn_spooled *upload, struct cn_up
     if (counted < weight) {
         run->counts.capped++;
         cn_log(CN_LOG_WARN, "run",
-               "round %" PRIu32 ": group %s says %" PRIu64 " samples and counts for %" PRIu64
+               "round %u: group %s says %" PRIu64 " samples and counts for %" PRIu64
                ", the most that the job and its enrolment allow",
                upload->declared.round, upload->group, weight, counted);
     }

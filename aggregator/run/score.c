@@ -2,7 +2,7 @@
 
 #include <stdio.h>
 
-#include "aggregator/store/ancestry.h"
+#include "aggregator/ledger/ancestry.h"
 
 void cn_score_of(const struct cn_ledger_version *version, struct cn_score *score)
 {
@@ -49,7 +49,8 @@ static bool is_better(const struct cn_job *job, const struct cn_score *a, const 
     return a->loss < b->loss;
 }
 
-// Begins anew if there was a rollback since: the versions that it gave up no longer count.
+// Restarts the progress from the version of a rollback, if there was one since: the versions that
+// it gave up no longer count.
 static cn_err follow_rollback(struct cn_ledger *ledger, uint32_t *first,
                               struct cn_run_progress *progress)
 {

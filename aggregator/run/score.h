@@ -1,7 +1,7 @@
 // score.h - decides how good a version is, and whether the run is over.
 #pragma once
 
-#include "aggregator/store/ledger.h"
+#include "aggregator/ledger/ledger.h"
 #include "runtime/profile/job.h"
 
 struct cn_score {

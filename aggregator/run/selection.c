@@ -5,12 +5,24 @@
 
 struct candidate {
     uint8_t rank[CN_DIGEST_SIZE];
-    const char *group;
+    const struct cn_roster_group *group;
+    uint32_t faulty; // boards of the group that report a fault
+    uint32_t last;   // newest earlier round to which the group was invited; 0: none
 };
 
 static bool is_live(const struct cn_roster_group *group, uint64_t now_ms, uint64_t live_ms)
 {
-    return group->heard_ms != 0 && now_ms - group->heard_ms <= live_ms;
+    return !group->drained && group->heard_ms != 0 && now_ms - group->heard_ms <= live_ms;
+}
+
+uint32_t cn_selection_enrolled(const struct cn_roster *roster)
+{
+    size_t count;
+    uint32_t enrolled = 0;
+    const struct cn_roster_group *groups = cn_roster_groups(roster, &count);
+    for (size_t i = 0; i < count; i++)
+        enrolled += !groups[i].drained;
+    return enrolled;
 }
 
 uint32_t cn_selection_live(const struct cn_roster *roster, uint64_t now_ms, uint64_t live_ms)
@@ -32,14 +44,45 @@ static void make_rank(const struct cn_selection *selection, struct candidate *ca
     cn_sha256_init(&sha);
     cn_sha256_add(&sha, seed, sizeof(seed));
     cn_sha256_add(&sha, round, sizeof(round));
-    cn_sha256_add(&sha, candidate->group, strlen(candidate->group));
+    cn_sha256_add(&sha, candidate->group->name, strlen(candidate->group->name));
     cn_sha256_finish(&sha, candidate->rank);
+}
+
+static bool cannot_train(const struct candidate *candidate)
+{
+    return candidate->faulty >= candidate->group->boards;
 }
 
 static int compare_candidates(const void *a, const void *b)
 {
-    return memcmp(((const struct candidate *)a)->rank, ((const struct candidate *)b)->rank,
-                  CN_DIGEST_SIZE);
+    const struct candidate *first = a, *second = b;
+    int order = (int)cannot_train(first) - (int)cannot_train(second);
+    if (!order)
+        order = (first->last > second->last) - (first->last < second->last);
+    return order ? order : memcmp(first->rank, second->rank, CN_DIGEST_SIZE);
+}
+
+// Says whether the newest that the gateway knows of a board is that it cannot train.
+static bool is_faulty(const struct cn_roster_board *board, uint64_t now_ms)
+{
+    const struct cn_fault *fault = &board->fault;
+    const struct cn_board_health *health = &board->health;
+    if (board->enrolled.revoked)
+        return false;
+    if (cn_board_health_is_fresh(health, now_ms) && health->told_ms >= fault->told_ms)
+        return health->said.error[0] != '\0';
+    return fault->told_ms && !fault->in_doubt;
+}
+
+static void count_faulty(const struct cn_selection *selection, struct candidate *candidates,
+                         size_t found)
+{
+    size_t count;
+    const struct cn_roster_board *boards = cn_roster_boards(selection->roster, &count);
+    for (size_t b = 0; b < count; b++)
+        for (size_t i = 0; is_faulty(&boards[b], selection->now_ms) && i < found; i++)
+            candidates[i].faulty +=
+                strcmp(candidates[i].group->name, boards[b].enrolled.group) == 0;
 }
 
 static cn_err collect(const struct cn_selection *selection, struct candidate *candidates,
@@ -58,9 +101,14 @@ static cn_err collect(const struct cn_selection *selection, struct candidate *ca
             return err;
         if (selected)
             continue;
-        candidates[*found].group = groups[i].name;
+        candidates[*found].group = &groups[i];
+        err = cn_ledger_last_selected(selection->ledger, selection->round, groups[i].name,
+                                      &candidates[*found].last);
+        if (err)
+            return err;
         make_rank(selection, &candidates[(*found)++]);
     }
+    count_faulty(selection, candidates, *found);
     qsort(candidates, *found, sizeof(*candidates), compare_candidates);
     return CN_OK;
 }
@@ -75,7 +123,7 @@ cn_err cn_selection_invite(const struct cn_selection *selection, uint32_t count,
         return CN_ENOMEM;
     cn_err err = collect(selection, candidates, &found);
     for (size_t i = 0; i < found && *invited < count && !err; i++) {
-        err = cn_ledger_select(selection->ledger, selection->round, candidates[i].group);
+        err = cn_ledger_select(selection->ledger, selection->round, candidates[i].group->name);
         if (!err)
             (*invited)++;
     }

@@ -1,10 +1,13 @@
 // selection.h - chooses the groups that are invited to a round.
 //
-// Live groups are ranked by SHA-256(seed | round | name). So the choice is fair over the rounds and
-// does not depend on the order in which groups arrived.
+// A live group that was left out longest comes first: the one whose newest invitation, of the last
+// 64 rounds, is the oldest. Equal ones are ranked by SHA-256(seed | round | name). So all groups
+// take turns, and the choice does not depend on the order in which they arrived. Groups whose
+// boards all report a fault come last: they may be mended before the deadline, and others train
+// meanwhile.
 #pragma once
 
-#include "aggregator/store/roster.h"
+#include "aggregator/roster/roster.h"
 
 struct cn_selection {
     struct cn_ledger *ledger;
@@ -15,7 +18,9 @@ struct cn_selection {
     uint64_t live_ms; // a group that was heard within this time is live
 };
 
-// Counts the groups that were heard within live_ms.
+// Counts the groups that may be invited: those that people have not drained (steering.h).
+uint32_t cn_selection_enrolled(const struct cn_roster *roster);
+// Counts those of them that were heard within live_ms.
 uint32_t cn_selection_live(const struct cn_roster *roster, uint64_t now_ms, uint64_t live_ms);
 
 // Invites at most count more live groups and records that in the ledger. Sets invited to their

@@ -1,5 +1,4 @@
-// Warns when a version is far worse than its parent.
-#include <inttypes.h>
+// watch_loss.c - warns when a version is far worse than its parent.
 #include <stdio.h>
 
 #include "aggregator/run/run_private.h"
@@ -19,12 +18,11 @@ void cn_run_watch_loss(struct cn_run *run, uint32_t number, const struct cn_ledg
     run->warning[0] = '\0';
     if (!metrics)
         snprintf(run->warning, sizeof(run->warning),
-                 "version %" PRIu32 ": its loss on the central set is not finite", number);
+                 "version %u: its loss on the central set is not finite", number);
     else if (number && cn_ledger_find_version(run->config.ledger, number - 1, &parent) == CN_OK &&
              parent.central.count && mean_loss(metrics) > LOSS_JUMP * mean_loss(&parent.central))
         snprintf(run->warning, sizeof(run->warning),
-                 "version %" PRIu32
-                 ": its loss on the central set is %.4g, that of version %" PRIu32 " was %.4g",
+                 "version %u: its loss on the central set is %.4g, that of version %u was %.4g",
                  number, mean_loss(metrics), number - 1, mean_loss(&parent.central));
     if (run->warning[0])
         cn_log(CN_LOG_WARN, "run", "%s", run->warning);

@@ -48,7 +48,7 @@ static cn_err produce_readiness(void *context, const struct cn_http_request *req
         .disk_free = disk_free(service),
         .disk_reserve = service->sources.settings->reserve,
         .groups = (uint32_t)groups,
-        .quorum = cn_job_quorum(service->sources.job),
+        .quorum = cn_job_updates_needed(service->sources.job),
     };
     cn_err err = cn_readiness_write(&readiness, &answer->body, &ready);
     answer->status = ready ? 200 : 503;
@@ -96,7 +96,7 @@ static uint64_t date_ms(void)
     return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 
-enum view { VIEW_STATE, VIEW_VERSIONS, VIEW_BOARD };
+enum view { VIEW_STATE, VIEW_ALL, VIEW_VERSIONS, VIEW_BOARD };
 
 static cn_err show(struct cn_http_service *service, enum view view,
                    const struct cn_http_request *request, struct cn_buffer *out)
@@ -117,9 +117,12 @@ static cn_err show(struct cn_http_service *service, enum view view,
         .parameters = from->parameters,
         .disk_free = disk_free(service),
         .disk_reserve = from->settings->reserve,
+        .events = from->events->newest,
     };
     if (!err && view == VIEW_STATE)
         err = cn_show_state(&source, &service->tracker, request->number, out);
+    else if (!err && view == VIEW_ALL)
+        err = cn_show_state(&source, NULL, 0, out);
     else if (!err && view == VIEW_VERSIONS && request->number > UINT32_MAX)
         err = CN_ENOTFOUND;
     else if (!err && view == VIEW_VERSIONS)
@@ -128,6 +131,12 @@ static cn_err show(struct cn_http_service *service, enum view view,
         err = cn_show_board(&source, request->name, out);
     cn_status_deinit(&live);
     return err;
+}
+
+cn_err cn_http_service_state(struct cn_http_service *service, struct cn_buffer *out)
+{
+    static const struct cn_http_request all;
+    return show(service, VIEW_ALL, &all, out);
 }
 
 static cn_err produce_state(void *context, const struct cn_http_request *request,
@@ -148,6 +157,19 @@ static cn_err produce_board(void *context, const struct cn_http_request *request
     return show(context, VIEW_BOARD, request, &answer->body);
 }
 
+static cn_err produce_events(void *context, const struct cn_http_request *request,
+                             struct cn_http_answer *answer)
+{
+    const struct cn_http_service *service = context;
+    struct cn_json_text json;
+    cn_json_text_init(&json, &answer->body);
+    cn_json_open(&json, NULL, '{');
+    cn_json_count(&json, "v", CN_SHOW_FORMAT);
+    cn_events_write_from(service->sources.events, request->number, &json);
+    cn_json_close(&json, '}');
+    return json.err;
+}
+
 static const struct cn_http_route produced[] = {
     {.path = "/healthz",
      .type = TEXT,
@@ -166,6 +188,11 @@ static const struct cn_http_route produced[] = {
      .type = JSON,
      .produce = produce_versions,
      .fresh_ms = FRESH_MS},
+    {.path = "/v1/events",
+     .parameter = "from",
+     .type = JSON,
+     .produce = produce_events,
+     .fresh_ms = FRESH_MS},
     {.path = "/v1/board",
      .named = true,
      .type = JSON,
@@ -178,7 +205,7 @@ static void add_routes(struct cn_http_service *service)
 {
     size_t count, own = sizeof(produced) / sizeof(produced[0]);
     const struct cn_page_file *files = cn_page_files(&count);
-    assert(own + count <= CN_HTTP_ROUTES);
+    assert(own + count <= CN_HTTP_ROUTES_MAX);
     memcpy(service->routes, produced, sizeof(produced));
     for (size_t i = 0; i < count; i++)
         service->routes[own + i] = (struct cn_http_route){
@@ -237,18 +264,17 @@ void cn_http_service_close(struct cn_http_service *service)
     service->http = NULL;
 }
 
-cn_err cn_http_service_check(const struct cn_settings *settings, bool running)
+cn_err cn_http_service_check(const struct cn_settings *settings, bool held)
 {
     const struct cn_http_settings *http = &settings->http;
     struct cn_http_service unused = {0}; // never steps, so nobody is answered
     struct cn_http_server *server = NULL;
     if (!http->listen[0])
         return CN_OK;
-    cn_err err = listen_as(http, running ? NULL : http->listen, &unused, &server);
+    cn_err err = listen_as(http, held ? NULL : http->listen, &unused, &server);
     cn_http_close(server);
     if (!err)
-        printf("http: %s%s\n", http->listen,
-               running ? ", held by the aggregator that runs here" : "");
+        printf("http: %s%s\n", http->listen, held ? ", held by the aggregator that runs here" : "");
     return err;
 }
 

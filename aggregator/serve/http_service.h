@@ -7,12 +7,14 @@
 //   GET /v1/state         show.h; ?since=SEQ
 //   GET /v1/versions      show.h; ?from=N
 //   GET /v1/board/NAME    show.h
+//   GET /v1/events        events.h; ?from=SEQ
 //
-// What has no parameter and no name is made at most once a second, however many clients ask; the
-// rest takes a tenth of the program's time at most. Threading: that of the run.
+// An answer without parameter and name is made at most once a second, however many clients ask. All
+// other answers take at most a tenth of the program's time. Threading: that of the run.
 #pragma once
 
 #include "aggregator/run/run.h"
+#include "aggregator/show/events.h"
 #include "aggregator/show/show.h"
 #include "runtime/base/histogram.h"
 #include "runtime/profile/profile.h"
@@ -28,16 +30,15 @@ struct cn_http_sources { // borrowed until close
     struct cn_model_store *models;
     struct cn_run *run;
     struct cn_coap_server *server;
+    const struct cn_events *events;
     size_t parameters;   // values of the model
     const char *release; // of this program
 };
 
-#define CN_HTTP_ROUTES                                                                             \
-    CN_HTTP_ROUTES_MAX // those of http_service.c, and a route for each file of the page
-
 struct cn_http_service {         // zero it before use
     struct cn_http_server *http; // NULL: the profile has no http.listen
-    struct cn_http_route routes[CN_HTTP_ROUTES];
+    // The routes of http_service.c, and one for each file of the page.
+    struct cn_http_route routes[CN_HTTP_ROUTES_MAX];
     size_t route_count;
     struct cn_http_sources sources;
     struct cn_show_tracker tracker;
@@ -52,13 +53,17 @@ struct cn_http_service {         // zero it before use
 cn_err cn_http_service_open(struct cn_http_service *service, const struct cn_http_sources *sources);
 void cn_http_service_close(struct cn_http_service *service);
 
-// Tries what open would do and prints it: reads the token, and listens unless running is set.
-cn_err cn_http_service_check(const struct cn_settings *settings, bool running);
+// Tries what open would do and prints what is wrong: reads the token, and listens. held: does not
+// listen, because a running aggregator has the address.
+cn_err cn_http_service_check(const struct cn_settings *settings, bool held);
 
-// Waits up to timeout_ms until boards or clients want something. Returns how long the server of
-// the boards may wait itself: 0, or all of timeout_ms where there is no service.
+// Waits up to timeout_ms until boards or clients want something. Returns how long the CoAP server
+// may wait after that: 0, or all of timeout_ms where there is no HTTP service.
 uint32_t cn_http_service_wait(struct cn_http_service *service, uint32_t timeout_ms);
 
 // Answers clients. trouble: why the run waits, or CN_OK. A server that fails is logged and closed:
 // the run goes on without it.
 void cn_http_service_step(struct cn_http_service *service, cn_err trouble, uint64_t now_ms);
+
+// Writes what GET /v1/state answers, with all boards. Works without http.listen, too.
+cn_err cn_http_service_state(struct cn_http_service *service, struct cn_buffer *out);

@@ -3,7 +3,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "runtime/port/platform.h"
+#include "runtime/port/usage_metrics.h"
 #include "transport/message/message.h"
 
 #define GAUGE "gauge"
@@ -43,8 +43,13 @@ static void write_round(const struct cn_metrics_source *source, struct cn_metric
         cn_metric_one(text, "cairn_best_version", GAUGE, "The best version that was measured.",
                       state->progress.best);
     write_phase(state->phase, text);
+    cn_metric_one(text, "cairn_run_paused", GAUGE,
+                  "0: it goes on; 1: no round is opened; 2: nor is the open one closed.",
+                  state->steering.pause);
+    cn_metric_one(text, "cairn_run_leaving", GAUGE, "1 when the aggregator ends after this round.",
+                  state->steering.leaving);
     cn_metric_one(text, "cairn_round_quorum", GAUGE, "Updates that close a round.",
-                  cn_job_quorum(source->job));
+                  cn_job_updates_needed(source->job));
     cn_metric_one(text, "cairn_round_invited", GAUGE, "Groups that are invited to the round.",
                   state->selected);
     cn_metric_one(text, "cairn_round_accepted", GAUGE, "Updates accepted in the round.",
@@ -79,6 +84,11 @@ static void write_updates(const struct cn_run_counts *counts, struct cn_metric_t
         cn_metric_add_by(text, "reason", reasons[i], (double)counts->refused[i]);
     cn_metric_one(text, "cairn_updates_cut_total", COUNTER,
                   "Updates that a merge scaled down or left out.", (double)counts->cut);
+    cn_metric_one(text, "cairn_updates_stale_total", COUNTER,
+                  "Accepted updates that began from an older version than the newest.",
+                  (double)counts->stale);
+    cn_metric_one(text, "cairn_updates_behind_total", COUNTER,
+                  "Versions that accepted updates were behind, in all.", (double)counts->behind);
     cn_metric_one(text, "cairn_weight_capped_total", COUNTER,
                   "Updates that count for fewer samples than they said.", (double)counts->capped);
 }
@@ -99,7 +109,8 @@ static void write_times(const struct cn_metrics_source *source, struct cn_metric
                         source->pauses);
 }
 
-// The score of the newest version that was measured. set says by whom.
+// Writes the score of the newest version that was measured. The label set tells who measured it:
+// the gateway with its own samples, or the boards.
 static void write_score(const struct cn_metrics_source *source, struct cn_metric_text *text)
 {
     const struct cn_score *score = &source->state->progress.newest_score;
@@ -154,24 +165,6 @@ static void write_store(const struct cn_metrics_source *source, struct cn_metric
                   "Times that the run began to wait after such an error.", (double)source->retries);
 }
 
-static void write_process(struct cn_metric_text *text)
-{
-    struct cn_platform_usage usage;
-    cn_platform_read_usage(&usage);
-    if (usage.resident)
-        cn_metric_one(text, "process_resident_memory_bytes", GAUGE, "Resident memory.",
-                      (double)usage.resident);
-    cn_metric_one(text, "process_cpu_seconds_total", COUNTER, "Processor time.", usage.cpu_s);
-    if (usage.files)
-        cn_metric_one(text, "process_open_fds", GAUGE, "Open file descriptors.", usage.files);
-    if (usage.files_most)
-        cn_metric_one(text, "process_max_fds", GAUGE, "Most open file descriptors.",
-                      (double)usage.files_most);
-    if (usage.since_epoch_s > 0)
-        cn_metric_one(text, "process_start_time_seconds", GAUGE,
-                      "When the process started, since 1970.", usage.since_epoch_s);
-}
-
 cn_err cn_metrics_write(const struct cn_metrics_source *source, struct cn_buffer *out)
 {
     struct cn_metric_text text = {.out = out};
@@ -183,6 +176,6 @@ cn_err cn_metrics_write(const struct cn_metrics_source *source, struct cn_buffer
     write_traffic(source, &text);
     write_store(source, &text);
     cn_metrics_write_boards(source, &text);
-    write_process(&text);
+    cn_usage_metrics_write(&text);
     return text.err;
 }

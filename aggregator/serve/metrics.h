@@ -31,15 +31,19 @@ struct cn_metrics_source {
 // Writes all metrics. Returns CN_ERANGE or CN_ENOMEM of the buffer.
 cn_err cn_metrics_write(const struct cn_metrics_source *source, struct cn_buffer *out);
 
-// Where a board is, as monitors count it.
+// The state of a board, as monitors count it.
 enum cn_metrics_board {
     CN_METRICS_LIVE,   // heard, or reported by its leader, within two minutes
     CN_METRICS_SILENT, // was heard before
+    CN_METRICS_PAUSED, // pauses by a rule of its profile, as it said
     CN_METRICS_FAILED, // cannot train, as it said
     CN_METRICS_NEVER,  // not heard since the start
     CN_METRICS_REVOKED,
     CN_METRICS_BOARD_COUNT,
 };
+
+// In metrics_boards.c: returns the state of a board.
+enum cn_metrics_board cn_metrics_board_of(const struct cn_roster_board *board, uint64_t now_ms);
 
 // In metrics_boards.c: metrics of the boards together, and of each one.
 void cn_metrics_write_boards(const struct cn_metrics_source *source, struct cn_metric_text *text);

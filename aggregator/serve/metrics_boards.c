@@ -1,33 +1,30 @@
 // Metrics of boards and groups.
 #include "aggregator/serve/metrics.h"
+#include "aggregator/show/reason.h"
+#include "aggregator/show/show_parts.h"
 
-#define LIVE_MS 120000 // a board that was heard longer ago is silent
-
-static uint64_t newest_sign(const struct cn_roster_board *board)
+enum cn_metrics_board cn_metrics_board_of(const struct cn_roster_board *board, uint64_t now_ms)
 {
-    return board->heard_ms > board->seen_ms ? board->heard_ms : board->seen_ms;
-}
-
-static enum cn_metrics_board state_of(const struct cn_roster_board *board, uint64_t now_ms)
-{
-    uint64_t sign_ms = newest_sign(board);
+    uint64_t sign_ms = cn_roster_sign_ms(board);
     if (board->enrolled.revoked)
         return CN_METRICS_REVOKED;
     if (board->fault.told_ms)
         return CN_METRICS_FAILED;
     if (!sign_ms)
         return CN_METRICS_NEVER;
-    return now_ms - sign_ms > LIVE_MS ? CN_METRICS_SILENT : CN_METRICS_LIVE;
+    if (cn_board_health_is_fresh(&board->health, now_ms) && cn_board_health_pause(&board->health))
+        return CN_METRICS_PAUSED;
+    return now_ms - sign_ms > CN_REASON_SILENT_MS ? CN_METRICS_SILENT : CN_METRICS_LIVE;
 }
 
 static void write_states(const struct cn_metrics_source *source,
                          const struct cn_roster_board *boards, size_t count,
                          struct cn_metric_text *text)
 {
-    static const char *const names[] = {"live", "silent", "failed", "never", "revoked"};
+    static const char *const names[] = {"live", "silent", "paused", "failed", "never", "revoked"};
     size_t states[CN_METRICS_BOARD_COUNT] = {0};
     for (size_t i = 0; i < count; i++)
-        states[state_of(&boards[i], source->now_ms)]++;
+        states[cn_metrics_board_of(&boards[i], source->now_ms)]++;
     cn_metric_begin(text, "cairn_boards", "gauge", "Boards that were ever enrolled, by state.");
     for (int i = 0; i < CN_METRICS_BOARD_COUNT; i++)
         cn_metric_add_by(text, "state", names[i], (double)states[i]);
@@ -35,14 +32,17 @@ static void write_states(const struct cn_metrics_source *source,
 
 static void write_groups(const struct cn_metrics_source *source, struct cn_metric_text *text)
 {
-    size_t count, live = 0;
+    size_t count, live = 0, drained = 0;
     const struct cn_roster_group *groups = cn_roster_groups(source->roster, &count);
-    for (size_t i = 0; i < count; i++)
-        live += groups[i].heard_ms && source->now_ms - groups[i].heard_ms <= LIVE_MS;
+    for (size_t i = 0; i < count; i++) {
+        live += groups[i].heard_ms && source->now_ms - groups[i].heard_ms <= CN_REASON_SILENT_MS;
+        drained += groups[i].drained;
+    }
     cn_metric_begin(text, "cairn_groups", "gauge",
-                    "Groups: enrolled, heard within two minutes, in the round.");
+                    "Groups: enrolled, heard within two minutes, drained, in the round.");
     cn_metric_add_by(text, "state", "enrolled", (double)count);
     cn_metric_add_by(text, "state", "live", (double)live);
+    cn_metric_add_by(text, "state", "drained", (double)drained);
     cn_metric_add_by(text, "state", "invited", source->state->selected);
     cn_metric_add_by(text, "state", "accepted", source->state->accepted);
 }
@@ -56,16 +56,72 @@ static void write_each(const struct cn_metrics_source *source, const struct cn_r
         const struct cn_ledger_board *board = &boards[i].enrolled;
         const struct cn_metric_label labels[] = {{"board", board->name}, {"group", board->group}};
         if (!board->revoked)
-            cn_metric_add(text, labels, 2, state_of(&boards[i], source->now_ms) == CN_METRICS_LIVE);
+            cn_metric_add(text, labels, 2,
+                          cn_metrics_board_of(&boards[i], source->now_ms) == CN_METRICS_LIVE);
     }
     cn_metric_begin(text, "cairn_board_last_heard_seconds", "gauge",
                     "Since the last sign of life of a board, its leader's reports included.");
     for (size_t i = 0; i < count; i++) {
         const struct cn_ledger_board *board = &boards[i].enrolled;
         const struct cn_metric_label labels[] = {{"board", board->name}, {"group", board->group}};
-        uint64_t sign_ms = newest_sign(&boards[i]);
+        uint64_t sign_ms = cn_roster_sign_ms(&boards[i]);
         if (!board->revoked && sign_ms && sign_ms <= source->now_ms)
             cn_metric_add(text, labels, 2, (double)(source->now_ms - sign_ms) / 1e3);
+    }
+}
+
+struct health_value {
+    const char *name, *help;
+    bool (*read)(const struct cn_health *said, double *value);
+};
+
+static bool read_temperature(const struct cn_health *said, double *value)
+{
+    *value = cn_show_celsius(said);
+    return said->temperature_mk != 0;
+}
+
+static bool read_power(const struct cn_health *said, double *value)
+{
+    *value = (double)said->power_mw / 1e3;
+    return said->power_mw != 0;
+}
+
+static bool read_speed(const struct cn_health *said, double *value)
+{
+    *value = (double)said->centisamples / 100;
+    return said->centisamples != 0;
+}
+
+static bool read_throttled(const struct cn_health *said, double *value)
+{
+    *value = (said->flags & CN_HEALTH_THROTTLED) != 0;
+    return true;
+}
+
+static void write_health(const struct cn_metrics_source *source,
+                         const struct cn_roster_board *boards, size_t count,
+                         struct cn_metric_text *text)
+{
+    static const struct health_value values[] = {
+        {"cairn_board_temperature_celsius", "Of the hottest zone of a board, as it said.",
+         read_temperature},
+        {"cairn_board_power_watts", "What a board takes, as it said.", read_power},
+        {"cairn_board_samples_per_second", "Speed of a board's training, as it said.", read_speed},
+        {"cairn_board_throttled", "1 while a board slows itself down for heat or power.",
+         read_throttled},
+    };
+    for (size_t v = 0; v < sizeof(values) / sizeof(values[0]); v++) {
+        cn_metric_begin(text, values[v].name, "gauge", values[v].help);
+        for (size_t i = 0; i < count; i++) {
+            const struct cn_ledger_board *board = &boards[i].enrolled;
+            const struct cn_metric_label labels[] = {{"board", board->name},
+                                                     {"group", board->group}};
+            double value;
+            if (!board->revoked && cn_board_health_is_fresh(&boards[i].health, source->now_ms) &&
+                values[v].read(&boards[i].health.said, &value))
+                cn_metric_add(text, labels, 2, value);
+        }
     }
 }
 
@@ -77,6 +133,8 @@ void cn_metrics_write_boards(const struct cn_metrics_source *source, struct cn_m
     write_groups(source, text);
     for (size_t i = 0; i < count; i++)
         enrolled += !boards[i].enrolled.revoked;
-    if (enrolled && enrolled <= source->board_series)
-        write_each(source, boards, count, text);
+    if (!enrolled || enrolled > source->board_series)
+        return;
+    write_each(source, boards, count, text);
+    write_health(source, boards, count, text);
 }

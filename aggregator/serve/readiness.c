@@ -34,8 +34,8 @@ cn_err cn_readiness_write(const struct cn_readiness *readiness, struct cn_buffer
     }
     if (!err && readiness->groups < readiness->quorum) {
         *ready = false;
-        err = say(out, "groups: %" PRIu32 " are enrolled, the quorum is %" PRIu32 "\n",
-                  readiness->groups, readiness->quorum);
+        err = say(out, "groups: %u are enrolled, the quorum is %u\n", readiness->groups,
+                  readiness->quorum);
     }
     return !err && *ready ? say(out, "ok\n") : err;
 }

@@ -3,14 +3,11 @@
 #include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
-#include <netinet/in.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "aggregator/store/fault.h"
+#include "aggregator/serve/resources_private.h"
 #include "runtime/base/log.h"
-#include "transport/coap/address.h"
 #include "transport/coap/security.h"
 #include "transport/message/message.h"
 
@@ -28,11 +25,9 @@ cn_err cn_resources_find_key(void *context, const char *board, uint8_t key[CN_KE
     return cn_roster_find_key(resources->roster, board, key);
 }
 
-// Finds the board behind a request and notes that it was heard. If it was revoked, answers and
-// returns NULL.
-static const struct cn_roster_board *identify(struct cn_resources *resources,
-                                              const struct cn_coap_request *request,
-                                              struct cn_coap_reply *reply)
+const struct cn_roster_board *cn_resources_identify(struct cn_resources *resources,
+                                                    const struct cn_coap_request *request,
+                                                    struct cn_coap_reply *reply)
 {
     const struct cn_roster_board *board = cn_roster_find(resources->roster, request->board);
     if (!board)
@@ -47,6 +42,11 @@ static const struct cn_roster_board *identify(struct cn_resources *resources,
 static void reply_trouble(struct cn_resources *resources, struct cn_coap_reply *reply, cn_err err)
 {
     uint64_t now_ms = resources->now_ms();
+    if (err == CN_EBUSY) {
+        cn_coap_reply_error(reply, CN_COAP_UNAVAILABLE, "the next buffer is not open yet");
+        reply->max_age_s = cn_run_later_s(resources->run);
+        return;
+    }
     if (!resources->trouble_ms || now_ms - resources->trouble_ms > TROUBLE_MS) {
         resources->trouble_ms = now_ms;
         cn_log(CN_LOG_ERROR, "resources", "%s: boards are asked to try again later",
@@ -56,7 +56,7 @@ static void reply_trouble(struct cn_resources *resources, struct cn_coap_reply *
     reply->max_age_s = BUSY_S;
 }
 
-static void reply_bytes(struct cn_coap_reply *reply, enum cn_coap_code code, const uint8_t *bytes,
+void cn_resources_reply(struct cn_coap_reply *reply, enum cn_coap_code code, const uint8_t *bytes,
                         size_t size)
 {
     memcpy(reply->body, bytes, size);
@@ -70,7 +70,7 @@ static void reply_status(struct cn_coap_reply *reply, enum cn_coap_code code,
     uint8_t bytes[CN_MESSAGE_MAX];
     size_t size = 0;
     if (cn_message_put_status(status, bytes, &size) == CN_OK)
-        reply_bytes(reply, code, bytes, size);
+        cn_resources_reply(reply, code, bytes, size);
 }
 
 // Reads a decimal number that ends at stop or at the end of text. Sets *rest to what follows stop.
@@ -88,169 +88,18 @@ static bool parse_number(const char *text, char stop, uint32_t *number, const ch
     return true;
 }
 
-// --- reg, k, r ---
-
-static const struct cn_roster_group *group_of(const struct cn_resources *resources,
-                                              const struct cn_roster_board *board)
+const struct cn_roster_group *cn_resources_group(const struct cn_resources *resources,
+                                                 const struct cn_roster_board *board)
 {
     return cn_roster_find_group(resources->roster, board->enrolled.group);
 }
 
-// Returns the highest version that both sides know, or 0 if there is none.
-static uint32_t pick(struct cn_version_range board, uint32_t min, uint32_t max)
-{
-    uint32_t highest = board.max < max ? board.max : max;
-    return highest >= min && highest >= board.min ? highest : 0;
-}
-
-// The job says which version of the graph operators a board must know at least.
-static bool pick_versions(const struct cn_register_request *request, const struct cn_job *job,
-                          struct cn_register_reply *manifest, struct cn_coap_reply *reply)
-{
-    const struct {
-        const char *what;
-        struct cn_version_range board;
-        uint32_t min, max;
-        uint32_t *picked;
-    } rows[] = {
-        {"protocol", request->protocol, CN_PROTOCOL_MIN, CN_PROTOCOL_MAX, &manifest->protocol},
-        {"update format", request->update_format, CN_UPDATE_FORMAT_MIN, CN_UPDATE_FORMAT_MAX,
-         &manifest->update_format},
-        {"graph ops", request->graph_ops, cn_message_graph_ops(job), CN_GRAPH_OPS_MAX,
-         &manifest->graph_ops},
-    };
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        *rows[i].picked = pick(rows[i].board, rows[i].min, rows[i].max);
-        if (*rows[i].picked)
-            continue;
-        cn_coap_reply_error(reply, CN_COAP_FORBIDDEN,
-                            "%s: the board speaks %u to %u, the aggregator %u to %u", rows[i].what,
-                            rows[i].board.min, rows[i].board.max, rows[i].min, rows[i].max);
-        return false;
-    }
-    return true;
-}
-
-// A board of an older release may take part as long as the keys of its group were never changed.
-static bool follows_keys(const struct cn_roster_group *group, uint32_t protocol,
-                         struct cn_coap_reply *reply)
-{
-    if (!group->key_epoch || protocol >= CN_PROTOCOL_KEY_EPOCHS)
-        return true;
-    cn_coap_reply_error(reply, CN_COAP_FORBIDDEN,
-                        "group %s changed its keys, update Cairn here: protocol %u, wanted %u",
-                        group->name, protocol, CN_PROTOCOL_KEY_EPOCHS);
-    return false;
-}
-
-// A board that holds a newer version than the ledger waits: rounds before that version mean nothing
-// to it.
-static void note_ahead(struct cn_resources *resources, const char *board,
-                       const struct cn_registration *registration, struct cn_roster_facts *facts)
-{
-    uint32_t lineage = cn_ledger_identity(resources->ledger)->lineage;
-    uint32_t version = cn_model_store_newest(resources->models)->number;
-    uint64_t count;
-    if (registration->ahead_lineage < lineage ||
-        (registration->ahead_lineage == lineage && registration->ahead_version <= version))
-        return;
-    facts->ahead_lineage = registration->ahead_lineage;
-    facts->ahead_version = registration->ahead_version;
-    struct cn_log_limit *limit = &resources->ahead[cn_name_hash(board) % CN_LOG_QUOTA_BUCKETS];
-    if (cn_log_limit_due(limit, resources->now_ms(), &count))
-        cn_log(CN_LOG_ERROR, "resources",
-               "%s is ahead of this ledger: was it restored from a backup? The board has version "
-               "%" PRIu64 " of lineage %" PRIu64 ", the ledger version %" PRIu32
-               " of lineage %" PRIu32 "; run --restored goes on from here",
-               board, facts->ahead_version, facts->ahead_lineage, version, lineage);
-}
-
-// Writes the address that the board's packets have here, such as "10.0.0.7:41234".
-static void name_origin(const struct cn_address *address, char text[CN_ADDRESS_SIZE])
-{
-    const struct sockaddr *socket = (const struct sockaddr *)&address->storage;
-    const void *storage = &address->storage;
-    char port[16];
-    uint16_t number = socket->sa_family == AF_INET6
-                          ? ((const struct sockaddr_in6 *)storage)->sin6_port
-                          : ((const struct sockaddr_in *)storage)->sin_port;
-    snprintf(port, sizeof(port), ":%u", ntohs(number));
-    if (cn_address_print(address, port, text, CN_ADDRESS_SIZE) != CN_OK)
-        snprintf(text, CN_ADDRESS_SIZE, "an unknown address");
-}
-
-static uint32_t settings_number(const struct cn_resources *resources)
+uint32_t cn_resources_settings(const struct cn_resources *resources)
 {
     return resources->live ? resources->live->number : 0;
 }
 
-// Replaces what must not be printed in a text that a board told of itself. This makes no text
-// longer.
-static void clean(char *text)
-{
-    char cleaned[CN_FAULT_SIZE];
-    cn_fault_clean(cleaned, text);
-    memcpy(text, cleaned, strlen(cleaned) + 1);
-}
-
-static void note_facts(struct cn_resources *resources, const struct cn_coap_request *request,
-                       uint32_t protocol, const struct cn_registration *registration)
-{
-    const char *board = request->board;
-    char origin[CN_ADDRESS_SIZE] = "an unknown address";
-    struct cn_roster_facts facts = {
-        .protocol = protocol,
-        .settings = settings_number(resources),
-        .cpu_count = registration->cpu_count,
-        .memory = registration->memory,
-        .power_mw = registration->power_mw,
-        .inventory = registration->inventory,
-    };
-    memcpy(facts.type, registration->board_type, sizeof(facts.type));
-    clean(facts.inventory.build);
-    clean(facts.inventory.system);
-    note_ahead(resources, board, registration, &facts);
-    cn_roster_note(resources->roster, board, &facts);
-    cn_roster_blame(resources->roster, board, registration->fault, resources->now_ms());
-    if (request->from)
-        name_origin(request->from, origin);
-    cn_roster_meet(resources->roster, board, registration->instance, origin, resources->now_ms());
-}
-
-static void handle_register(void *context, const struct cn_coap_request *request,
-                            struct cn_coap_reply *reply)
-{
-    struct cn_resources *resources = context;
-    struct cn_register_request message;
-    struct cn_register_reply answer = {
-        .chunk_size = CN_RESOURCES_CHUNK_SIZE,
-        .window = CN_RESOURCES_WINDOW,
-    };
-    const struct cn_roster_board *board = identify(resources, request, reply);
-    if (!board)
-        return;
-    if (cn_message_get_register(request->body, request->size, &message) != CN_OK) {
-        cn_coap_reply_error(reply, CN_COAP_BAD_REQUEST, "malformed registration");
-        return;
-    }
-    if (!pick_versions(&message, resources->job, &answer, reply) ||
-        !follows_keys(group_of(resources, board), answer.protocol, reply))
-        return;
-    note_facts(resources, request, answer.protocol, &message.facts);
-    const struct cn_ledger_identity *identity = cn_ledger_identity(resources->ledger);
-    answer.manifest.run = identity->run;
-    answer.manifest.lineage = identity->lineage;
-    answer.manifest.graph_size = cn_model_store_graph_size(resources->models);
-    answer.manifest.job = resources->live ? resources->live->told : *resources->job;
-    memcpy(answer.manifest.graph, cn_model_store_graph_digest(resources->models), CN_DIGEST_SIZE);
-    memcpy(answer.manifest.group, board->enrolled.group, CN_NAME_SIZE);
-    answer.manifest.key_epoch = group_of(resources, board)->key_epoch;
-    answer.manifest.group_boards = group_of(resources, board)->boards;
-    uint8_t bytes[CN_MESSAGE_MAX];
-    size_t size = 0;
-    if (cn_message_put_manifest(&answer, bytes, &size) == CN_OK)
-        reply_bytes(reply, CN_COAP_CONTENT, bytes, size);
-}
+// --- k, r ---
 
 // Splits "NAME/EPOCH"; without EPOCH, 0 is meant. Returns false when the path is malformed.
 static bool parse_pair_path(const char *path, char name[CN_NAME_SIZE], uint64_t *key_epoch)
@@ -277,7 +126,7 @@ static void handle_pair_key(void *context, const struct cn_coap_request *request
     struct cn_resources *resources = context;
     char name[CN_NAME_SIZE];
     uint64_t key_epoch;
-    const struct cn_roster_board *board = identify(resources, request, reply);
+    const struct cn_roster_board *board = cn_resources_identify(resources, request, reply);
     if (!board)
         return;
     const char *group = board->enrolled.group;
@@ -285,7 +134,7 @@ static void handle_pair_key(void *context, const struct cn_coap_request *request
         cn_coap_reply_error(reply, CN_COAP_BAD_REQUEST, "expected k/NAME or k/NAME/EPOCH");
         return;
     }
-    if (key_epoch != group_of(resources, board)->key_epoch) {
+    if (key_epoch != cn_resources_group(resources, board)->key_epoch) {
         cn_coap_reply_error(reply, CN_COAP_CONFLICT,
                             "group %s has changed its keys: register again", group);
         return;
@@ -299,7 +148,7 @@ static void handle_pair_key(void *context, const struct cn_coap_request *request
     cn_err err = cn_security_pair_key(cn_ledger_identity(resources->ledger)->master, group,
                                       key_epoch, board->enrolled.name, member->enrolled.name, key);
     if (!err)
-        reply_bytes(reply, CN_COAP_CONTENT, key, sizeof(key));
+        cn_resources_reply(reply, CN_COAP_CONTENT, key, sizeof(key));
     cn_crypto_wipe(key, sizeof(key));
 }
 
@@ -308,10 +157,11 @@ static void handle_round(void *context, const struct cn_coap_request *request,
 {
     struct cn_resources *resources = context;
     struct cn_round_info info;
-    const struct cn_roster_board *board = identify(resources, request, reply);
+    const struct cn_roster_board *board = cn_resources_identify(resources, request, reply);
     if (!board)
         return;
-    if (!cn_roster_is_registered(board) || board->facts.settings != settings_number(resources)) {
+    if (!cn_roster_is_registered(board) ||
+        board->facts.settings != cn_resources_settings(resources)) {
         cn_coap_reply_error(reply, CN_COAP_UNAUTHORIZED, "the job may be another: register again");
         return;
     }
@@ -324,7 +174,7 @@ static void handle_round(void *context, const struct cn_coap_request *request,
     uint8_t bytes[CN_MESSAGE_MAX];
     size_t size = 0;
     if (cn_message_put_round(&info, bytes, &size) == CN_OK)
-        reply_bytes(reply, CN_COAP_CONTENT, bytes, size);
+        cn_resources_reply(reply, CN_COAP_CONTENT, bytes, size);
 }
 
 // --- b ---
@@ -358,7 +208,7 @@ static void handle_blob(void *context, const struct cn_coap_request *request,
     const uint8_t *data;
     size_t size;
     uint32_t version;
-    const struct cn_roster_board *board = identify(resources, request, reply);
+    const struct cn_roster_board *board = cn_resources_identify(resources, request, reply);
     if (!board)
         return;
     if (!parse_blob_path(request->path, &blob)) {
@@ -385,7 +235,7 @@ static void handle_blob(void *context, const struct cn_coap_request *request,
         wanted = left;
         cn_roster_serve(resources->roster, board->enrolled.group, version);
     }
-    reply_bytes(reply, CN_COAP_CONTENT, data + offset, (size_t)wanted);
+    cn_resources_reply(reply, CN_COAP_CONTENT, data + offset, (size_t)wanted);
 }
 
 // --- u ---
@@ -429,8 +279,8 @@ static void handle_declare(struct cn_resources *resources, const struct cn_roste
     err = cn_spool_declare(resources->spool, board->enrolled.name, group, &declared,
                            resources->now_ms(), &upload);
     if (err == CN_ERANGE) {
-        cn_coap_reply_error(reply, CN_COAP_TOO_LARGE, "no update of this model has %llu bytes",
-                            (unsigned long long)declared.size);
+        cn_coap_reply_error(reply, CN_COAP_TOO_LARGE,
+                            "no update of this model has %" PRIu64 " bytes", declared.size);
     } else if (err) {
         reply_trouble(resources, reply, err);
     } else {
@@ -552,7 +402,7 @@ static void handle_upload(void *context, const struct cn_coap_request *request,
 {
     struct cn_resources *resources = context;
     const char *rest;
-    const struct cn_roster_board *board = identify(resources, request, reply);
+    const struct cn_roster_board *board = cn_resources_identify(resources, request, reply);
     if (!board)
         return;
     if (request->method == CN_COAP_POST && !*request->path) {
@@ -580,11 +430,12 @@ const struct cn_coap_route *cn_resources_routes(size_t *count)
         {CN_COAP_PUT, "u", false, handle_upload, true},
         {CN_COAP_GET, "b", false, handle_blob, true},
         {CN_COAP_GET, "r", true, handle_round, false},
-        {CN_COAP_POST, "reg", false, handle_register, false},
+        {CN_COAP_POST, "reg", false, cn_resources_register, false},
         {CN_COAP_GET, "k", false, handle_pair_key, false},
         {CN_COAP_POST, "u", false, handle_upload, false},
         {CN_COAP_GET, "u", false, handle_upload, false},
         {CN_COAP_DELETE, "u", false, handle_upload, false},
+        {CN_COAP_POST, "h", false, cn_resources_health, false},
         {CN_COAP_POST, "p", false, handle_probe, false},
     };
     *count = sizeof(routes) / sizeof(routes[0]);

@@ -9,10 +9,11 @@
 //   GET  u/ID/N        which chunks are missing from N        -> cn_upload_status
 //   POST u/ID/commit   says that all chunks were sent         -> cn_upload_status
 //   DELETE u/ID        says that the update will not be sent
+//   POST h             the board's health                     -> nothing
 //   POST p             tests whether a datagram of this size arrives -> the same number of bytes
 //
-// k/MEMBER/EPOCH names the group's key epoch; without it 0 is meant. b/HEX/N means one kilobyte. In
-// the answer to a commit ACCEPTED means durable.
+// k/MEMBER/EPOCH names the group's key epoch; without it 0 is meant. b/HEX/N, without COUNT, asks
+// for one kilobyte. In the answer to a commit ACCEPTED means durable.
 //
 // The messages are those of transport/message/message.h. The DTLS session proves which board asks;
 // no message can change that. Error replies carry a sentence for the board's log. Threading: that
@@ -35,6 +36,8 @@ struct cn_resources {
     struct cn_run *run;
     const struct cn_job *job;
     const struct cn_live_job *live; // names the job that boards are told; NULL: job
+    struct cn_base_name base;       // the tensors that never change
+    bool has_base;                  // base is set, or the job has none
     uint64_t (*now_ms)(void);
     uint64_t trouble_ms; // clock; when an error of the aggregator itself was last logged
     // Limits lines about boards that are ahead of the ledger, by a hash of the board's name.

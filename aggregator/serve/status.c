@@ -12,6 +12,7 @@
 #include "aggregator/run/measured.h"
 #include "aggregator/serve/status_boards.h"
 #include "aggregator/serve/status_groups.h"
+#include "aggregator/serve/status_health.h"
 #include "aggregator/serve/status_inventory.h"
 #include "runtime/port/platform.h"
 
@@ -22,7 +23,7 @@
 
 static bool was_heard(const struct cn_roster_board *board)
 {
-    return board->heard_ms || board->seen_ms || board->missing_ms;
+    return board->heard_ms || board->seen_ms || board->missing_ms || board->health.told_ms;
 }
 
 // Returns the newest version that a board of the group fetched; 0 when none did.
@@ -55,6 +56,7 @@ static cJSON *describe_boards(const struct cn_roster *roster)
         cJSON_AddNumberToObject(board, "memory", (double)facts->memory);
         cJSON_AddNumberToObject(board, "power_mw", (double)facts->power_mw);
         cn_status_inventory_add(board, &facts->inventory);
+        cn_status_health_add(board, &boards[i].health);
         if (facts->ahead_lineage)
             cJSON_AddNumberToObject(board, "ahead_lineage", (double)facts->ahead_lineage);
         if (boards[i].instances.twice_ms) {
@@ -64,6 +66,7 @@ static cJSON *describe_boards(const struct cn_roster *roster)
         if (boards[i].fault.told_ms) {
             cJSON_AddNumberToObject(board, "fault_ms", (double)boards[i].fault.told_ms);
             cJSON_AddStringToObject(board, "fault", boards[i].fault.text);
+            cJSON_AddNumberToObject(board, "fault_code", (double)boards[i].error_code);
         }
     }
     return list;
@@ -165,10 +168,12 @@ cn_err cn_status_gather(const struct cn_roster *roster, const struct cn_run_stat
         const struct cn_roster_board *from = &boards[i];
         memcpy(board->name, from->enrolled.name, sizeof(board->name));
         cn_live_name_key(&from->enrolled, board->key);
-        board->heard_ms = from->seen_ms > from->heard_ms ? from->seen_ms : from->heard_ms;
+        board->health = from->health;
+        board->heard_ms = cn_roster_sign_ms(from);
         board->missing_ms = from->missing_ms;
         board->version = find_version(roster, from->enrolled.group);
         board->fault = from->fault;
+        board->error_code = from->error_code;
         board->twice_ms = from->instances.twice_ms;
         memcpy(board->twice, from->instances.twice, sizeof(board->twice));
         board->facts = from->facts;
@@ -213,10 +218,14 @@ static cn_err read_boards(const cJSON *root, struct cn_status_live *live)
         board->facts.memory = read_number(item, "memory");
         board->facts.power_mw = read_number(item, "power_mw");
         cn_status_inventory_read(item, &board->facts.inventory);
+        cn_status_health_read(item, &board->health);
+        if (board->health.told_ms > board->heard_ms)
+            board->heard_ms = board->health.told_ms;
         board->facts.ahead_lineage = read_number(item, "ahead_lineage");
         const char *fault = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(item, "fault"));
         if (fault)
             (void)cn_fault_take(&board->fault, fault, read_number(item, "fault_ms"));
+        board->error_code = read_number(item, "fault_code");
         const char *twice = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(item, "twice"));
         board->twice_ms = twice ? read_number(item, "twice_ms") : 0;
         snprintf(board->twice, sizeof(board->twice), "%s", twice ? twice : "");
@@ -321,8 +330,8 @@ static const char *describe_phase(const struct cn_status_report *report)
     return states[report->view.round.state];
 }
 
-// told is what the last program counted, up to at most a second before its end. in_ledger is the
-// count at the newest version, and all there is when the file is gone.
+// Prints the bytes in one direction. told is what the last program counted, up to at most a second
+// before its end. in_ledger is the count at the newest version, for when the file is gone.
 static void print_bytes(FILE *stream, const char *way, const struct cn_link_bytes *told,
                         uint64_t in_ledger)
 {
@@ -337,21 +346,20 @@ static cn_err print_rulings(const struct cn_status_report *report)
     struct cn_ruling ruling;
     cn_err err = cn_ruling_newest(report->ledger, CN_RULING_ROLLBACK, &ruling);
     if (!err)
-        fprintf(report->stream, "version %" PRIu32 " went back to version %" PRIu32 ": %s\n",
-                ruling.version, ruling.source, ruling.reason);
+        fprintf(report->stream, "version %u went back to version %u: %s\n", ruling.version,
+                ruling.source, ruling.reason);
     if (!err || err == CN_ENOTFOUND)
         err = cn_rollback_waiting(report->ledger, &ruling);
     if (!err)
-        fprintf(report->stream, "a rollback to version %" PRIu32 " waits: %s\n", ruling.source,
+        fprintf(report->stream, "a rollback to version %u waits: %s\n", ruling.source,
                 ruling.reason);
     if (!err || err == CN_ENOTFOUND)
         err = cn_ruling_newest(report->ledger, CN_RULING_REFUSED, &ruling);
     if (!err)
-        fprintf(report->stream, "the gate refused version %" PRIu32 ": %s\n", ruling.version,
-                ruling.reason);
-    if (report->streak > 1)
+        fprintf(report->stream, "the gate refused version %u: %s\n", ruling.version, ruling.reason);
+    if (report->streak >= CN_RULING_ALARM)
         fprintf(report->stream,
-                "ALARM: the gate refused the newest %" PRIu32 " versions in a row: a group, the "
+                "ALARM: the gate refused the newest %u versions in a row: a group, the "
                 "data or the limit is wrong\n",
                 report->streak);
     return err == CN_ENOTFOUND ? CN_OK : err;
@@ -360,15 +368,36 @@ static cn_err print_rulings(const struct cn_status_report *report)
 static void print_settings(const struct cn_status_report *report)
 {
     if (report->settings > 1)
-        fprintf(report->stream, "the settings that hold were changed for round %" PRIu32 "\n",
+        fprintf(report->stream, "the settings that hold were changed for round %u\n",
                 report->settings);
     if (report->next_settings)
-        fprintf(report->stream, "other settings hold from round %" PRIu32 " on\n",
-                report->next_settings);
+        fprintf(report->stream, "other settings hold from round %u on\n", report->next_settings);
+}
+
+// Prints what people asked of the run (docs/steer-a-run.md).
+static void print_steering(const struct cn_status_report *report)
+{
+    const struct cn_round_view *view = &report->view;
+    if (view->steering.pause == CN_RUN_PAUSE_NOW)
+        fprintf(report->stream, "paused: the open round is not closed until `resume`\n");
+    else if (view->steering.pause)
+        fprintf(report->stream, "paused: no other round is opened until `resume`\n");
+    if (view->steering.leaving)
+        fprintf(report->stream, "draining: the aggregator ends after this round\n");
+    for (size_t i = 0; i < view->drained_count; i++)
+        fprintf(report->stream, "group %s is drained: it is not invited until `resume`\n",
+                view->drained[i]);
+    if (view->steered.extended_ms)
+        fprintf(report->stream, "round %u was extended by %" PRIu64 " s\n", view->round.number,
+                view->steered.extended_ms / 1000);
+    if (view->steered.closed_with)
+        fprintf(report->stream, "round %u was closed by a person with %u updates\n",
+                view->round.number, view->steered.closed_with);
 }
 
 static void print_run(const struct cn_status_report *report)
 {
+    const struct cn_steering *steering = &report->view.steering;
     const struct cn_ledger_version *version = &report->view.version;
     const struct cn_score *score = &report->view.progress.newest_score;
     uint64_t run = cn_ledger_identity(report->ledger)->run;
@@ -376,13 +405,12 @@ static void print_run(const struct cn_status_report *report)
     cn_hex(digest, version->digest, CN_DIGEST_SIZE);
     if (report->json) {
         fprintf(report->stream,
-                "{\"run\":\"%016" PRIx64 "\",\"running\":%s,\"round\":%" PRIu32
-                ",\"rounds\":%" PRIu32 ",\"state\":\"%s\",\"selected\":%" PRIu32
-                ",\"accepted\":%" PRIu32 ",\"quorum\":%" PRIu32 ",\"version\":%" PRIu32
-                ",\"digest\":\"%s\"",
+                "{\"run\":\"%016" PRIx64
+                "\",\"running\":%s,\"round\":%u,\"rounds\":%u,\"state\":\"%s\",\"selected\":%u,"
+                "\"accepted\":%u,\"quorum\":%u,\"version\":%u,\"digest\":\"%s\"",
                 run, report->live->running ? "true" : "false", report->view.round.number,
                 report->job->rounds, describe_phase(report), report->view.invited,
-                report->view.accepted, cn_job_quorum(report->job), version->number, digest);
+                report->view.accepted, cn_job_updates_needed(report->job), version->number, digest);
         cn_score_text(score, true, measures);
         if (score->known)
             fprintf(report->stream, ",\"accuracy\":%.6f,\"loss\":%.6f%s", score->accuracy,
@@ -392,29 +420,33 @@ static void print_run(const struct cn_status_report *report)
         fputc(',', report->stream);
         print_bytes(report->stream, "out", &report->live->traffic.out, version->bytes_out);
         fprintf(report->stream,
-                ",\"settings\":%" PRIu32 ",\"next_settings\":%" PRIu32
-                ",\"refused_in_a_row\":%" PRIu32 "}\n",
-                report->settings, report->next_settings, report->streak);
+                ",\"settings\":%u,\"next_settings\":%u,\"refused_in_a_row\":%u,\"paused\":\"%s\","
+                "\"leaving\":%s}\n",
+                report->settings, report->next_settings, report->streak,
+                steering->pause == CN_RUN_PAUSE_NOW ? "now"
+                : steering->pause                   ? "rounds"
+                                                    : "",
+                steering->leaving ? "true" : "false");
         return;
     }
     fprintf(report->stream, "run %016" PRIx64 ", %s\n", run,
             report->live->running ? "the aggregator is running" : "the aggregator is not running");
-    fprintf(report->stream,
-            "round %" PRIu32 " of %" PRIu32 " (%s): %" PRIu32 " of %" PRIu32 " updates, %" PRIu32
-            " groups invited\n",
+    fprintf(report->stream, "round %u of %u (%s): %u of %u updates, %u groups invited\n",
             report->view.round.number, report->job->rounds, describe_phase(report),
-            report->view.accepted, cn_job_quorum(report->job), report->view.invited);
+            report->view.accepted, cn_job_updates_needed(report->job), report->view.invited);
     print_settings(report);
-    fprintf(report->stream, "version %" PRIu32 " (%.12s)", version->number, digest);
+    print_steering(report);
+    fprintf(report->stream, "version %u (%.12s)", version->number, digest);
     cn_score_text(score, false, measures);
     if (score->known && report->job->loss == CN_LOSS_CROSS_ENTROPY)
         fprintf(report->stream, "; newest measurement: accuracy %.3f, loss %.4f%s", score->accuracy,
                 score->loss, measures);
     else if (score->known)
         fprintf(report->stream, "; newest measurement: loss %.4f%s", score->loss, measures);
-    if (report->view.groups < cn_job_quorum(report->job))
-        fprintf(report->stream, "\nthe quorum is %" PRIu32 " groups and %" PRIu32 " are enrolled",
-                cn_job_quorum(report->job), report->view.groups);
+    if (report->view.groups < cn_job_updates_needed(report->job))
+        fprintf(report->stream, "\nthe %s is %u groups and %u are enrolled",
+                cn_job_needed_word(report->job), cn_job_updates_needed(report->job),
+                report->view.groups);
     fprintf(report->stream, "\n\n  %-16s %-16s %-12s %-34s %s\n", "board", "group", "heard",
             "hardware", "status");
 }
@@ -425,8 +457,8 @@ static void print_cuts(const struct cn_status_report *report)
     if (report->live->warning[0] && !report->json)
         fprintf(report->stream, "%s\n", report->live->warning);
     if (cuts->count && !report->json)
-        fprintf(report->stream, "round %" PRIu32 ", %" PRIu32 " of its updates: %s\n", cuts->round,
-                cuts->count, cuts->text);
+        fprintf(report->stream, "round %u, %u of its updates: %s\n", cuts->round, cuts->count,
+                cuts->text);
 }
 
 // Prints which measurements stood out in the round of the newest version.
@@ -444,7 +476,7 @@ static cn_err print_outliers(struct cn_status_report *report, uint32_t merged)
     return cn_measured_outliers(report->ledger, merged, print_outlier, report);
 }
 
-// Finds from which round on the settings of the round under way hold, and newer ones.
+// Finds the round from which on the present settings hold, and that of newer settings.
 static cn_err find_settings(struct cn_status_report *report)
 {
     struct cn_ledger_setting row;
@@ -473,7 +505,9 @@ static cn_err print_all(struct cn_status_report *report)
         return err;
     print_run(report);
     err = cn_ledger_boards(report->ledger, cn_status_print_board, report);
-    return err ? err : cn_status_print_groups(report->ledger, merged, report->json, report->stream);
+    return err ? err
+               : cn_status_print_groups(report->ledger, merged, cn_job_is_async(report->job),
+                                        report->json, report->stream);
 }
 
 cn_err cn_status_print(struct cn_ledger *ledger, const struct cn_job *job,

@@ -3,7 +3,9 @@
 #include <cjson/cJSON.h>
 #include <inttypes.h>
 
+#include "aggregator/serve/status_inventory.h"
 #include "aggregator/show/reason.h"
+#include "aggregator/show/show_parts.h"
 
 // "orin-nano, 6 cpus, 4.0 GiB, 15 W"
 static void describe_hardware(const struct cn_roster_facts *facts, char text[160])
@@ -16,7 +18,7 @@ static void describe_hardware(const struct cn_roster_facts *facts, char text[160
         snprintf(memory, sizeof(memory), ", %.1f GiB", (double)facts->memory / (1u << 30));
     if (facts->power_mw)
         snprintf(power, sizeof(power), ", %.3g W", (double)facts->power_mw / 1000);
-    snprintf(text, 160, "%s%s%" PRIu32 " cpus%s%s", facts->type, facts->type[0] ? ", " : "",
+    snprintf(text, 160, "%s%s%u cpus%s%s", facts->type, facts->type[0] ? ", " : "",
              facts->cpu_count, memory, power);
 }
 
@@ -43,6 +45,22 @@ static cn_err print_text(FILE *stream, const char *name, const char *text)
     return CN_OK;
 }
 
+// Prints what the board said of its health.
+static cn_err print_health(FILE *stream, const struct cn_board_health *health)
+{
+    struct cn_buffer out;
+    struct cn_json_text json;
+    if (!health->told_ms)
+        return CN_OK;
+    cn_buffer_init(&out, 4096);
+    cn_json_text_init(&json, &out);
+    cn_show_health(health, &json);
+    if (!json.err)
+        fprintf(stream, ",%.*s", (int)out.size, (const char *)out.data);
+    cn_buffer_deinit(&out);
+    return json.err;
+}
+
 // Prints what the board told of itself, without what it did not tell.
 static cn_err print_inventory(FILE *stream, const struct cn_inventory *inventory)
 {
@@ -54,6 +72,14 @@ static cn_err print_inventory(FILE *stream, const struct cn_inventory *inventory
     if (inventory->disk_size)
         fprintf(stream, ",\"disk_size\":%" PRIu64 ",\"disk_free\":%" PRIu64, inventory->disk_size,
                 inventory->disk_free);
+    if (!err && inventory->slot[0])
+        err = print_text(stream, "slot", inventory->slot);
+    if (!err && inventory->slot_version[0])
+        err = print_text(stream, "slot_version", inventory->slot_version);
+    if (!err && inventory->update[0])
+        err = print_text(stream, "update", inventory->update);
+    if (!err && inventory->update_version[0])
+        err = print_text(stream, "update_version", inventory->update_version);
     return err;
 }
 
@@ -66,8 +92,8 @@ cn_err cn_status_print_board(void *context, const struct cn_ledger_board *board)
     uint64_t heard_ms = live.heard_ms;
     uint64_t silent_s =
         heard_ms && heard_ms <= report->now_ms ? (report->now_ms - heard_ms) / 1000 : 0;
-    const struct cn_reason_facts facts = {&report->view, report->live, cn_job_quorum(report->job),
-                                          report->now_ms};
+    const struct cn_reason_facts facts = {&report->view, report->live,
+                                          cn_job_updates_needed(report->job), report->now_ms};
     struct cn_reason why = cn_reason_of(&facts, board, found);
     cn_reason_text(&why, report->now_ms, true, reason);
     if (report->json) {
@@ -81,10 +107,11 @@ cn_err cn_status_print_board(void *context, const struct cn_ledger_board *board)
             fputs("null", report->stream);
         if (live.facts.cpu_count)
             fprintf(report->stream,
-                    ",\"type\":\"%s\",\"cpus\":%" PRIu32 ",\"memory\":%" PRIu64
-                    ",\"power_mw\":%" PRIu64,
+                    ",\"type\":\"%s\",\"cpus\":%u,\"memory\":%" PRIu64 ",\"power_mw\":%" PRIu64,
                     live.facts.type, live.facts.cpu_count, live.facts.memory, live.facts.power_mw);
         cn_err err = print_inventory(report->stream, &live.facts.inventory);
+        if (!err)
+            err = print_health(report->stream, &live.health);
         if (runs_twice(report, &live))
             fprintf(report->stream, ",\"twice_s\":%" PRIu64, seconds_since(report, live.twice_ms));
         if (live.fault.told_ms)
@@ -97,11 +124,14 @@ cn_err cn_status_print_board(void *context, const struct cn_ledger_board *board)
         fputs("}\n", report->stream);
         return err;
     }
-    char heard[32] = "-", hardware[160];
+    char heard[32] = "-", hardware[160], systems[CN_SYSTEMS_TEXT_SIZE];
     describe_hardware(&live.facts, hardware);
     if (heard_ms)
         snprintf(heard, sizeof(heard), "%" PRIu64 " s ago", silent_s);
     fprintf(report->stream, "  %-16s %-16s %-12s %-34s %s\n", board->name, board->group, heard,
             hardware, reason);
+    cn_status_inventory_text(&live.facts.inventory, systems);
+    if (systems[0])
+        fprintf(report->stream, "  %-16s %s\n", "", systems);
     return CN_OK;
 }

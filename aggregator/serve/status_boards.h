@@ -1,4 +1,4 @@
-// status_boards.h - the part of `status` that says where each board is.
+// status_boards.h - the part of `status` that says what each board is doing, and why.
 #pragma once
 
 #include "aggregator/serve/status.h"

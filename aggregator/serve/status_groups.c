@@ -5,8 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "aggregator/ledger/staleness.h"
+#include "aggregator/ledger/tally.h"
 #include "aggregator/run/measured.h"
-#include "aggregator/store/tally.h"
 
 struct group {
     char name[CN_NAME_SIZE];
@@ -47,7 +48,9 @@ static void note_outlier(void *context, const char *name, const char *text)
         snprintf(group->outlier, sizeof(group->outlier), "%s", text);
 }
 
-static cn_err print_json(const struct group *group, const struct cn_tally *tally, FILE *stream)
+// staleness is NULL in a synchronous run.
+static cn_err print_json(const struct group *group, const struct cn_tally *tally,
+                         const struct cn_staleness *staleness, FILE *stream)
 {
     cJSON *object = cJSON_CreateObject();
     cJSON_AddStringToObject(object, "group", group->name);
@@ -62,6 +65,11 @@ static cn_err print_json(const struct group *group, const struct cn_tally *tally
         cJSON_AddNumberToObject(object, "judged_round", (double)tally->judged_round);
         cJSON_AddNumberToObject(object, "factor", tally->factor);
         cJSON_AddNumberToObject(object, "refused_in_a_row", (double)tally->refused);
+    }
+    if (staleness) {
+        cJSON_AddNumberToObject(object, "training", (double)staleness->training);
+        cJSON_AddNumberToObject(object, "behind", (double)staleness->behind);
+        cJSON_AddNumberToObject(object, "late_in_a_row", (double)staleness->late);
     }
     if (group->outlier[0])
         cJSON_AddStringToObject(object, "outlier", group->outlier);
@@ -79,16 +87,29 @@ static void print_row(const char *group, const struct cn_tally *tally, FILE *str
     fprintf(stream, "  %-16s %8" PRIu64 " %8" PRIu64 " %8" PRIu64, group, tally->accepted,
             tally->late, tally->rejected);
     if (tally->rejected)
-        fprintf(stream, "   round %" PRIu32 ": %s", tally->rejected_round, tally->reason);
+        fprintf(stream, "   round %u: %s", tally->rejected_round, tally->reason);
     fputc('\n', stream);
     if (tally->refused)
         fprintf(stream,
-                "  %-16s its update of round %" PRIu32 " counted for %.0f %%, the robust rule "
-                "refused %" PRIu32 " in a row\n",
+                "  %-16s its update of round %u counted for %.0f %%, the robust rule "
+                "refused %u in a row\n",
                 "", tally->judged_round, 100 * tally->factor, tally->refused);
 }
 
-cn_err cn_status_print_groups(struct cn_ledger *ledger, uint32_t merged, bool json, FILE *stream)
+static void print_staleness(const struct cn_staleness *staleness, FILE *stream)
+{
+    char text[CN_STALENESS_TEXT];
+    if (staleness->delivered)
+        fprintf(stream, "  %-16s its newest update went into version %u, %u behind\n", "",
+                staleness->delivered, staleness->behind);
+    if (staleness->late >= CN_STALENESS_NAMED) {
+        cn_staleness_text(staleness, text);
+        fprintf(stream, "  %-16s %s\n", "", text);
+    }
+}
+
+cn_err cn_status_print_groups(struct cn_ledger *ledger, uint32_t merged, bool async, bool json,
+                              FILE *stream)
 {
     struct group_list list = {0};
     cn_err err = cn_ledger_boards(ledger, add_group, &list);
@@ -99,11 +120,16 @@ cn_err cn_status_print_groups(struct cn_ledger *ledger, uint32_t merged, bool js
                 "rejected");
     for (size_t i = 0; !err && i < list.count; i++) {
         struct cn_tally tally;
+        struct cn_staleness staleness;
         err = cn_tally_read(ledger, list.groups[i].name, &tally);
+        if (!err && async)
+            err = cn_staleness_read(ledger, list.groups[i].name, &staleness);
         if (!err && json)
-            err = print_json(&list.groups[i], &tally, stream);
+            err = print_json(&list.groups[i], &tally, async ? &staleness : NULL, stream);
         else if (!err)
             print_row(list.groups[i].name, &tally, stream);
+        if (!err && !json && async)
+            print_staleness(&staleness, stream);
     }
     free(list.groups);
     return err;

@@ -1,6 +1,23 @@
 #include "aggregator/serve/status_inventory.h"
 
+#include <stddef.h>
 #include <stdio.h>
+
+// The texts of a board with two systems.
+static const struct {
+    const char *key;
+    size_t at, size;
+} systems[] = {
+#define TEXT(member)                                                                               \
+    {                                                                                              \
+#member, offsetof(struct cn_inventory, member), sizeof(((struct cn_inventory *)0)->member) \
+    }
+    TEXT(slot),
+    TEXT(slot_version),
+    TEXT(update),
+    TEXT(update_version),
+#undef TEXT
+};
 
 void cn_status_inventory_add(cJSON *board, const struct cn_inventory *inventory)
 {
@@ -11,6 +28,12 @@ void cn_status_inventory_add(cJSON *board, const struct cn_inventory *inventory)
     if (inventory->disk_size) {
         cJSON_AddNumberToObject(board, "disk_size", (double)inventory->disk_size);
         cJSON_AddNumberToObject(board, "disk_free", (double)inventory->disk_free);
+    }
+    for (size_t i = 0; i < sizeof(systems) / sizeof(systems[0]); i++) {
+        const char *text = (const char *)inventory + systems[i].at;
+
+        if (text[0])
+            cJSON_AddStringToObject(board, systems[i].key, text);
     }
 }
 
@@ -34,4 +57,21 @@ void cn_status_inventory_read(const cJSON *board, struct cn_inventory *inventory
     read_text(board, "system", inventory->system, sizeof(inventory->system));
     inventory->disk_size = read_bytes(board, "disk_size");
     inventory->disk_free = read_bytes(board, "disk_free");
+    for (size_t i = 0; i < sizeof(systems) / sizeof(systems[0]); i++)
+        read_text(board, systems[i].key, (char *)inventory + systems[i].at, systems[i].size);
+}
+
+void cn_status_inventory_text(const struct cn_inventory *inventory, char text[CN_SYSTEMS_TEXT_SIZE])
+{
+    int length;
+
+    text[0] = '\0';
+    if (!inventory->slot[0])
+        return;
+    length = snprintf(text, CN_SYSTEMS_TEXT_SIZE, "slot %s, version %s", inventory->slot,
+                      inventory->slot_version[0] ? inventory->slot_version : "unknown");
+    if (inventory->update[0] && length > 0)
+        snprintf(text + length, CN_SYSTEMS_TEXT_SIZE - (size_t)length, "; update to %s: %s",
+                 inventory->update_version[0] ? inventory->update_version : "unknown",
+                 inventory->update);
 }

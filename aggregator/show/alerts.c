@@ -1,12 +1,13 @@
 #include "aggregator/show/alerts.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "aggregator/ledger/rulings.h"
+#include "aggregator/ledger/staleness.h"
 #include "aggregator/run/measured.h"
-#include "aggregator/store/rulings.h"
+#include "aggregator/run/run_counts.h"
 
 #define MIB (1024.0 * 1024.0)
 #define TEXT_SIZE CN_REASON_SIZE
@@ -26,12 +27,14 @@ struct alert {
 struct alerts {
     const struct cn_show_source *source;
     const struct cn_round_view *view;
-    struct alert *list;    // owned; the newest is a scratch when the list is full
+    struct alert *list;    // owned; it has one place more, for an alert that is left out
     size_t counts[LEVELS]; // alerts of each level that are in the list
-    size_t count, left_out;
+    size_t count;          // alerts in the list
+    size_t left_out;       // alerts for which there was no room
 };
 
-// Returns an alert to fill in. Each level has room for CN_ALERTS_MAX; what is more is counted.
+// Returns an alert to fill in. Each level has room for CN_ALERTS_MAX; an
+// alert beyond that is counted as left out, and what is filled in is lost.
 static struct alert *add(struct alerts *alerts, enum level level, const char *kind)
 {
     struct alert *alert = &alerts->list[alerts->count];
@@ -78,10 +81,10 @@ static void add_gateway(struct alerts *alerts)
     if (!live->running && !view->end_reason)
         snprintf(add(alerts, LEVEL_ERROR, "stopped")->text, TEXT_SIZE,
                  "the aggregator is not running: the run stands still");
-    if (view->groups < cn_job_quorum(source->job) && !view->end_reason)
+    if (view->groups < cn_job_updates_needed(source->job) && !view->end_reason)
         snprintf(add(alerts, LEVEL_ERROR, "quorum")->text, TEXT_SIZE,
-                 "the quorum is %" PRIu32 " groups and %" PRIu32 " are enrolled",
-                 cn_job_quorum(source->job), view->groups);
+                 "the %s is %u groups and %u are enrolled", cn_job_needed_word(source->job),
+                 cn_job_updates_needed(source->job), view->groups);
     if (source->disk_free && source->disk_free < 2 * source->disk_reserve) {
         bool below = source->disk_free < source->disk_reserve;
         snprintf(add(alerts, below ? LEVEL_ERROR : LEVEL_WARNING, "disk")->text, TEXT_SIZE,
@@ -94,9 +97,28 @@ static void add_gateway(struct alerts *alerts)
     if (live->cuts.count) {
         struct alert *alert = add(alerts, LEVEL_INFO, "cut");
         memcpy(alert->group, live->cuts.group, sizeof(alert->group));
-        snprintf(alert->text, sizeof(alert->text),
-                 "round %" PRIu32 ", %" PRIu32 " of its updates: %s", live->cuts.round,
-                 live->cuts.count, live->cuts.text);
+        snprintf(alert->text, sizeof(alert->text), "round %u, %u of its updates: %s",
+                 live->cuts.round, live->cuts.count, live->cuts.text);
+    }
+}
+
+static void add_steering(struct alerts *alerts)
+{
+    const struct cn_round_view *view = alerts->view;
+    const struct cn_steering *steering = &view->steering;
+    if (view->end_reason)
+        return;
+    if (steering->pause)
+        snprintf(add(alerts, LEVEL_INFO, "paused")->text, TEXT_SIZE, "the run is paused: %s",
+                 steering->pause == CN_RUN_PAUSE_NOW ? "the open round is not closed until `resume`"
+                                                     : "no other round is opened until `resume`");
+    if (steering->leaving)
+        snprintf(add(alerts, LEVEL_INFO, "leaving")->text, TEXT_SIZE,
+                 "the aggregator ends after this round, as `drain` asked");
+    for (size_t i = 0; i < view->drained_count; i++) {
+        struct alert *alert = add(alerts, LEVEL_INFO, "drained");
+        memcpy(alert->group, view->drained[i], sizeof(alert->group));
+        snprintf(alert->text, TEXT_SIZE, "the group is drained: not invited until `resume`");
     }
 }
 
@@ -105,26 +127,30 @@ static cn_err add_refusals(struct alerts *alerts)
     struct cn_ruling ruling;
     uint32_t streak;
     cn_err err = cn_ruling_streak(alerts->source->ledger, &streak);
-    if (err || streak < 2)
+    if (err || streak < CN_RULING_ALARM)
         return err;
     err = cn_ruling_newest(alerts->source->ledger, CN_RULING_REFUSED, &ruling);
     if (err)
         return err;
     snprintf(add(alerts, LEVEL_ERROR, "refused")->text, TEXT_SIZE,
-             "the gate refused the newest %" PRIu32 " versions in a row; version %" PRIu32 ": %s",
-             streak, ruling.version, ruling.reason);
+             "the gate refused the newest %u versions in a row; version %u: %s", streak,
+             ruling.version, ruling.reason);
     return CN_OK;
 }
 
 static cn_err add_rejection(void *context, const struct cn_history_rejection *rejection)
 {
     struct alerts *alerts = context;
-    if (rejection->round + 1 < alerts->view->round.number)
+    if (rejection->round + 1 < alerts->view->oldest)
         return CN_OK; // an old story: the group's row still counts it
     struct alert *alert = add(alerts, LEVEL_WARNING, "rejected");
     memcpy(alert->group, rejection->group, sizeof(alert->group));
-    snprintf(alert->text, sizeof(alert->text), "round %" PRIu32 ": its update was rejected: %s",
-             rejection->round, rejection->reason);
+    // Each part of a group that is split makes an update of its own, and the first one counts.
+    bool apart = strcmp(rejection->reason, cn_run_refusal_text(CN_REFUSAL_OTHER)) == 0;
+    snprintf(alert->text, sizeof(alert->text), "round %u: its update was rejected: %s%s",
+             rejection->round, rejection->reason,
+             apart ? "; a board trains apart from its group: see group.members of its profiles"
+                   : "");
     return CN_OK;
 }
 
@@ -133,6 +159,47 @@ static void add_outlier(void *context, const char *group, const char *text)
     struct alert *alert = add(context, LEVEL_WARNING, "outlier");
     snprintf(alert->group, sizeof(alert->group), "%s", group);
     snprintf(alert->text, sizeof(alert->text), "%s", text);
+}
+
+// Tells of groups that the robust rule refuses again and again.
+static cn_err add_refused_groups(struct alerts *alerts, const struct cn_board_list *list)
+{
+    if (alerts->source->job->robust.rule == CN_ROBUST_NONE)
+        return CN_OK;
+    for (size_t i = 0; i < list->group_count; i++) {
+        struct cn_tally tally = {0};
+        cn_err err = cn_tally_read_judged(alerts->source->ledger, list->groups[i], &tally);
+        if (err)
+            return err;
+        if (tally.refused < CN_TALLY_REFUSED)
+            continue;
+        struct alert *alert = add(alerts, LEVEL_WARNING, "distrusted");
+        snprintf(alert->group, sizeof(alert->group), "%s", list->groups[i]);
+        snprintf(
+            alert->text, sizeof(alert->text),
+            "the robust rule refused its last %u updates; that of round %u counted for %.0f %%",
+            tally.refused, tally.judged_round, 100 * tally.factor);
+    }
+    return CN_OK;
+}
+
+// Tells of groups of an asynchronous run that are too late again and again.
+static cn_err add_late_groups(struct alerts *alerts, const struct cn_board_list *list)
+{
+    if (!cn_job_is_async(alerts->source->job) || alerts->view->end_reason)
+        return CN_OK;
+    for (size_t i = 0; i < list->group_count; i++) {
+        struct cn_staleness staleness;
+        cn_err err = cn_staleness_read(alerts->source->ledger, list->groups[i], &staleness);
+        if (err)
+            return err;
+        if (staleness.late < CN_STALENESS_NAMED)
+            continue;
+        struct alert *alert = add(alerts, LEVEL_WARNING, "late");
+        snprintf(alert->group, sizeof(alert->group), "%s", list->groups[i]);
+        cn_staleness_text(&staleness, alert->text);
+    }
+    return CN_OK;
 }
 
 static void write_alert(const struct alert *alert, struct cn_json_text *json)
@@ -174,12 +241,17 @@ cn_err cn_alerts_write(const struct cn_show_source *source, const struct cn_roun
     if (!alerts.list)
         return CN_ENOMEM;
     add_gateway(&alerts);
+    add_steering(&alerts);
     add_boards(&alerts, list);
     err = add_refusals(&alerts);
     if (!err)
         err = cn_history_rejections(source->ledger, add_rejection, &alerts);
     if (!err && view->version.number)
         err = cn_measured_outliers(source->ledger, view->version.number, add_outlier, &alerts);
+    if (!err)
+        err = add_refused_groups(&alerts, list);
+    if (!err)
+        err = add_late_groups(&alerts, list);
     if (!err)
         write_all(&alerts, json);
     free(alerts.list);

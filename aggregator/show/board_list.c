@@ -8,7 +8,7 @@
 struct walk {
     struct cn_board_list *list;
     const struct cn_reason_facts *facts;
-    size_t hint; // of cn_live_find
+    size_t hint; // the hint of cn_live_find
 };
 
 // Makes room for one more element of size bytes after count of them. Returns NULL without memory.
@@ -16,6 +16,19 @@ static void *grow(void *elements, size_t count, size_t size)
 {
     bool full = count >= FIRST_CAPACITY ? (count & (count - 1)) == 0 : count == 0;
     return full ? realloc(elements, (count ? 2 * count : FIRST_CAPACITY) * size) : elements;
+}
+
+void cn_board_list_describe(const struct cn_ledger_board *board,
+                            const struct cn_reason_facts *facts, size_t *hint,
+                            struct cn_board_entry *entry)
+{
+    *entry = (struct cn_board_entry){.max_weight = board->max_weight};
+    if (facts) {
+        entry->live = cn_live_find(facts->live, board, hint);
+        entry->reason = cn_reason_of(facts, board, entry->live);
+    }
+    memcpy(entry->name, board->name, sizeof(entry->name));
+    memcpy(entry->group, board->group, sizeof(entry->group));
 }
 
 static cn_err take_board(void *context, const struct cn_ledger_board *board)
@@ -26,14 +39,7 @@ static cn_err take_board(void *context, const struct cn_ledger_board *board)
     if (!boards)
         return CN_ENOMEM;
     list->boards = boards;
-    struct cn_board_entry *entry = &list->boards[list->count++];
-    *entry = (struct cn_board_entry){.max_weight = board->max_weight, .revoked = board->revoked};
-    if (walk->facts) {
-        entry->live = cn_live_find(walk->facts->live, board, &walk->hint);
-        entry->reason = cn_reason_of(walk->facts, board, entry->live);
-    }
-    memcpy(entry->name, board->name, sizeof(entry->name));
-    memcpy(entry->group, board->group, sizeof(entry->group));
+    cn_board_list_describe(board, walk->facts, &walk->hint, &list->boards[list->count++]);
     return CN_OK;
 }
 
@@ -91,14 +97,6 @@ void cn_board_list_deinit(struct cn_board_list *list)
     free(list->groups);
     free(list->by_name);
     memset(list, 0, sizeof(*list));
-}
-
-const struct cn_board_entry *cn_board_list_find(const struct cn_board_list *list, const char *name)
-{
-    for (size_t i = 0; i < list->count; i++)
-        if (strcmp(list->boards[i].name, name) == 0)
-            return &list->boards[i];
-    return NULL;
 }
 
 static int compare_group(const void *key, const void *place)

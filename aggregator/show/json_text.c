@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "aggregator/store/fault.h"
+#include "aggregator/roster/fault.h"
 #include "runtime/base/utf8.h"
 
 #define REPLACEMENT 0xfffdu // stands for bytes that are no valid UTF-8
@@ -49,7 +49,7 @@ static void append_string(struct cn_json_text *json, const char *text)
         if (!escaped)
             continue;
         plain = text;
-        snprintf(escape, sizeof(escape), "\\u%04" PRIx32, size ? point : REPLACEMENT);
+        snprintf(escape, sizeof(escape), "\\u%04x", size ? point : REPLACEMENT);
         append_text(json, escape);
     }
     append(json, plain, (size_t)(text - plain));
@@ -106,7 +106,7 @@ void cn_json_real(struct cn_json_text *json, const char *key, double value)
 {
     char text[32];
     if (!isfinite(value)) {
-        cn_json_null(json, key);
+        cn_json_raw(json, key, "null", 4);
         return;
     }
     snprintf(text, sizeof(text), "%.6g", value);
@@ -123,11 +123,6 @@ void cn_json_count(struct cn_json_text *json, const char *key, uint64_t value)
 void cn_json_bool(struct cn_json_text *json, const char *key, bool value)
 {
     cn_json_raw(json, key, value ? "true" : "false", value ? 4 : 5);
-}
-
-void cn_json_null(struct cn_json_text *json, const char *key)
-{
-    cn_json_raw(json, key, "null", 4);
 }
 
 void cn_json_raw(struct cn_json_text *json, const char *key, const void *text, size_t size)

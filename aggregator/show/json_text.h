@@ -33,6 +33,5 @@ void cn_json_hex(struct cn_json_text *json, const char *key, const uint8_t *byte
 void cn_json_real(struct cn_json_text *json, const char *key, double value);
 void cn_json_count(struct cn_json_text *json, const char *key, uint64_t value);
 void cn_json_bool(struct cn_json_text *json, const char *key, bool value);
-void cn_json_null(struct cn_json_text *json, const char *key);
 // Writes a value that is already JSON.
 void cn_json_raw(struct cn_json_text *json, const char *key, const void *text, size_t size);

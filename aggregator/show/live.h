@@ -26,6 +26,8 @@ struct cn_status_live {
         uint64_t missing_ms; // since when its group misses it; 0: not missing
         uint32_t version;    // newest version that a board of its group fetched; 0: not known
         struct cn_fault fault;
+        uint64_t error_code; // of fault; 0: not known
+        struct cn_board_health health;
         uint64_t twice_ms; // newest sign of two processes that use its key; 0: there was none
         char twice[CN_INSTANCES_TEXT];
         struct cn_roster_facts facts;

@@ -2,6 +2,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 static const struct {
     const char *word, *sentence;
@@ -13,10 +14,14 @@ static const struct {
     [CN_REASON_FAILED] = {"failed", NULL},
     [CN_REASON_AHEAD] = {"ahead", "it is ahead of this ledger: was that restored from a backup?"},
     [CN_REASON_OVER] = {"over", "the run is over"},
+    [CN_REASON_PAUSED] = {"paused", NULL},
     [CN_REASON_MISSING] = {"missing", NULL},
     [CN_REASON_SILENT] = {"silent", NULL},
     [CN_REASON_STOPPED] = {"stopped", "the aggregator is not running"},
     [CN_REASON_QUORUM] = {"quorum", "no round is open: fewer groups are enrolled than the quorum"},
+    [CN_REASON_DRAINED] = {"drained", "its group is drained: `resume` invites it again"},
+    [CN_REASON_RUN_PAUSED] = {"run_paused", "no round is open: the run is paused until `resume`"},
+    [CN_REASON_MERGING] = {"merging", "no round is open: the version is being made"},
     [CN_REASON_WAITING] = {"waiting", "no round is open: it waits for more groups"},
     [CN_REASON_LEFT_OUT] = {"left_out", "its group was not invited to this round"},
     [CN_REASON_ACCEPTED] = {"accepted", "in the round: its update is accepted"},
@@ -29,18 +34,21 @@ static bool is_recent(const struct cn_reason_facts *facts, uint64_t then_ms, uin
     return then_ms && (then_ms >= facts->now_ms || facts->now_ms - then_ms <= limit_ms);
 }
 
-// Returns the reason of a board about which nothing is wrong.
+// Returns the reason of a board with which nothing is wrong.
 static enum cn_reason_kind find_place(const struct cn_reason_facts *facts, const char *group)
 {
     const struct cn_round_view *view = facts->view;
-    bool running = facts->live->running;
+    bool running = facts->live->running, drained = cn_round_view_is_drained(view, group);
     if (view->round.number == 0 || view->round.state == CN_LEDGER_MERGED)
-        return !running                       ? CN_REASON_STOPPED
-               : view->groups < facts->quorum ? CN_REASON_QUORUM
-                                              : CN_REASON_WAITING;
+        return !running                               ? CN_REASON_STOPPED
+               : drained                              ? CN_REASON_DRAINED
+               : view->steering.pause                 ? CN_REASON_RUN_PAUSED
+               : view->groups < facts->quorum         ? CN_REASON_QUORUM
+               : facts->live->phase == CN_RUN_MEASURE ? CN_REASON_MERGING
+                                                      : CN_REASON_WAITING;
     const struct cn_history_entry *entry = cn_round_view_find(view, group);
     if (!entry)
-        return CN_REASON_LEFT_OUT;
+        return drained ? CN_REASON_DRAINED : CN_REASON_LEFT_OUT;
     if (entry->accepted)
         return CN_REASON_ACCEPTED;
     return running ? CN_REASON_AWAITED : CN_REASON_HALTED;
@@ -59,16 +67,45 @@ struct cn_reason cn_reason_of(const struct cn_reason_facts *facts,
     if (is_recent(facts, live->twice_ms, CN_INSTANCES_SHOWN_MS))
         return (struct cn_reason){CN_REASON_TWICE, live->twice_ms, live->twice};
     if (live->fault.told_ms)
-        return (struct cn_reason){CN_REASON_FAILED, live->fault.told_ms, live->fault.text};
+        return (struct cn_reason){CN_REASON_FAILED, live->fault.told_ms, live->fault.text,
+                                  live->error_code};
     if (live->facts.ahead_lineage)
         return (struct cn_reason){.kind = CN_REASON_AHEAD};
     if (facts->view->end_reason)
         return (struct cn_reason){.kind = CN_REASON_OVER};
+    if (cn_board_health_is_fresh(&live->health, facts->now_ms) &&
+        cn_board_health_pause(&live->health))
+        return (struct cn_reason){.kind = CN_REASON_PAUSED,
+                                  .detail = cn_board_health_pause_text(&live->health)};
     if (live->missing_ms)
         return (struct cn_reason){.kind = CN_REASON_MISSING, .since_ms = live->missing_ms};
     if (facts->live->running && !is_recent(facts, live->heard_ms, CN_REASON_SILENT_MS))
         return (struct cn_reason){.kind = CN_REASON_SILENT, .since_ms = live->heard_ms};
-    return (struct cn_reason){.kind = find_place(facts, board->group)};
+    return (struct cn_reason){.kind = find_place(facts, board->group),
+                              .invited = facts->view->invited,
+                              .groups = facts->view->groups,
+                              .turn = cn_round_view_turn(facts->view, board->group)};
+}
+
+// Returns what to do about an error that a board reports; "": its text says enough.
+static const char *cure_of(uint64_t code)
+{
+    return code == -CN_EDIVERGED
+               ? "; `cairn-aggregator rollback PROFILE best --reason TEXT` opens another round"
+               : "";
+}
+
+// Writes why a group waits.
+static void put_left_out(const struct cn_reason *reason, char text[CN_REASON_SIZE])
+{
+    int length = snprintf(text, CN_REASON_SIZE, "%s: %u of %u groups are, in turn",
+                          reasons[CN_REASON_LEFT_OUT].sentence, reason->invited, reason->groups);
+    if (reason->turn)
+        snprintf(text + length, CN_REASON_SIZE - (size_t)length, "; its last one was round %u",
+                 reason->turn);
+    else
+        snprintf(text + length, CN_REASON_SIZE - (size_t)length,
+                 "; it was in none of the last %d rounds", CN_HISTORY_TURNS);
 }
 
 void cn_reason_text(const struct cn_reason *reason, uint64_t now_ms, bool ages,
@@ -82,7 +119,12 @@ void cn_reason_text(const struct cn_reason *reason, uint64_t now_ms, bool ages,
     if (reason->kind == CN_REASON_TWICE)
         snprintf(text, CN_REASON_SIZE, "runs twice: two programs use its key, %s", detail);
     else if (reason->kind == CN_REASON_FAILED)
-        snprintf(text, CN_REASON_SIZE, "error%s%s: %s", age, ages ? " ago" : "", detail);
+        snprintf(text, CN_REASON_SIZE, "error%s%s: %s%s", age, ages ? " ago" : "", detail,
+                 cure_of(reason->code));
+    else if (reason->kind == CN_REASON_LEFT_OUT)
+        put_left_out(reason, text);
+    else if (reason->kind == CN_REASON_PAUSED)
+        snprintf(text, CN_REASON_SIZE, "it pauses: %s", detail);
     else if (reason->kind == CN_REASON_MISSING)
         snprintf(text, CN_REASON_SIZE, "missing in its group%s%s", ages ? " since" : "", age);
     else if (reason->kind == CN_REASON_SILENT)

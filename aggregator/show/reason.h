@@ -6,33 +6,41 @@
 #include "aggregator/show/live.h"
 #include "aggregator/show/round_view.h"
 
-#define CN_REASON_SIZE (CN_INSTANCES_TEXT + 64)
+#define CN_REASON_SIZE (CN_INSTANCES_TEXT + CN_FAULT_SIZE + 160)
 // A board that was heard longer ago is silent.
 #define CN_REASON_SILENT_MS 120000
 
 // The first reason that holds is given.
 enum cn_reason_kind {
     CN_REASON_REVOKED,
-    CN_REASON_NEVER,    // not heard since the aggregator started
-    CN_REASON_TWICE,    // two processes use its key
-    CN_REASON_FAILED,   // it cannot train, as it said
-    CN_REASON_AHEAD,    // it holds more than the ledger
-    CN_REASON_OVER,     // the run is over
-    CN_REASON_MISSING,  // its group misses it
-    CN_REASON_SILENT,   // not heard for CN_REASON_SILENT_MS
-    CN_REASON_STOPPED,  // no round is open: the aggregator is not running
-    CN_REASON_QUORUM,   // no round is open: fewer groups are enrolled than the quorum
-    CN_REASON_WAITING,  // no round is open: it waits for more groups
-    CN_REASON_LEFT_OUT, // its group was not invited
-    CN_REASON_ACCEPTED, // the update of its group is accepted
-    CN_REASON_HALTED,   // in the round, but the aggregator is not running
-    CN_REASON_AWAITED,  // the update of its group is awaited
+    CN_REASON_NEVER,      // not heard since the aggregator started
+    CN_REASON_TWICE,      // two processes use its key
+    CN_REASON_FAILED,     // it cannot train, as it said
+    CN_REASON_AHEAD,      // it holds a newer version than the ledger
+    CN_REASON_OVER,       // the run is over
+    CN_REASON_PAUSED,     // it pauses by a rule of its profile, as it said
+    CN_REASON_MISSING,    // its group misses it
+    CN_REASON_SILENT,     // not heard for CN_REASON_SILENT_MS
+    CN_REASON_STOPPED,    // no round is open: the aggregator is not running
+    CN_REASON_QUORUM,     // no round is open: fewer groups are enrolled than the quorum
+    CN_REASON_DRAINED,    // people asked that its group is not invited
+    CN_REASON_RUN_PAUSED, // no round is open: people paused the run
+    CN_REASON_MERGING,    // no round is open: the version of the last one is being made
+    CN_REASON_WAITING,    // no round is open: it waits for more groups
+    CN_REASON_LEFT_OUT,   // its group was not invited
+    CN_REASON_ACCEPTED,   // the update of its group is accepted
+    CN_REASON_HALTED,     // in the round, but the aggregator is not running
+    CN_REASON_AWAITED,    // the update of its group is awaited
 };
 
 struct cn_reason {
     enum cn_reason_kind kind;
     uint64_t since_ms;  // clock; 0: there is no such time
     const char *detail; // the board's error, or addresses; borrowed from the board; NULL: none
+    uint64_t code;      // of the board's error: -cn_err; 0: not known
+    // LEFT_OUT: groups that are invited, of so many; the newest earlier round that its group was
+    // invited to, as in cn_round_view_turn.
+    uint32_t invited, groups, turn;
 };
 
 struct cn_reason_facts {

@@ -3,20 +3,34 @@
 // Threading: none.
 #pragma once
 
+#include "aggregator/ledger/history.h"
+#include "aggregator/ledger/steering.h"
 #include "aggregator/run/score.h"
-#include "aggregator/store/history.h"
+
+// The newest round before this one to which a group was invited.
+struct cn_round_turn {
+    char group[CN_NAME_SIZE];
+    uint32_t round;
+};
 
 struct cn_round_view {
     struct cn_ledger_round round;     // number 0: none yet
     struct cn_ledger_version version; // newest version
     bool has_version;                 // whether version is set
     struct cn_run_progress progress;
+    uint32_t oldest;                  // oldest round of which an update counts
     uint32_t groups;                  // groups with enrolled boards
-    uint32_t invited;                 // groups invited to the round
+    uint32_t invited;                 // groups invited to the round, as in cn_run_state
     uint32_t accepted;                // updates accepted in the round
     const char *end_reason;           // why the run is over; NULL: it is not
     struct cn_history_entry *entries; // owned; a group each, in the order of names
     size_t count;
+    struct cn_round_turn *turns; // owned; in the order of names; only if groups take turns
+    size_t turn_count;
+    struct cn_steering steering;     // what people ask of the run
+    struct cn_steered_round steered; // what people did to the round
+    char (*drained)[CN_NAME_SIZE];   // owned; groups that are not invited, in their order
+    size_t drained_count;
 };
 
 // Reads the view. progress is what is known about the versions so far; NULL: it is read, too. Call
@@ -28,3 +42,10 @@ void cn_round_view_deinit(struct cn_round_view *view);
 // Returns what became of the group's invitation to the round, or NULL if it was not invited.
 const struct cn_history_entry *cn_round_view_find(const struct cn_round_view *view,
                                                   const char *group);
+
+// Returns the newest earlier round to which a group was invited; 0: none of the last
+// CN_HISTORY_TURNS, or all groups are invited.
+uint32_t cn_round_view_turn(const struct cn_round_view *view, const char *group);
+
+// Says whether people drained the group: it is not invited to later rounds.
+bool cn_round_view_is_drained(const struct cn_round_view *view, const char *group);

@@ -27,10 +27,12 @@ struct cn_show_source {
     uint64_t parameters;   // values of the model; 0: not known
     uint64_t disk_free;    // bytes that are free where the state is; 0: not known
     uint64_t disk_reserve; // bytes that the profile wants to stay free
+    uint64_t events;       // sequence number of the newest event; 0: there is none
 };
 
-// Writes the run, its alerts, its groups and its boards. With a tracker, only boards that changed
-// after since (0: all boards) and the number to ask with next; tracker NULL: all boards.
+// Writes the run, its alerts, its groups and its boards. With a tracker, writes only the boards
+// that changed after since (0: all boards), and the value of since for the next request. tracker
+// NULL: all boards.
 cn_err cn_show_state(const struct cn_show_source *source, struct cn_show_tracker *tracker,
                      uint64_t since, struct cn_buffer *out);
 

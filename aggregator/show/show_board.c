@@ -1,8 +1,6 @@
 // The answer about one board.
-#include <string.h>
-
+#include "aggregator/ledger/tally.h"
 #include "aggregator/show/show_parts.h"
-#include "aggregator/store/tally.h"
 
 #define ROUNDS 20 // newest rounds whose verdicts are given
 
@@ -42,6 +40,11 @@ static cn_err write_group(const struct cn_show_source *source, const char *group
         cn_json_count(json, "rejected_round", tally.rejected_round);
         cn_json_foreign(json, "rejected_reason", tally.reason);
     }
+    if (tally.judged_round) {
+        cn_json_count(json, "judged_round", tally.judged_round);
+        cn_json_real(json, "factor", tally.factor);
+        cn_json_count(json, "refused_in_a_row", tally.refused);
+    }
     err = write_rounds(source, group, newest, json);
     cn_json_close(json, '}');
     return err;
@@ -51,18 +54,20 @@ static cn_err write_board(const struct cn_show_source *source, const struct cn_r
                           const struct cn_ledger_board *board, struct cn_buffer *out)
 {
     struct cn_json_text json;
+    struct cn_last_error error;
     size_t hint = 0;
-    const struct cn_reason_facts facts = {view, source->live, cn_job_quorum(source->job),
+    const struct cn_reason_facts facts = {view, source->live, cn_job_updates_needed(source->job),
                                           source->now_ms};
-    struct cn_board_entry entry = {.max_weight = board->max_weight, .revoked = board->revoked};
-    memcpy(entry.name, board->name, sizeof(entry.name));
-    memcpy(entry.group, board->group, sizeof(entry.group));
-    entry.live = cn_live_find(source->live, board, &hint);
-    entry.reason = cn_reason_of(&facts, board, entry.live);
+    struct cn_board_entry entry;
+    cn_board_list_describe(board, &facts, &hint, &entry);
     cn_json_text_init(&json, out);
     cn_show_begin(source, &json);
     cn_show_write_board(source, "board", &entry, &json);
-    cn_err err = write_group(source, board->group, view->round.number, &json);
+    cn_err err = cn_last_error_find(source->ledger, board->name, &error);
+    if (!err || err == CN_ENOTFOUND) {
+        cn_show_last_error(&error, &json);
+        err = write_group(source, board->group, view->round.number, &json);
+    }
     cn_json_close(&json, '}');
     return err ? err : json.err;
 }

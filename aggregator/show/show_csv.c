@@ -22,7 +22,8 @@ static void end_line(struct csv *csv)
     csv->comma = false;
 }
 
-// In spreadsheets whose separator is ';' or a tab, a formula could follow one.
+// Appends a character of a board's text. Writes ',' for ';' and tabs: a spreadsheet that takes them
+// for separators could run a formula after them.
 static void append_foreign(struct csv *csv, char c)
 {
     if (c == ';' || c == '\t')
@@ -130,9 +131,9 @@ cn_err cn_show_csv_rounds(const struct cn_show_source *source, struct cn_buffer 
 
 cn_err cn_show_csv_boards(const struct cn_show_source *source, struct cn_buffer *out)
 {
-    static const char *const keys[] = {"name",    "group",  "state",     "why",       "error",
-                                       "version", "type",   "cpus",      "memory",    "power_mw",
-                                       "build",   "system", "disk_size", "disk_free", NULL};
+    static const char *const keys[] = {
+        "name",   "group",    "state", "why",    "error",     "version",   "type",     "cpus",
+        "memory", "power_mw", "build", "system", "disk_size", "disk_free", "heard_ms", NULL};
     struct csv csv = {.out = out};
     struct cn_buffer answer;
     bool more;

@@ -50,6 +50,14 @@ static void write_hardware(const struct cn_roster_facts *facts, struct cn_json_t
         cn_json_count(json, "disk_size", facts->inventory.disk_size);
         cn_json_count(json, "disk_free", facts->inventory.disk_free);
     }
+    if (facts->inventory.slot[0])
+        cn_json_foreign(json, "slot", facts->inventory.slot);
+    if (facts->inventory.slot_version[0])
+        cn_json_foreign(json, "slot_version", facts->inventory.slot_version);
+    if (facts->inventory.update[0])
+        cn_json_foreign(json, "update", facts->inventory.update);
+    if (facts->inventory.update_version[0])
+        cn_json_foreign(json, "update_version", facts->inventory.update_version);
 }
 
 void cn_show_write_board(const struct cn_show_source *source, const char *key,
@@ -74,6 +82,8 @@ void cn_show_write_board(const struct cn_show_source *source, const char *key,
         cn_json_count(json, "max_weight", board->max_weight);
     if (board->live)
         write_hardware(&board->live->facts, json);
+    if (board->live)
+        cn_show_health(&board->live->health, json);
     cn_json_close(json, '}');
 }
 

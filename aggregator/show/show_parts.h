@@ -1,6 +1,7 @@
 // show_parts.h - parts of answers that several of the producers write. See show.h.
 #pragma once
 
+#include "aggregator/roster/last_error.h"
 #include "aggregator/show/board_list.h"
 #include "aggregator/show/json_text.h"
 #include "aggregator/show/show.h"
@@ -16,6 +17,15 @@ void cn_show_score(const struct cn_show_source *source, const struct cn_score *s
 // Writes one board as an object.
 void cn_show_write_board(const struct cn_show_source *source, const char *key,
                          const struct cn_board_entry *board, struct cn_json_text *json);
+
+// In show_health.c. Writes the member "health", if the board said something.
+void cn_show_health(const struct cn_board_health *health, struct cn_json_text *json);
+
+// Writes the member "last_error", if there is one.
+void cn_show_last_error(const struct cn_last_error *error, struct cn_json_text *json);
+
+// Returns the temperature that the board said, in degrees Celsius.
+double cn_show_celsius(const struct cn_health *said);
 
 // Returns the verdict about a group in a round: 'a' accepted, 'w' awaited, 'r' rejected, 'l' late
 // (the round closed without its update). entry is NULL for a group that was not invited: 'n'.

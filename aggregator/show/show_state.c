@@ -1,8 +1,9 @@
 // The answer about the run as it is now.
+#include "aggregator/ledger/staleness.h"
 #include "aggregator/show/alerts.h"
 #include "aggregator/show/show_parts.h"
 
-struct answer {
+struct state_answer {
     const struct cn_show_source *source;
     struct cn_round_view view;
     struct cn_board_list list;
@@ -10,7 +11,7 @@ struct answer {
     uint64_t round_ms; // median duration of the last rounds; 0: not known
 };
 
-static const char *phase_of(const struct answer *answer)
+static const char *phase_of(const struct state_answer *answer)
 {
     static const char *const phases[] = {"gather", "open", "closing", "measure", "ended"};
     static const char *const states[] = {"open", "closing", "gather"};
@@ -22,7 +23,7 @@ static const char *phase_of(const struct answer *answer)
     return answer->view.round.number ? states[answer->view.round.state] : "gather";
 }
 
-static void write_run(struct answer *answer)
+static void write_run(struct state_answer *answer)
 {
     const struct cn_show_source *source = answer->source;
     const struct cn_round_view *view = &answer->view;
@@ -41,14 +42,29 @@ static void write_run(struct answer *answer)
     cn_json_count(json, "groups", view->groups);
     cn_json_count(json, "invited", view->invited);
     cn_json_count(json, "accepted", view->accepted);
-    cn_json_count(json, "quorum", cn_job_quorum(source->job));
+    cn_json_count(json, "quorum", cn_job_updates_needed(source->job));
+    if (cn_job_is_async(source->job)) {
+        uint32_t most;
+        double mean;
+        cn_json_string(json, "mode", "asynchronous");
+        if (!cn_staleness_of_version(source->ledger, view->version.number, &most, &mean)) {
+            cn_json_count(json, "staleness", most);
+            cn_json_real(json, "mean_staleness", mean);
+        }
+    }
     cn_json_count(json, "deadline_ms", source->job->deadline_ms);
     if (source->live->running && source->live->phase == CN_RUN_OPEN)
         cn_json_count(json, "remaining_ms", source->live->remaining_ms);
+    if (view->steering.pause) {
+        cn_json_string(json, "paused", view->steering.pause == CN_RUN_PAUSE_NOW ? "now" : "rounds");
+        cn_json_count(json, "paused_ms", view->steering.paused_ms);
+    }
+    if (view->steering.leaving)
+        cn_json_bool(json, "leaving", true);
     cn_json_close(json, '}');
 }
 
-static cn_err write_best(struct answer *answer)
+static cn_err write_best(struct state_answer *answer)
 {
     const struct cn_run_progress *progress = &answer->view.progress;
     struct cn_json_text *json = &answer->json;
@@ -72,8 +88,8 @@ static cn_err write_best(struct answer *answer)
     return CN_OK;
 }
 
-// What ends the run, and how long that takes at the present pace at the most.
-static void write_end(struct answer *answer)
+// Writes what ends the run, and the longest time until then at the present pace.
+static void write_end(struct state_answer *answer)
 {
     const struct cn_job *job = answer->source->job;
     const struct cn_round_view *view = &answer->view;
@@ -108,14 +124,14 @@ static void write_way(struct cn_json_text *json, const char *way, const struct c
     cn_json_close(json, '}');
 }
 
-static void write_cost(struct answer *answer)
+static void write_cost(struct state_answer *answer)
 {
     const struct cn_show_source *source = answer->source;
     struct cn_json_text *json = &answer->json;
     cn_json_open(json, "bytes", '{');
     write_way(json, "in", &source->live->traffic.in, answer->view.version.bytes_in);
     write_way(json, "out", &source->live->traffic.out, answer->view.version.bytes_out);
-    if (source->parameters) // of one model as dense float32
+    if (source->parameters) // bytes of one model as dense float32
         cn_json_count(json, "dense", source->parameters * sizeof(float));
     cn_json_close(json, '}');
     if (!source->disk_free)
@@ -126,7 +142,7 @@ static void write_cost(struct answer *answer)
     cn_json_close(json, '}');
 }
 
-static void write_groups(struct answer *answer)
+static void write_groups(struct state_answer *answer)
 {
     struct cn_json_text *json = &answer->json;
     cn_json_open(json, "groups", '[');
@@ -137,6 +153,8 @@ static void write_groups(struct answer *answer)
         cn_json_open(json, NULL, '{');
         cn_json_string(json, "name", name);
         cn_json_string(json, "sign", sign);
+        if (cn_round_view_is_drained(&answer->view, name))
+            cn_json_bool(json, "drained", true);
         cn_json_close(json, '}');
     }
     cn_json_close(json, ']');
@@ -144,7 +162,8 @@ static void write_groups(struct answer *answer)
 
 // Writes the boards that changed after since. With a tracker, each board is written to the buffer,
 // looked at, and taken out again if it is not new to the reader.
-static cn_err write_boards(struct answer *answer, struct cn_show_tracker *tracker, uint64_t since)
+static cn_err write_boards(struct state_answer *answer, struct cn_show_tracker *tracker,
+                           uint64_t since)
 {
     struct cn_json_text *json = &answer->json;
     cn_err err = tracker
@@ -175,14 +194,17 @@ static cn_err write_boards(struct answer *answer, struct cn_show_tracker *tracke
     cn_json_close(json, ']');
     if (tracker)
         cn_json_count(json, "seq", tracker->newest);
+    if (answer->source->events)
+        cn_json_count(json, "events", answer->source->events);
     return CN_OK;
 }
 
-static cn_err write_state(struct answer *answer, struct cn_show_tracker *tracker, uint64_t since)
+static cn_err write_state(struct state_answer *answer, struct cn_show_tracker *tracker,
+                          uint64_t since)
 {
     const struct cn_show_source *source = answer->source;
-    const struct cn_reason_facts facts = {&answer->view, source->live, cn_job_quorum(source->job),
-                                          source->now_ms};
+    const struct cn_reason_facts facts = {&answer->view, source->live,
+                                          cn_job_updates_needed(source->job), source->now_ms};
     cn_err err = cn_round_view_load(source->ledger, source->job, source->progress, &answer->view);
     if (!err)
         err = cn_board_list_load(source->ledger, &facts, &answer->list);
@@ -209,7 +231,7 @@ static cn_err write_state(struct answer *answer, struct cn_show_tracker *tracker
 cn_err cn_show_state(const struct cn_show_source *source, struct cn_show_tracker *tracker,
                      uint64_t since, struct cn_buffer *out)
 {
-    struct answer answer = {.source = source};
+    struct state_answer answer = {.source = source};
     cn_json_text_init(&answer.json, out);
     cn_err err = cn_ledger_begin_read(source->ledger);
     if (err)

@@ -2,21 +2,22 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "aggregator/ledger/rulings.h"
+#include "aggregator/ledger/steering.h"
+#include "aggregator/ledger/tally.h"
 #include "aggregator/run/score.h"
 #include "aggregator/show/show_parts.h"
-#include "aggregator/store/rulings.h"
-#include "aggregator/store/tally.h"
 
-struct answer {
+struct versions_answer {
     const struct cn_show_source *source;
     struct cn_board_list list;
     struct cn_json_text json;
     char *signs; // owned; one for each group, with a terminating 0
 };
 
-// What the invitations to a round come to.
+// Sums over the groups that were invited to a round.
 struct round_sum {
-    struct answer *answer;
+    struct versions_answer *answer;
     enum cn_ledger_state state;
     uint32_t accepted;
     uint64_t bytes, weight;     // sums over the accepted updates
@@ -27,7 +28,7 @@ struct round_sum {
 static cn_err take_entry(void *context, const struct cn_history_entry *entry)
 {
     struct round_sum *sum = context;
-    struct answer *answer = sum->answer;
+    struct versions_answer *answer = sum->answer;
     size_t place = cn_board_list_group(&answer->list, entry->group);
     if (place < answer->list.group_count)
         answer->signs[place] = cn_show_sign(entry, sum->state);
@@ -53,18 +54,15 @@ static void write_date(struct cn_json_text *json, const char *key, uint64_t date
         cn_json_count(json, key, date_ms);
 }
 
-static cn_err write_round(struct answer *answer, uint32_t number)
+static cn_err write_round(struct versions_answer *answer, uint32_t number,
+                          const struct cn_history_dates *dates)
 {
     struct cn_ledger *ledger = answer->source->ledger;
     struct cn_json_text *json = &answer->json;
-    struct round_sum sum = {.answer = answer};
-    struct cn_history_dates dates;
+    struct round_sum sum = {.answer = answer, .state = dates->state};
     uint32_t boards = 0;
     memset(answer->signs, 'n', answer->list.group_count);
-    cn_err err = cn_history_dates(ledger, number, &dates);
-    sum.state = dates.state;
-    if (!err)
-        err = cn_history_round(ledger, number, take_entry, &sum);
+    cn_err err = cn_history_round(ledger, number, take_entry, &sum);
     if (!err)
         err = cn_tally_boards(ledger, number, &boards);
     if (err)
@@ -74,17 +72,17 @@ static cn_err write_round(struct answer *answer, uint32_t number)
     cn_json_count(json, "boards", boards);
     cn_json_count(json, "weight", sum.weight);
     cn_json_count(json, "update_bytes", sum.bytes);
-    write_date(json, "opened_ms", dates.opened_ms);
+    write_date(json, "opened_ms", dates->opened_ms);
     write_date(json, "first_ms", sum.first_ms);
     write_date(json, "last_ms", sum.last_ms);
-    write_date(json, "closed_ms", dates.closed_ms);
+    write_date(json, "closed_ms", dates->closed_ms);
     if (sum.last[0])
         cn_json_string(json, "last", sum.last);
     return CN_OK;
 }
 
 // Writes what the gate or a person decided about a version.
-static cn_err write_ruling(struct answer *answer, uint32_t number)
+static cn_err write_ruling(struct versions_answer *answer, uint32_t number)
 {
     struct cn_json_text *json = &answer->json;
     struct cn_ruling ruling;
@@ -99,12 +97,25 @@ static cn_err write_ruling(struct answer *answer, uint32_t number)
     return CN_OK;
 }
 
-static cn_err write_version(struct answer *answer, const struct cn_ledger_version *version)
+// Writes what people did to the round that made a version.
+static cn_err write_steered(struct versions_answer *answer, uint32_t number)
+{
+    struct cn_steered_round steered;
+    cn_err err = cn_steering_of_round(answer->source->ledger, number, &steered);
+    if (!err && steered.extended_ms)
+        cn_json_count(&answer->json, "extended_ms", steered.extended_ms);
+    if (!err && steered.closed_with)
+        cn_json_count(&answer->json, "closed_with", steered.closed_with);
+    return err;
+}
+
+static cn_err write_version(struct versions_answer *answer, const struct cn_ledger_version *version)
 {
     struct cn_json_text *json = &answer->json;
     struct cn_history_dates dates;
     struct cn_score score;
     cn_err err = cn_history_dates(answer->source->ledger, version->number, &dates);
+    bool known = !err; // else the ledger has no such round
     if (err && err != CN_ENOTFOUND)
         return err;
     cn_score_of(version, &score);
@@ -124,13 +135,15 @@ static cn_err write_version(struct answer *answer, const struct cn_ledger_versio
     cn_json_count(json, "delta_size", version->delta_size);
     write_date(json, "made_ms", dates.made_ms);
     err = write_ruling(answer, version->number);
-    if (!err && version->number)
-        err = write_round(answer, version->number);
+    if (!err)
+        err = write_steered(answer, version->number);
+    if (!err && known && version->number)
+        err = write_round(answer, version->number, &dates);
     cn_json_close(json, '}');
     return err;
 }
 
-static cn_err write_versions(struct answer *answer, uint32_t from)
+static cn_err write_versions(struct versions_answer *answer, uint32_t from)
 {
     struct cn_ledger *ledger = answer->source->ledger;
     struct cn_json_text *json = &answer->json;
@@ -161,7 +174,7 @@ static cn_err write_versions(struct answer *answer, uint32_t from)
     return json->err;
 }
 
-static cn_err load_and_write(struct answer *answer, uint32_t from)
+static cn_err load_and_write(struct versions_answer *answer, uint32_t from)
 {
     cn_err err = cn_board_list_load(answer->source->ledger, NULL, &answer->list);
     if (err)
@@ -172,7 +185,7 @@ static cn_err load_and_write(struct answer *answer, uint32_t from)
 
 cn_err cn_show_versions(const struct cn_show_source *source, uint32_t from, struct cn_buffer *out)
 {
-    struct answer answer = {.source = source};
+    struct versions_answer answer = {.source = source};
     cn_json_text_init(&answer.json, out);
     cn_err err = cn_ledger_begin_read(source->ledger);
     if (err)

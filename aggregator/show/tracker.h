@@ -28,5 +28,5 @@ void cn_show_tracker_deinit(struct cn_show_tracker *tracker);
 uint64_t cn_show_tracker_take(struct cn_show_tracker *tracker, size_t board, const void *text,
                               size_t size);
 
-// Returns the number after which boards are new to a reader that asks with since; 0: all are.
+// Returns since, after which changes are new to the reader, or 0 when the reader needs all boards.
 uint64_t cn_show_tracker_known(const struct cn_show_tracker *tracker, uint64_t since);

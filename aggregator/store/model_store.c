@@ -5,15 +5,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "aggregator/ledger/staleness.h"
 #include "aggregator/store/spool.h"
 #include "runtime/base/log.h"
-#include "runtime/update/update.h"
-#include "runtime/update/version.h"
+#include "runtime/update/variate.h"
 
-#define NAME_SIZE 48
-
-// A blob that is kept beside the newest and the previous version: an older delta, or the snapshot.
-struct older {
+// A blob that is kept beside the newest and the previous version: an older delta, the snapshot, or
+// the control variate.
+struct kept_blob {
     uint32_t number; // version that it belongs to; 0: none
     uint8_t digest[CN_DIGEST_SIZE];
     uint8_t *data; // owned
@@ -24,221 +23,20 @@ struct cn_model_store {
     struct cn_model_store_config config;
     uint8_t graph_digest[CN_DIGEST_SIZE];
     struct cn_model newest, previous;
-    struct older older[CN_CHAIN_MAX]; // the delta of version n is in n % CN_CHAIN_MAX
-    struct older snapshot;
+    struct kept_blob older[CN_CHAIN_MAX]; // the delta of version n is in n % CN_CHAIN_MAX
+    struct kept_blob snapshot;
+    struct kept_blob control; // the server's control variate
 };
-
-float *cn_model_weights(const struct cn_model *model)
-{
-    // malloc aligns bytes, and the header's 88 bytes keep the alignment that float needs.
-    return (float *)(void *)(model->bytes + CN_VERSION_HEADER_SIZE);
-}
-
-void cn_model_deinit(struct cn_model *model)
-{
-    free(model->bytes);
-    free(model->residual);
-    free(model->state);
-    free(model->delta);
-    *model = (struct cn_model){0};
-}
-
-void cn_model_take_delta(struct cn_model *model, struct cn_buffer *frame)
-{
-    model->delta = frame->data;
-    model->delta_size = frame->size;
-    cn_crypto_digest(model->delta, model->delta_size, model->delta_digest);
-    cn_buffer_init(frame, 0);
-}
-
-cn_err cn_model_seal(struct cn_model *model, const uint8_t graph[CN_DIGEST_SIZE],
-                     const struct cn_layout *layout, const float *weights)
-{
-    struct cn_version_header header = {.count = layout->total};
-    memcpy(header.graph, graph, CN_DIGEST_SIZE);
-    memcpy(header.parent, model->parent, CN_DIGEST_SIZE);
-    model->size = CN_VERSION_HEADER_SIZE + layout->total * sizeof(float);
-    model->bytes = malloc(model->size);
-    if (!model->bytes)
-        return CN_ENOMEM;
-    cn_version_put_header(&header, model->bytes);
-    memcpy(cn_model_weights(model), weights, layout->total * sizeof(float));
-    cn_version_digest(&header, weights, model->digest);
-    return CN_OK;
-}
-
-static void make_name(uint32_t number, const char *kind, char name[NAME_SIZE])
-{
-    snprintf(name, NAME_SIZE, "version-%" PRIu32 ".%s", number, kind);
-}
-
-static cn_err save(struct cn_store *store, uint32_t number, const char *kind, const void *data,
-                   size_t size)
-{
-    char name[NAME_SIZE];
-    make_name(number, kind, name);
-    return cn_store_replace(store, name, data, size);
-}
-
-cn_err cn_model_save_first(struct cn_store *store, const struct cn_model *model)
-{
-    return save(store, 0, "full", model->bytes, model->size);
-}
-
-static cn_err load(struct cn_store *store, uint32_t number, const char *kind, size_t limit,
-                   uint8_t **data, size_t *size)
-{
-    char name[NAME_SIZE];
-    make_name(number, kind, name);
-    return store->ops->load(store, name, limit, data, size);
-}
-
-static cn_err check_digest(uint32_t number, const char *kind, const uint8_t *data, size_t size,
-                           const uint8_t *expected)
-{
-    uint8_t digest[CN_DIGEST_SIZE];
-    cn_crypto_digest(data, size, digest);
-    if (memcmp(digest, expected, CN_DIGEST_SIZE) == 0)
-        return CN_OK;
-    cn_log(CN_LOG_ERROR, "model_store", "version-%" PRIu32 ".%s is damaged", number, kind);
-    return CN_EDIGEST;
-}
-
-static cn_err load_full(struct cn_store *store, const struct cn_layout *layout,
-                        struct cn_model *model)
-{
-    size_t expected = CN_VERSION_HEADER_SIZE + layout->total * sizeof(float);
-    cn_err err = load(store, model->number, "full", expected, &model->bytes, &model->size);
-    if (err)
-        return err;
-    if (model->size != expected)
-        return CN_EDIGEST;
-    return check_digest(model->number, "full", model->bytes, model->size, model->digest);
-}
-
-static cn_err load_delta(struct cn_store *store, const struct cn_layout *layout,
-                         struct cn_model *model)
-{
-    cn_err err = load(store, model->number, "delta", cn_update_size_max(layout), &model->delta,
-                      &model->delta_size);
-    return err ? err
-               : check_digest(model->number, "delta", model->delta, model->delta_size,
-                              model->delta_digest);
-}
-
-static cn_err load_floats(struct cn_store *store, uint32_t number, const char *kind, size_t count,
-                          float **floats)
-{
-    uint8_t *data = NULL;
-    size_t size = 0;
-    cn_err err = load(store, number, kind, count * sizeof(float), &data, &size);
-    if (err)
-        return err;
-    *floats = (float *)(void *)data;
-    return size == count * sizeof(float) ? CN_OK : CN_EDIGEST;
-}
-
-// recorded is zero if an older program wrote the ledger; it kept no state except the residual.
-static cn_err load_state(struct cn_store *store, const struct cn_layout *layout, size_t state_rows,
-                         const uint8_t recorded[CN_DIGEST_SIZE], struct cn_model *model)
-{
-    static const uint8_t none[CN_DIGEST_SIZE];
-    uint8_t digest[CN_DIGEST_SIZE];
-    cn_err err = load_floats(store, model->number, "residual", layout->total, &model->residual);
-    if (!err && state_rows)
-        err = load_floats(store, model->number, "state", state_rows * layout->total, &model->state);
-    model->state_rows = model->state ? state_rows : 0;
-    if (err || memcmp(recorded, none, CN_DIGEST_SIZE) == 0)
-        return err;
-    cn_model_state_digest(model, layout, digest);
-    if (memcmp(digest, recorded, CN_DIGEST_SIZE) == 0)
-        return CN_OK;
-    cn_log(CN_LOG_ERROR, "model_store", "version-%" PRIu32 ".residual%s is damaged", model->number,
-           state_rows ? " or the file .state of that version" : "");
-    return CN_EDIGEST;
-}
-
-void cn_model_state_digest(const struct cn_model *model, const struct cn_layout *layout,
-                           uint8_t digest[CN_DIGEST_SIZE])
-{
-    size_t row = layout->total * sizeof(float);
-    struct cn_sha256 sha;
-    memset(digest, 0, CN_DIGEST_SIZE);
-    if (!model->residual)
-        return;
-    cn_sha256_init(&sha);
-    cn_sha256_add(&sha, model->residual, row);
-    cn_sha256_add(&sha, model->state, model->state_rows * row);
-    cn_sha256_finish(&sha, digest);
-}
-
-static cn_err load_recorded(struct cn_store *store, const struct cn_layout *layout,
-                            const struct cn_ledger_version *version, struct cn_model *model)
-{
-    *model = (struct cn_model){.number = version->number};
-    memcpy(model->digest, version->digest, CN_DIGEST_SIZE);
-    memcpy(model->parent, version->parent, CN_DIGEST_SIZE);
-    memcpy(model->delta_digest, version->delta_digest, CN_DIGEST_SIZE);
-    return load_full(store, layout, model);
-}
-
-cn_err cn_model_load_weights(struct cn_store *store, struct cn_ledger *ledger,
-                             const struct cn_layout *layout, uint32_t number,
-                             struct cn_model *model)
-{
-    struct cn_ledger_version version;
-    memset(model, 0, sizeof(*model));
-    cn_err err = cn_ledger_find_version(ledger, number, &version);
-    if (!err)
-        err = load_recorded(store, layout, &version, model);
-    if (err)
-        cn_model_deinit(model);
-    return err;
-}
-
-cn_err cn_model_load(struct cn_store *store, struct cn_ledger *ledger,
-                     const struct cn_layout *layout, size_t state_rows, uint32_t number,
-                     struct cn_model *model)
-{
-    struct cn_ledger_version version;
-    memset(model, 0, sizeof(*model));
-    cn_err err = cn_ledger_find_version(ledger, number, &version);
-    if (!err)
-        err = load_recorded(store, layout, &version, model);
-    if (!err && version.delta_size)
-        err = load_delta(store, layout, model);
-    if (!err && number > 0)
-        err = load_state(store, layout, state_rows, version.state_digest, model);
-    if (err)
-        cn_model_deinit(model);
-    return err;
-}
-
-static cn_err save_files(struct cn_model_store *models, const struct cn_model *model)
-{
-    struct cn_store *store = models->config.store;
-    size_t row = models->config.layout->total * sizeof(float);
-    cn_err err = save(store, model->number, "full", model->bytes, model->size);
-    if (err || model->number == 0)
-        return err;
-    if (model->delta)
-        err = save(store, model->number, "delta", model->delta, model->delta_size);
-    if (!err)
-        err = save(store, model->number, "residual", model->residual, row);
-    if (!err && model->state_rows)
-        err = save(store, model->number, "state", model->state, model->state_rows * row);
-    return err;
-}
 
 // Moves the delta of model to the older ones.
 static void keep_delta(struct cn_model_store *models, struct cn_model *model)
 {
-    struct older *older = &models->older[model->number % CN_CHAIN_MAX];
+    struct kept_blob *older = &models->older[model->number % CN_CHAIN_MAX];
     if (!model->delta)
         return;
     free(older->data);
-    *older =
-        (struct older){.number = model->number, .data = model->delta, .size = model->delta_size};
+    *older = (struct kept_blob){
+        .number = model->number, .data = model->delta, .size = model->delta_size};
     memcpy(older->digest, model->delta_digest, CN_DIGEST_SIZE);
     model->delta = NULL;
 }
@@ -264,11 +62,11 @@ static void keep_snapshot(struct cn_model_store *models, const struct cn_model *
     if (!err && memcmp(weights, cn_model_weights(model), size) == 0) {
         free(models->snapshot.data);
         models->snapshot =
-            (struct older){.number = model->number, .data = frame.data, .size = frame.size};
+            (struct kept_blob){.number = model->number, .data = frame.data, .size = frame.size};
         cn_crypto_digest(frame.data, frame.size, models->snapshot.digest);
     } else {
         cn_buffer_deinit(&frame);
-        cn_log(CN_LOG_DEBUG, "model_store", "version %" PRIu32 " has no snapshot", model->number);
+        cn_log(CN_LOG_DEBUG, "model_store", "version %u has no snapshot", model->number);
     }
     free(weights);
 }
@@ -298,19 +96,14 @@ static void load_deltas(struct cn_model_store *models)
     uint32_t newest = models->newest.number;
     for (uint32_t number = newest > CN_CHAIN_MAX ? newest - CN_CHAIN_MAX : 1; number < newest;
          number++) {
-        struct cn_ledger_version version;
+        struct cn_ledger_version version = {0};
         struct cn_model model = {.number = number};
         cn_err err = cn_ledger_find_version(models->config.ledger, number, &version);
+        memcpy(model.delta_digest, version.delta_digest, CN_DIGEST_SIZE);
         if (!err)
-            err = load(models->config.store, number, "delta",
-                       cn_update_size_max(models->config.layout), &model.delta, &model.delta_size);
+            err = cn_model_load_delta(models->config.store, models->config.layout, &model);
         if (!err)
-            err =
-                check_digest(number, "delta", model.delta, model.delta_size, version.delta_digest);
-        if (!err) {
-            memcpy(model.delta_digest, version.delta_digest, CN_DIGEST_SIZE);
             keep_delta(models, &model);
-        }
         cn_model_deinit(&model);
     }
 }
@@ -328,7 +121,7 @@ cn_err cn_model_store_add(struct cn_model_store *models, struct cn_model *model,
     memcpy(version.parent, model->parent, CN_DIGEST_SIZE);
     memcpy(version.delta_digest, model->delta_digest, CN_DIGEST_SIZE);
     cn_model_state_digest(model, models->config.layout, version.state_digest);
-    cn_err err = save_files(models, model);
+    cn_err err = cn_model_save(models->config.store, models->config.layout, model);
     if (!err)
         err = model->ruling ? cn_ruling_add(models->config.ledger, &version, model->ruling)
                             : cn_ledger_add_version(models->config.ledger, &version);
@@ -350,6 +143,32 @@ cn_err cn_model_store_add(struct cn_model_store *models, struct cn_model *model,
 void cn_model_store_adapt(struct cn_model_store *models, uint32_t snapshot_every)
 {
     models->config.snapshot_every = snapshot_every;
+}
+
+cn_err cn_model_store_offer(struct cn_model_store *models, const float *server,
+                            struct cn_round_control *control)
+{
+    const struct cn_model *newest = &models->newest;
+    struct kept_blob *offered = &models->control;
+    struct cn_buffer frame;
+
+    free(offered->data);
+    *offered = (struct kept_blob){0};
+    if (!server)
+        return CN_OK;
+    cn_buffer_init(&frame, cn_update_size_max(models->config.layout));
+    cn_err err =
+        cn_variate_encode(models->config.layout, cn_ledger_identity(models->config.ledger)->run,
+                          newest->number, newest->digest, server, NULL, &frame);
+    if (err) {
+        cn_buffer_deinit(&frame);
+        return err;
+    }
+    *offered = (struct kept_blob){.number = newest->number, .data = frame.data, .size = frame.size};
+    cn_crypto_digest(frame.data, frame.size, offered->digest);
+    control->size = frame.size;
+    memcpy(control->digest, offered->digest, CN_DIGEST_SIZE);
+    return CN_OK;
 }
 
 static cn_err make_first(struct cn_model_store *models)
@@ -434,8 +253,9 @@ static cn_err collect_old(void *context, const char *name)
     }
     if (cn_spool_parse_name(name, &number, group) != CN_OK)
         return CN_OK;
-    bool keep = config->keep_rounds == 0 || number + config->keep_rounds > walk->newest;
-    return keep ? CN_OK : collect(walk, name);
+    return cn_staleness_keeps(config->ledger, number, group, config->keep_rounds, walk->newest)
+               ? CN_OK
+               : collect(walk, name);
 }
 
 cn_err cn_model_store_prune(struct cn_model_store *models, uint32_t best)
@@ -501,6 +321,7 @@ void cn_model_store_close(struct cn_model_store *models)
     for (size_t i = 0; i < CN_CHAIN_MAX; i++)
         free(models->older[i].data);
     free(models->snapshot.data);
+    free(models->control.data);
     free(models);
 }
 
@@ -541,6 +362,8 @@ cn_err cn_model_store_blob(const struct cn_model_store *models,
         {previous->delta_digest, previous->delta, previous->delta_size, previous->number},
         {models->snapshot.digest, models->snapshot.data, models->snapshot.size,
          models->snapshot.number},
+        {models->control.digest, models->control.data, models->control.size,
+         models->control.number},
     };
     for (size_t i = 0; i < sizeof(blobs) / sizeof(blobs[0]); i++) {
         if (!blobs[i].data || memcmp(blobs[i].digest, digest, CN_DIGEST_SIZE) != 0)
@@ -551,7 +374,7 @@ cn_err cn_model_store_blob(const struct cn_model_store *models,
         return CN_OK;
     }
     for (size_t i = 0; i < CN_CHAIN_MAX; i++) {
-        const struct older *older = &models->older[i];
+        const struct kept_blob *older = &models->older[i];
         if (!older->data || memcmp(older->digest, digest, CN_DIGEST_SIZE) != 0)
             continue;
         *data = older->data;
@@ -567,7 +390,7 @@ static bool find_delta(const struct cn_model_store *models, uint32_t number, con
                        size_t *size)
 {
     const struct cn_model *previous = &models->previous;
-    const struct older *older = &models->older[number % CN_CHAIN_MAX];
+    const struct kept_blob *older = &models->older[number % CN_CHAIN_MAX];
     if (previous->delta && previous->number == number) {
         *digest = previous->delta_digest;
         *size = previous->delta_size;
@@ -596,7 +419,7 @@ void cn_model_store_chain(const struct cn_model_store *models, uint32_t from,
 void cn_model_store_snapshot(const struct cn_model_store *models, uint32_t from,
                              struct cn_snapshot *snapshot)
 {
-    const struct older *kept = &models->snapshot;
+    const struct kept_blob *kept = &models->snapshot;
     *snapshot = (struct cn_snapshot){0};
     bool next = from + 1 >= models->newest.number && models->newest.delta;
     if (!kept->data || kept->number <= from || next)

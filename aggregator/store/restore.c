@@ -1,6 +1,5 @@
 #include "aggregator/store/restore.h"
 
-#include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <time.h>
@@ -32,8 +31,8 @@ static cn_err apply_revocations(struct cn_ledger *ledger, const char *state)
                 "service read it\n",
                 path, cn_err_text(report.unread));
     if (report.malformed)
-        cn_log(CN_LOG_WARN, "ledger", "%s: lines that are not revocations are skipped: %" PRIu32,
-               path, report.malformed);
+        cn_log(CN_LOG_WARN, "ledger", "%s: lines that are not revocations are skipped: %u", path,
+               report.malformed);
     if (!err && report.unwritten)
         tell_unwritten(path, report.unwritten);
     return err;
@@ -47,8 +46,8 @@ cn_err cn_restore_ledger(struct cn_ledger *ledger, const char *state, bool resto
         err = cn_ledger_raise_lineage(ledger, now > 0 ? (uint64_t)now : 0);
         if (!err)
             cn_log(CN_LOG_WARN, "run",
-                   "restored: lineage %" PRIu32
-                   " begins; changes that boards hold from the lineage before do not count",
+                   "restored: lineage %u begins; changes that boards hold from the lineage before "
+                   "do not count",
                    cn_ledger_identity(ledger)->lineage);
     }
     if (err)

@@ -1,7 +1,7 @@
 // restore.h - what a run does with a ledger that may be an older copy of itself.
 #pragma once
 
-#include "aggregator/store/ledger.h"
+#include "aggregator/ledger/ledger.h"
 
 // Revokes the boards that were revoked after the copy was made (revocations.h). If restored, also
 // begins another lineage. Prints to standard error what a person can repair. An unreadable list of

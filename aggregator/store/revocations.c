@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <libgen.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -120,18 +119,6 @@ static cn_err write_line(int fd, const struct cn_revocation *entry)
     return fsync(fd) ? cn_err_from_errno(errno) : CN_OK;
 }
 
-static cn_err sync_directory(const char *path)
-{
-    char copy[PATH_MAX];
-    snprintf(copy, sizeof(copy), "%s", path);
-    int fd = open(dirname(copy), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0)
-        return cn_err_from_errno(errno);
-    cn_err err = fsync(fd) ? cn_err_from_errno(errno) : CN_OK;
-    close(fd);
-    return err;
-}
-
 // Makes a new list readable by everybody, whatever root's umask is. Root writes the list and the
 // service reads it as another user; it holds no secret.
 static int open_list(const char *path)
@@ -160,7 +147,7 @@ static cn_err append(const char *path, const struct cn_revocation *entry, bool *
     err = write_line(fd, entry);
     if (close(fd) && !err)
         err = CN_EIO;
-    return err ? err : sync_directory(path);
+    return err ? err : cn_platform_sync_parent(path);
 }
 
 cn_err cn_revocations_add(const char *path, const struct cn_ledger_board *board)

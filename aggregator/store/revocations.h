@@ -8,7 +8,7 @@
 // concern it. Lines are only added. Threading: none.
 #pragma once
 
-#include "aggregator/store/ledger.h"
+#include "aggregator/ledger/ledger.h"
 
 // Makes the file's path for a state directory. Returns CN_EINVAL when it is longer than size.
 cn_err cn_revocations_path(const char *state, char *path, size_t size);

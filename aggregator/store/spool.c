@@ -12,7 +12,7 @@
 
 #define SAVE_MS 2000  // how long a chunk may wait to become durable
 #define LEND_MS 10000 // least time until an upload is lent again: each time copies it
-// An upload without a new chunk for this time makes room for one of its group.
+// An upload without a new chunk for this time is dropped if another one of its group needs room.
 #define STOPPED_MS 10000
 
 struct cn_spool {
@@ -82,7 +82,7 @@ void cn_spool_close(struct cn_spool *spool)
 
 void cn_spool_name(uint32_t round, const char *group, char name[CN_SPOOL_NAME_SIZE])
 {
-    snprintf(name, CN_SPOOL_NAME_SIZE, "round-%" PRIu32 "-%s.update", round, group);
+    snprintf(name, CN_SPOOL_NAME_SIZE, "round-%u-%s.update", round, group);
 }
 
 cn_err cn_spool_parse_name(const char *name, uint32_t *round, char group[CN_NAME_SIZE])
@@ -449,18 +449,18 @@ static bool is_slow(const struct cn_spool *spool, struct cn_spooled *upload, uin
     return slow;
 }
 
-void cn_spool_expire(struct cn_spool *spool, uint32_t round, uint64_t now_ms)
+void cn_spool_expire(struct cn_spool *spool, uint32_t first, uint32_t last, uint64_t now_ms)
 {
     struct cn_spooled *next;
     for (struct cn_spooled *upload = spool->uploads; upload; upload = next) {
         next = upload->next;
-        if (!is_slow(spool, upload, now_ms) && upload->declared.round == round) {
+        uint32_t round = upload->declared.round;
+        if (!is_slow(spool, upload, now_ms) && round >= first && round <= last) {
             save(spool, upload, SAVE_MS, now_ms);
             continue;
         }
         cn_log_within(cn_log_quota_of(&spool->dropped, upload->board), now_ms, CN_LOG_INFO, "spool",
-                      "dropped an unfinished upload of %s for round %" PRIu32, upload->board,
-                      upload->declared.round);
+                      "dropped an unfinished upload of %s for round %u", upload->board, round);
         cn_spool_drop(spool, upload);
     }
 }

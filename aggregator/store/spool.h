@@ -9,8 +9,9 @@
 // rest again.
 //
 // Each board has at most one upload. A new upload replaces the board's old one and no other
-// board's. A declared size is checked against the largest possible frame before anything is
-// allocated for it. Threading: none.
+// board's. When several boards of a group send the same frame, chunks that one of them has sent are
+// copied to the upload of another: they are lent (spool_lend.c). A declared size is checked against
+// the largest possible frame before anything is allocated for it. Threading: none.
 #pragma once
 
 #include <stdbool.h>
@@ -115,9 +116,9 @@ cn_err cn_spool_keep(struct cn_spool *spool, struct cn_spooled *upload);
 void cn_spool_drop(struct cn_spool *spool, struct cn_spooled *upload);
 
 // Saves parts whose unsaved chunks have waited for two seconds. Drops uploads that advance less
-// than 1/64 in expiry_ms, also complete ones that are not committed. Drops uploads of rounds other
-// than round.
-void cn_spool_expire(struct cn_spool *spool, uint32_t round, uint64_t now_ms);
+// than 1/64 in expiry_ms, also complete ones that are not committed. Drops uploads of rounds before
+// first or after last.
+void cn_spool_expire(struct cn_spool *spool, uint32_t first, uint32_t last, uint64_t now_ms);
 
 // In spool_parts.c, used by spool.c: save one part as a file, and remove the files of all parts.
 // Errors of save are those of the store.
@@ -129,6 +130,11 @@ void cn_spool_parts_remove(const struct cn_spool_config *config, const struct cn
 typedef cn_err cn_spool_take_part(void *context, const char *board, const char *group,
                                   const struct cn_declare_request *declared, uint32_t part,
                                   const uint8_t *bitmap, const uint8_t *data);
+// Reads the name of a saved part's file. owner is the board; in files of older releases, the group.
+// Returns false for any other name, also for one of an accepted frame whose group has ".part-" in
+// it.
+bool cn_spool_parse_part_name(const char *name, uint32_t *round, char owner[CN_NAME_SIZE],
+                              uint32_t *part);
 // Calls take for each saved part that can be used. Removes the files of other parts.
 cn_err cn_spool_parts_load(const struct cn_spool_config *config, cn_spool_take_part *take,
                            void *context);

@@ -2,7 +2,6 @@
 // part, and the bytes of all chunks. Chunks that the board has not sent are zeros. Version 1 of the
 // header is only read: its file had the group's name, and it did not name the board. There is no
 // checksum, because the store keeps a file complete and the frame's digest is checked in the end.
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,8 +23,7 @@ static const uint8_t magic_1[MAGIC_SIZE] = {'c', 'a', 'i', 'r', 'n', 'p', 't', '
 static void part_name(uint32_t round, const char *owner, uint32_t part,
                       char name[CN_SPOOL_NAME_SIZE])
 {
-    snprintf(name, CN_SPOOL_NAME_SIZE, "round-%" PRIu32 "-%s" SUFFIX "%" PRIu32, round, owner,
-             part);
+    snprintf(name, CN_SPOOL_NAME_SIZE, "round-%u-%s" SUFFIX "%u", round, owner, part);
 }
 
 static const char *owner_of(const struct cn_spooled *upload)
@@ -152,7 +150,8 @@ struct loading {
     void *context;
 };
 
-static bool parse_name(const char *name, uint32_t *round, char owner[CN_NAME_SIZE], uint32_t *part)
+bool cn_spool_parse_part_name(const char *name, uint32_t *round, char owner[CN_NAME_SIZE],
+                              uint32_t *part)
 {
     char copy[CN_SPOOL_NAME_SIZE], again[CN_SPOOL_NAME_SIZE];
     size_t length = strlen(name);
@@ -199,7 +198,7 @@ static cn_err visit(void *context, const char *name)
     struct cn_store *store = loading->config->store;
     char owner[CN_NAME_SIZE];
     uint32_t round, part;
-    if (!parse_name(name, &round, owner, &part))
+    if (!cn_spool_parse_part_name(name, &round, owner, &part))
         return CN_OK;
     cn_err err = load_part(loading, name, owner, round, part);
     if (err == CN_EFORMAT || err == CN_ERANGE || err == CN_ECONFLICT) {

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -12,6 +13,7 @@
 
 #include "boards/flash/console.h"
 #include "boards/flash/process.h"
+#include "runtime/command/command.h"
 #include "runtime/port/platform.h"
 
 #define CHUNK ((size_t)4 << 20)
@@ -143,10 +145,10 @@ static bool clear_ends(struct work *work, const struct cn_manifest_file *manifes
            zero(work, tail, device_size - tail) && fsync(work->to) == 0;
 }
 
-bool cn_card_write(const struct cn_manifest_file *manifest, int from, int to, uint64_t device_size,
-                   uint64_t *done)
+static bool begin_work(const struct cn_manifest_file *manifest, int from, int to, uint64_t *done,
+                       struct work *work)
 {
-    struct work work = {
+    *work = (struct work){
         .from = from,
         .to = to,
         .chunk = malloc(CHUNK),
@@ -156,12 +158,97 @@ bool cn_card_write(const struct cn_manifest_file *manifest, int from, int to, ui
         .total = cn_manifest_file_total(manifest),
         .begun_ms = cn_platform_now_ms(),
     };
-    bool good = work.chunk && work.zeros && clear_ends(&work, manifest, device_size) &&
-                write_parts(&work, manifest, FIRST, manifest->size) &&
-                write_parts(&work, manifest, 0, FIRST);
+    return work->chunk && work->zeros;
+}
 
+static bool end_work(struct work *work, bool good)
+{
     cn_console_progress_end();
-    free(work.chunk);
-    free(work.zeros);
+    free(work->chunk);
+    free(work->zeros);
     return good;
+}
+
+bool cn_card_write_body(const struct cn_manifest_file *manifest, int from, int to,
+                        uint64_t device_size, uint64_t *done)
+{
+    struct work work;
+    bool good = begin_work(manifest, from, to, done, &work) &&
+                clear_ends(&work, manifest, device_size) &&
+                write_parts(&work, manifest, FIRST, manifest->size);
+
+    return end_work(&work, good);
+}
+
+bool cn_card_write_head(const struct cn_manifest_file *manifest, int from, int to)
+{
+    struct work work;
+    uint64_t done = 0;
+    bool good =
+        begin_work(manifest, from, to, &done, &work) && write_parts(&work, manifest, 0, FIRST);
+
+    return end_work(&work, good);
+}
+
+bool cn_card_write(const struct cn_manifest_file *manifest, int from, int to, uint64_t device_size,
+                   uint64_t *done)
+{
+    if (!cn_card_write_body(manifest, from, to, device_size, done) ||
+        !cn_card_write_head(manifest, from, to))
+        return false;
+    *done = cn_manifest_file_total(manifest);
+    return true;
+}
+
+// Tells whether both files have the same bytes in a stretch. work->zeros holds those of the card.
+static bool is_same(struct work *work, uint64_t offset, uint64_t size)
+{
+    for (uint64_t at = 0; at < size;) {
+        size_t wanted = size - at < CHUNK ? (size_t)(size - at) : CHUNK;
+        ssize_t got = pread(work->from, work->chunk, wanted, (off_t)(offset + at));
+
+        if (got <= 0 || pread(work->to, work->zeros, (size_t)got, (off_t)(offset + at)) != got ||
+            memcmp(work->chunk, work->zeros, (size_t)got) != 0)
+            return false;
+        at += (uint64_t)got;
+    }
+    return true;
+}
+
+static int compare_parts(struct work *work, const struct cn_manifest_file *manifest, uint64_t begin,
+                         uint64_t end, const char *path)
+{
+    struct cn_manifest_walk walk = {0};
+    struct cn_manifest_part part;
+
+    while (cn_manifest_file_next(manifest, &walk, &part) && part.offset < end) {
+        uint64_t from = part.offset < begin ? begin : part.offset;
+        uint64_t to = part.offset + part.size < end ? part.offset + part.size : end;
+
+        if (cn_process_interrupted())
+            return CN_EXIT_INTERRUPTED;
+        if (from < to && !is_same(work, from, to - from)) {
+            cn_console_error("the card, its reader or the cable is bad: take another one",
+                             "%s: the %" PRIu64 " bytes at %" PRIu64 " are not what was written",
+                             path, to - from, from);
+            return CN_EXIT_VERIFY;
+        }
+        *work->done += from < to ? to - from : 0;
+        cn_console_progress("read back", *work->done, work->total, work->begun_ms);
+    }
+    return CN_EXIT_DONE;
+}
+
+int cn_card_compare(const struct cn_manifest_file *manifest, int from, int to, bool body,
+                    const char *path)
+{
+    struct work work;
+    uint64_t done = 0;
+    int code = CN_EXIT_FAILED;
+
+    if (begin_work(manifest, from, to, &done, &work))
+        code =
+            compare_parts(&work, manifest, body ? FIRST : 0, body ? manifest->size : FIRST, path);
+    (void)end_work(&work, true);
+    return code;
 }

@@ -1,6 +1,7 @@
 #include "boards/flash/console.h"
 
 #include <cjson/cJSON.h>
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -86,9 +87,10 @@ void cn_console_progress(const char *work, uint64_t done, uint64_t total, uint64
         return;
     talk.drawn_ms = now_ms;
     if (talk.json) {
-        printf("{\"event\":\"progress\",\"work\":\"%s\",\"done\":%llu,\"total\":%llu,\"left_s\":%."
+        printf("{\"event\":\"progress\",\"work\":\"%s\",\"done\":%" PRIu64 ",\"total\":%" PRIu64
+               ",\"left_s\":%."
                "0f}\n",
-               work, (unsigned long long)done, (unsigned long long)total, left_s);
+               work, done, total, left_s);
         fflush(stdout);
         return;
     }

@@ -1,6 +1,5 @@
 #include "boards/flash/enrol.h"
 
-#include <cjson/cJSON.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
@@ -8,6 +7,7 @@
 
 #include "boards/flash/console.h"
 #include "boards/flash/process.h"
+#include "boards/flash/remote.h"
 #include "runtime/command/command.h"
 #include "runtime/port/crypto.h"
 
@@ -53,7 +53,7 @@ static cn_err ask_there(const struct place *place, const char *script,
                         struct cn_process_result *result)
 {
     char host[sizeof(SSH) + sizeof(place->host)]; // an ssh URI, because it may contain a port
-    const char *const argv[] = {"ssh", "-o", "BatchMode=yes", host, script, NULL};
+    const char *const argv[] = CN_REMOTE_COMMAND(host, script);
 
     snprintf(host, sizeof(host), SSH "%s", place->host);
     return cn_process_run(argv, -1, result);
@@ -115,8 +115,8 @@ static cn_err enrol_here(const struct cn_target_options *order, const struct pla
 
 // Runs "cairn-aggregator COMMAND" with PROFILE and one more argument on the gateway. An option that
 // begins with '-' goes before the profile, any other argument after it: "revoke PROFILE NAME", but
-// "status --json PROFILE". Deinitialise result after
-// CN_OK. Returns CN_EINVAL, after printing why, when gateway is malformed.
+// "status --json PROFILE". Deinitialise result after CN_OK. Returns CN_EINVAL, after printing why,
+// when gateway is malformed.
 static cn_err ask_gateway(const char *gateway, const char *command, const char *option,
                           struct cn_process_result *result)
 {
@@ -211,40 +211,31 @@ int cn_enrol_make(const struct cn_target_options *order, const struct cn_workspa
     return code;
 }
 
-void cn_enrol_revoke(const struct cn_target_options *order)
+int cn_enrol_revoke(const struct cn_target_options *order)
 {
     struct cn_process_result result;
+    int code;
 
-    if (!order->gateway || ask_gateway(order->gateway, "revoke", order->name, &result))
-        return;
-    if (result.code == 0)
+    if (!order->gateway)
+        return CN_EXIT_DONE;
+    if (ask_gateway(order->gateway, "revoke", order->name, &result))
+        return CN_EXIT_FAILED;
+    code = result.code == 0 ? CN_EXIT_DONE : CN_EXIT_FAILED;
+    if (!code)
         cn_console_step("revoked", "the enrolment of %s is taken back", order->name);
     else
         cn_console_error("revoke it by hand: cairn-aggregator revoke",
                          "the enrolment of %s stays, its key is on no card", order->name);
     cn_process_deinit(&result);
+    return code;
 }
 
-// Reads one line of "cairn-aggregator status --json": an object that describes the run or a board.
-static void look_at(const char *line, size_t size, const char *name, struct cn_enrolment *found)
-{
-    cJSON *object = cJSON_ParseWithLength(line, size);
-    const cJSON *board = cJSON_GetObjectItemCaseSensitive(object, "board");
-
-    if (cJSON_IsString(board) && strcmp(board->valuestring, name) == 0) {
-        found->enrolled = true;
-        found->revoked = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(object, "revoked"));
-        found->heard = cJSON_IsNumber(cJSON_GetObjectItemCaseSensitive(object, "silent_s"));
-    }
-    cJSON_Delete(object);
-}
-
-int cn_enrol_look(const char *gateway, const char *name, bool quiet, struct cn_enrolment *found)
+int cn_enrol_list(const char *gateway, bool quiet, void (*take)(void *, const cJSON *),
+                  void *context)
 {
     struct cn_process_result result;
     int code = CN_EXIT_DONE;
 
-    *found = (struct cn_enrolment){0};
     if (ask_gateway(gateway, "status", "--json", &result))
         return CN_EXIT_USAGE;
     if (result.code != 0) {
@@ -256,10 +247,38 @@ int cn_enrol_look(const char *gateway, const char *name, bool quiet, struct cn_e
         const char *line = (const char *)result.out.data + at;
         const char *end = memchr(line, '\n', result.out.size - at);
         size_t size = end ? (size_t)(end - line) : result.out.size - at;
+        cJSON *object = cJSON_ParseWithLength(line, size);
 
-        look_at(line, size, name, found);
+        if (object)
+            take(context, object);
+        cJSON_Delete(object);
         at += size + 1;
     }
     cn_process_deinit(&result);
     return code;
+}
+
+struct look {
+    const char *name;
+    struct cn_enrolment *found;
+};
+
+static void look_at(void *context, const cJSON *object)
+{
+    const struct look *look = context;
+    const cJSON *board = cJSON_GetObjectItemCaseSensitive(object, "board");
+
+    if (!cJSON_IsString(board) || strcmp(board->valuestring, look->name) != 0)
+        return;
+    look->found->enrolled = true;
+    look->found->revoked = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(object, "revoked"));
+    look->found->heard = cJSON_IsNumber(cJSON_GetObjectItemCaseSensitive(object, "silent_s"));
+}
+
+int cn_enrol_look(const char *gateway, const char *name, bool quiet, struct cn_enrolment *found)
+{
+    struct look look = {name, found};
+
+    *found = (struct cn_enrolment){0};
+    return cn_enrol_list(gateway, quiet, look_at, &look);
 }

@@ -5,6 +5,8 @@
 // enrolled.
 #pragma once
 
+#include <cjson/cJSON.h>
+
 #include "boards/flash/target_options.h"
 #include "boards/flash/workspace.h"
 
@@ -18,9 +20,15 @@ struct cn_enrolment {
     bool revoked, heard;
 };
 
-// Reads what the aggregator's status says about a board. Returns an exit code. quiet: print no
-// error.
+// Calls take for each object of the aggregator's "status --json": the run, the boards, the groups.
+// Returns an exit code. quiet: print no error.
+int cn_enrol_list(const char *gateway, bool quiet, void (*take)(void *context, const cJSON *object),
+                  void *context);
+
+// Reads what the aggregator's status says about a board: heard is set when the aggregator has heard
+// it since its key was made. Returns an exit code. quiet: print no error.
 int cn_enrol_look(const char *gateway, const char *name, bool quiet, struct cn_enrolment *found);
 
-// Revokes the enrolment after a failure. Does nothing without --gateway.
-void cn_enrol_revoke(const struct cn_target_options *order);
+// Revokes the enrolment after a failure. Does nothing without --gateway. Returns an exit code after
+// printing what happened.
+int cn_enrol_revoke(const struct cn_target_options *order);

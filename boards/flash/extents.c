@@ -1,6 +1,7 @@
 #include "boards/flash/extents.h"
 
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -103,8 +104,8 @@ static bool read_partition(const char *image, int file, const struct cn_partitio
         cn_partition_superblock(block, &superblock) || !superblock.clean ||
         superblock.needs_recovery || superblock.size > partition->size)
         return true;
-    if ((size_t)snprintf(target, sizeof(target), "%s?offset=%llu", image,
-                         (unsigned long long)partition->offset) >= sizeof(target))
+    if ((size_t)snprintf(target, sizeof(target), "%s?offset=%" PRIu64, image, partition->offset) >=
+        sizeof(target))
         return true;
     return !is_consistent(target) ||
            read_file_system(target, partition, superblock.block_size, extents);
@@ -117,7 +118,7 @@ static int by_offset(const void *one, const void *other)
     return (a->offset > b->offset) - (a->offset < b->offset);
 }
 
-// Tells whether no partitions overlap. Where they do, the free blocks of one are data of another.
+// Tells whether no partitions overlap. Otherwise the free blocks of one may hold data of another.
 static bool is_disjoint(struct cn_partition_table *table)
 {
     qsort(table->partitions, table->count, sizeof(table->partitions[0]), by_offset);

@@ -1,5 +1,6 @@
 #include "boards/flash/fat.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -14,7 +15,7 @@
 // Writes the name that mtools gives the partition (mtools(5), "@@").
 static void name_partition(const char *image, const struct cn_partition *partition, char *spec)
 {
-    snprintf(spec, SPEC_SIZE, "%.600s@@%llu", image, (unsigned long long)partition->offset);
+    snprintf(spec, SPEC_SIZE, "%.600s@@%" PRIu64, image, partition->offset);
 }
 
 static bool is_there(const char *spec, const char *place, const struct cn_payload_file *file)
@@ -33,8 +34,8 @@ static bool is_there(const char *spec, const char *place, const struct cn_payloa
     return same;
 }
 
-// Makes the folders above path and skips those that exist (-D s). A folder that could not be made
-// shows when the file is copied.
+// Makes the folders above path and skips those that exist (-D s). If a folder could not be made,
+// copying the file fails.
 static void make_folders(const char *spec, const char *path)
 {
     for (const char *at = strchr(path + 1, '/'); at; at = strchr(at + 1, '/')) {

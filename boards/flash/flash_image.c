@@ -1,9 +1,11 @@
 // cairn-flash image and plan: put Cairn into a vendor's image, offline and without root.
 #include "boards/flash/commands.h"
+
 #include "boards/flash/console.h"
 #include "boards/flash/delivery.h"
 #include "boards/flash/manifest.h"
 #include "boards/flash/vendor_image.h"
+#include <inttypes.h>
 
 static const char image_help[] =
     "Usage: cairn-flash image --base IMAGE --deb FILE... --site PROFILE --name NAME\n"
@@ -39,10 +41,9 @@ static int examine(struct cn_delivery *delivery, const char *path)
 
     if (code)
         return code;
-    cn_console_step("root", "partition %u%s%s of %s: %s, libc %s, %llu MiB free",
+    cn_console_step("root", "partition %u%s%s of %s: %s, libc %s, %" PRIu64 " MiB free",
                     image->root.number, image->root.name[0] ? " " : "", image->root.name, path,
-                    image->architecture, image->libc,
-                    (unsigned long long)image->superblock.free_size >> 20);
+                    image->architecture, image->libc, image->superblock.free_size >> 20);
     return cn_image_file_check_free(image, &delivery->payload, delivery->order.replace);
 }
 
@@ -73,8 +74,8 @@ static int inject(struct cn_delivery *delivery)
     if (!code)
         code = cn_manifest_file_make(order->out, order->name, &delivery->payload);
     if (!code)
-        cn_console_step("done", "%s is ready: %llu MiB for %s", order->out,
-                        (unsigned long long)delivery->image.size >> 20, order->name);
+        cn_console_step("done", "%s is ready: %" PRIu64 " MiB for %s", order->out,
+                        delivery->image.size >> 20, order->name);
     return code;
 }
 

@@ -7,7 +7,7 @@
 #include "boards/flash/commands.h"
 #include "boards/flash/console.h"
 #include "boards/flash/delivery.h"
-#include "boards/flash/process.h"
+#include "boards/flash/remote.h"
 #include "boards/flash/system.h"
 
 static const char help[] =
@@ -19,18 +19,6 @@ static const char help[] =
     "Nothing is written there before the board's architecture, glibc and free space\n"
     "were checked.\n"
     "\n" CN_TARGET_HELP;
-
-// Sets $s to the remote shell's prefix for root commands. Paths need no quoting: they are plain
-// words.
-static const char root_prefix[] = "if [ \"$(id -u)\" = 0 ]; then s=; else s='sudo -n'; fi; ";
-
-static int ask(const char *host, const char *script, int in, struct cn_process_result *result)
-{
-    const char *const argv[] = {"ssh", "-o", "BatchMode=yes", host, script, NULL};
-    cn_err err = cn_process_run(argv, in, result);
-
-    return !err && result->code == 0 ? CN_EXIT_DONE : CN_EXIT_FAILED;
-}
 
 // Checks the board's answer, such as "arm64 2.35-0ubuntu3.8 1048576": architecture, version of
 // libc6, KiB free in /var/lib.
@@ -61,8 +49,8 @@ static int check_board(const struct cn_target_options *order, const struct cn_pa
         "/node.key || { echo 'it has the key of a board already' >&2; exit 1; }; } && "
         "echo $(dpkg --print-architecture) $(dpkg-query -W -f '${Version}\\n' libc6 | head -n1) "
         "$(df -Pk /var/lib | awk 'NR == 2 {print $4}')",
-        root_prefix, order->replace ? "true ||" : "");
-    code = ask(order->positional, script, -1, &result);
+        CN_REMOTE_ROOT, order->replace ? "true ||" : "");
+    code = cn_remote_run(order->positional, script, -1, &result);
     if (code)
         cn_console_error("is ssh and sudo possible without a password? --replace writes over a key",
                          "%s: %s", order->positional, cn_process_complaint(&result));
@@ -86,8 +74,8 @@ static int send(const char *host, const struct cn_payload_file *file)
              "{ echo \"$f is a folder\" >&2; exit 1; }; } && "
              "$s sh -c 'umask 077; cat >\"$1.new\" && chmod %03o \"$1.new\" && sync' sh \"$f\" && "
              "$s sha256sum \"$f.new\"",
-             root_prefix, file->target, file->mode);
-    code = from < 0 ? CN_EXIT_FAILED : ask(host, script, from, &result);
+             CN_REMOTE_ROOT, file->target, file->mode);
+    code = from < 0 ? CN_EXIT_FAILED : cn_remote_run(host, script, from, &result);
     if (from < 0)
         return code;
     close(from);
@@ -114,8 +102,8 @@ static int install(const char *host)
     char script[512];
     int code;
 
-    snprintf(script, sizeof(script), "%s$s sh " CN_PAYLOAD_SEED "/firstboot", root_prefix);
-    code = ask(host, script, -1, &result);
+    snprintf(script, sizeof(script), "%s$s sh " CN_PAYLOAD_SEED "/firstboot", CN_REMOTE_ROOT);
+    code = cn_remote_run(host, script, -1, &result);
     if (code)
         cn_console_error("its journal says more; run " CN_PAYLOAD_SEED "/firstboot there again",
                          "%s: the packages were not installed: %s", host,
@@ -140,7 +128,7 @@ static int put_in_place(const char *host, const struct cn_payload *payload)
 {
     char script[CN_PAYLOAD_FILES * (CN_PAYLOAD_TARGET * 2 + 24) + 128];
     struct cn_process_result result;
-    size_t length = (size_t)snprintf(script, sizeof(script), "%strue", root_prefix);
+    size_t length = (size_t)snprintf(script, sizeof(script), "%strue", CN_REMOTE_ROOT);
     int code;
 
     for (size_t i = 0; i < payload->count; i++)
@@ -148,7 +136,7 @@ static int put_in_place(const char *host, const struct cn_payload *payload)
             length += (size_t)snprintf(script + length, sizeof(script) - length,
                                        " && $s mv -fT %s.new %s", payload->files[i].target,
                                        payload->files[i].target);
-    code = ask(host, script, -1, &result);
+    code = cn_remote_run(host, script, -1, &result);
     if (code)
         cn_console_error("nothing was started there: mend it and run this again",
                          "%s: the files were not put in their places: %s", host,
@@ -163,13 +151,13 @@ static void take_back(const char *host, const struct cn_payload *payload)
 {
     char script[CN_PAYLOAD_FILES * (CN_PAYLOAD_TARGET + 8) + 128];
     struct cn_process_result result;
-    size_t length = (size_t)snprintf(script, sizeof(script), "%s$s rm -f", root_prefix);
+    size_t length = (size_t)snprintf(script, sizeof(script), "%s$s rm -f", CN_REMOTE_ROOT);
 
     for (size_t i = 0; i < payload->count; i++)
         if (is_sent(&payload->files[i]))
             length += (size_t)snprintf(script + length, sizeof(script) - length, " %s.new",
                                        payload->files[i].target);
-    if (ask(host, script, -1, &result) == CN_EXIT_DONE)
+    if (cn_remote_run(host, script, -1, &result) == CN_EXIT_DONE)
         cn_console_step("removed", "what was written to %s is removed again", host);
     else
         cn_console_error(

@@ -1,6 +1,7 @@
 // cairn-flash wait: waits until the aggregator has heard from the board, the only proof that it
 // joined.
 #include <getopt.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -40,8 +41,7 @@ static int wait_for(const char *gateway, const char *name, uint64_t timeout_ms)
             return CN_EXIT_FAILED;
         }
         if (found.heard) {
-            cn_console_step("joined", "%s joined after %llu s", name,
-                            (unsigned long long)spent_ms / 1000);
+            cn_console_step("joined", "%s joined after %" PRIu64 " s", name, spent_ms / 1000);
             return CN_EXIT_DONE;
         }
         if (spent_ms >= timeout_ms) {
@@ -49,7 +49,7 @@ static int wait_for(const char *gateway, const char *name, uint64_t timeout_ms)
                 "is its power on, its network up, and is UDP to the gateway's port let "
                 "through? a fresh JetPack may wait in its wizard; its console and "
                 "'journalctl -u cairn-node -u cairn-firstboot' say more",
-                "%s was not heard in %llu s", name, (unsigned long long)timeout_ms / 1000);
+                "%s was not heard in %" PRIu64 " s", name, timeout_ms / 1000);
             return CN_EXIT_WAIT;
         }
         cn_platform_sleep_ms(ASK_MS);

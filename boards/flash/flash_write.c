@@ -2,19 +2,18 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <sys/stat.h>
-#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include <linux/fs.h>
 
 #include "boards/flash/card.h"
+#include "boards/flash/card_device.h"
 #include "boards/flash/commands.h"
 #include "boards/flash/console.h"
-#include "boards/flash/disk.h"
 #include "boards/flash/manifest.h"
 #include "boards/flash/process.h"
 #include "runtime/port/platform.h"
@@ -36,76 +35,8 @@ static const char help[] =
 
 struct options {
     const char *image, *path;
-    bool yes, fixed, dry_run, json;
+    struct cn_card_permission permission;
 };
-
-static int refuse(const char *next, const char *path, const char *why)
-{
-    cn_console_error(next, "%s: %s; nothing was written", path, why);
-    return CN_EXIT_UNSAFE;
-}
-
-// Opens the device exclusively, because only the kernel knows some of its uses: mounts of a
-// container, btrfs, ZFS.
-static int check_exclusive(const struct options *options)
-{
-    int device = open(options->path, O_RDONLY | O_EXCL | O_CLOEXEC);
-
-    if (device < 0)
-        return refuse(errno == EBUSY ? "something uses it" : NULL, options->path, strerror(errno));
-    close(device);
-    return CN_EXIT_DONE;
-}
-
-static int check_device(const struct options *options, const struct cn_manifest_file *manifest,
-                        struct cn_disk *device)
-{
-    struct stat info;
-    char text[400];
-
-    if (stat(options->path, &info))
-        return refuse(NULL, options->path, strerror(errno));
-    if (!S_ISBLK(info.st_mode))
-        return refuse("a card is a device such as /dev/sdb", options->path,
-                      "it is no block device");
-    if (!cn_disk_examine("", major(info.st_rdev), minor(info.st_rdev), device))
-        return refuse(NULL, options->path, "the kernel does not describe it");
-    if (device->partition)
-        return refuse("name the whole card", options->path, "it is a partition");
-    if (device->use[0]) {
-        snprintf(text, sizeof(text), "it is in use: %s", device->use);
-        return refuse("unmount it, if it is the right one", options->path, text);
-    }
-    if (device->read_only)
-        return refuse("is the card's lock set?", options->path, "it is read-only");
-    if (!device->removable && !options->fixed)
-        return refuse("--fixed writes to it all the same", options->path,
-                      "it cannot be taken out of this machine");
-    if (device->size < manifest->size) {
-        snprintf(text, sizeof(text), "it has %llu bytes, the image needs %llu",
-                 (unsigned long long)device->size, (unsigned long long)manifest->size);
-        return refuse("take a larger card", options->path, text);
-    }
-    return check_exclusive(options);
-}
-
-static int confirm(const struct options *options, const struct cn_disk *device, const char *name)
-{
-    char answer[16];
-
-    cn_console_step("device", "%s: %s%s%.1f GB; all that is on it will be lost. Image for %s",
-                    options->path, device->model, device->model[0] ? ", " : "",
-                    (double)device->size / 1e9, name);
-    if (options->yes || options->dry_run)
-        return CN_EXIT_DONE;
-    if (options->json || !isatty(STDIN_FILENO))
-        return refuse("--yes says that it may be written", options->path, "nobody was asked");
-    printf("Type yes to write to %s: ", options->path);
-    fflush(stdout);
-    if (fgets(answer, sizeof(answer), stdin) && strcmp(answer, "yes\n") == 0)
-        return CN_EXIT_DONE;
-    return refuse(NULL, options->path, "not confirmed");
-}
 
 static int write_card(const struct options *options, const struct cn_manifest_file *manifest,
                       const struct cn_disk *device, int from)
@@ -115,17 +46,17 @@ static int write_card(const struct options *options, const struct cn_manifest_fi
 
     cn_process_catch_signals();
     if (to < 0)
-        return refuse(errno == EBUSY ? "something uses it" : NULL, options->path, strerror(errno));
+        return cn_card_device_refuse(errno == EBUSY ? "something uses it" : NULL, options->path,
+                                     strerror(errno));
     if (!cn_card_write(manifest, from, to, device->size, &done)) {
         cn_console_error("is it still there? write the card again, or take another one",
-                         "%s: %s after %llu MiB; the card is incomplete and will not boot",
-                         options->path, strerror(errno), (unsigned long long)done >> 20);
+                         "%s: %s after %" PRIu64 " MiB; the card is incomplete and will not boot",
+                         options->path, strerror(errno), done >> 20);
         close(to);
         return cn_process_interrupted() ? CN_EXIT_INTERRUPTED : CN_EXIT_FAILED;
     }
-    cn_console_step("written", "%llu MiB of %llu MiB in %.1f s", (unsigned long long)done >> 20,
-                    (unsigned long long)manifest->size >> 20,
-                    (double)(cn_platform_now_ms() - begun_ms) / 1000);
+    cn_console_step("written", "%" PRIu64 " MiB of %" PRIu64 " MiB in %.1f s", done >> 20,
+                    manifest->size >> 20, (double)(cn_platform_now_ms() - begun_ms) / 1000);
     // So that the data read back comes from the card, not from the kernel's cache.
     ioctl(to, BLKFLSBUF, 0);
     posix_fadvise(to, 0, 0, POSIX_FADV_DONTNEED);
@@ -145,7 +76,8 @@ static int write_card(const struct options *options, const struct cn_manifest_fi
 static int write_image(const struct options *options, const struct cn_manifest_file *manifest)
 {
     struct cn_disk device;
-    int from, code = check_device(options, manifest, &device);
+    int from,
+        code = cn_card_device_check(options->path, manifest->size, &options->permission, &device);
 
     if (code)
         return code;
@@ -159,14 +91,14 @@ static int write_image(const struct options *options, const struct cn_manifest_f
         cn_console_error("make the image again", "%s is damaged; nothing was written",
                          options->image);
     if (!code)
-        code = confirm(options, &device, manifest->name);
-    if (!code && !options->dry_run)
+        code = cn_card_device_confirm(options->path, &device, manifest->name, &options->permission);
+    if (!code && !options->permission.dry_run)
         code = write_card(options, manifest, &device, from);
     close(from);
     if (!code)
         cn_console_step("done",
-                        options->dry_run ? "%s can take the image of %s"
-                                         : "%s is ready for %s; take it out",
+                        options->permission.dry_run ? "%s can take the image of %s"
+                                                    : "%s is ready for %s; take it out",
                         options->path, manifest->name);
     return code;
 }
@@ -187,13 +119,13 @@ static int run(const struct cn_ports *ports, int argc, char **argv)
     (void)ports;
     while ((option = getopt_long(argc, argv, "", known, NULL)) != -1) {
         if (option == 'y')
-            options.yes = true;
+            options.permission.yes = true;
         else if (option == 'f')
-            options.fixed = true;
+            options.permission.fixed = true;
         else if (option == 'd')
-            options.dry_run = true;
+            options.permission.dry_run = true;
         else if (option == 'j')
-            cn_console_set_json(options.json = true);
+            cn_console_set_json(options.permission.json = true);
         else
             return CN_EXIT_USAGE;
     }

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,8 +33,8 @@ static int read_table(const struct cn_image_file *image, int file, struct cn_par
     }
     if (err == CN_ERANGE)
         cn_console_error("was the download cut off? compare its size with the vendor's",
-                         "%s has %llu bytes, and a partition ends beyond that", image->path,
-                         (unsigned long long)image->size);
+                         "%s has %" PRIu64 " bytes, and a partition ends beyond that", image->path,
+                         image->size);
     else if (err)
         cn_console_error("download it again", "%s: its partition table is damaged", image->path);
     return err ? CN_EXIT_FAILED : CN_EXIT_DONE;
@@ -97,11 +98,11 @@ static int refuse_choice(const struct cn_image_file *image, const struct cn_part
     size_t length = 0;
 
     for (size_t i = 0; i < table->count && length < sizeof(list) - 128; i++)
-        length += (size_t)snprintf(list + length, sizeof(list) - length, "%s%u '%s' (%llu MiB)",
-                                   i ? ", " : "", table->partitions[i].number,
-                                   table->partitions[i].name[0] ? table->partitions[i].name
-                                                                : superblocks[i].label,
-                                   (unsigned long long)table->partitions[i].size >> 20);
+        length += (size_t)snprintf(
+            list + length, sizeof(list) - length, "%s%u '%s' (%" PRIu64 " MiB)", i ? ", " : "",
+            table->partitions[i].number,
+            table->partitions[i].name[0] ? table->partitions[i].name : superblocks[i].label,
+            table->partitions[i].size >> 20);
     if (table->count == 0)
         cn_console_error(
             image->fat_count ? "the root of a board is ext4; is it an installer's image?"
@@ -152,7 +153,7 @@ static cn_err ask(const struct cn_image_file *image, const char *command,
     return cn_process_run(argv, -1, result);
 }
 
-static bool exists(const struct cn_image_file *image, const char *path)
+bool cn_image_file_has(const struct cn_image_file *image, const char *path)
 {
     struct cn_process_result result;
     char command[CN_PAYLOAD_TARGET + 16];
@@ -163,6 +164,15 @@ static bool exists(const struct cn_image_file *image, const char *path)
             memcmp(result.out.data, "Inode:", 6) == 0;
     cn_process_deinit(&result);
     return found;
+}
+
+cn_err cn_image_file_cat(const struct cn_image_file *image, const char *path,
+                         struct cn_process_result *result)
+{
+    char command[CN_PAYLOAD_TARGET + 16];
+
+    snprintf(command, sizeof(command), "cat %s", path);
+    return ask(image, command, result);
 }
 
 static int check_file_system(const struct cn_image_file *image, const char *when)
@@ -226,7 +236,7 @@ static void read_fstab(struct cn_image_file *image)
 {
     struct cn_process_result result;
 
-    if (exists(image, "/etc/fstab") && ask(image, "cat /etc/fstab", &result) == CN_OK) {
+    if (cn_image_file_has(image, "/etc/fstab") && ask(image, "cat /etc/fstab", &result) == CN_OK) {
         snprintf(image->fstab, sizeof(image->fstab), "%.*s", (int)result.out.size,
                  (const char *)result.out.data);
         cn_process_deinit(&result);
@@ -274,8 +284,7 @@ int cn_image_file_open(const char *path, const char *wanted, const char *archite
     code = find_root(image, wanted);
     if (code)
         return code;
-    snprintf(image->target, sizeof(image->target), "%s?offset=%llu", path,
-             (unsigned long long)image->root.offset);
+    snprintf(image->target, sizeof(image->target), "%s?offset=%" PRIu64, path, image->root.offset);
     if (image->superblock.needs_recovery || !image->superblock.clean) {
         cn_console_error("boot it once and shut it down, or run e2fsck on it",
                          "%s: its root was not unmounted cleanly", path);
@@ -294,7 +303,7 @@ int cn_image_file_check_free(const struct cn_image_file *image, const struct cn_
     int code;
 
     for (size_t i = 0; i < 2 && !replace; i++) {
-        if (exists(image, own[i])) {
+        if (cn_image_file_has(image, own[i])) {
             cn_console_error("--replace writes over it",
                              "%s holds the files of a board already: %s", image->path, own[i]);
             return CN_EXIT_FAILED;
@@ -311,7 +320,7 @@ static void make_folders(const struct cn_image_file *image, const char *path, FI
 
     for (const char *at = strchr(path + 1, '/'); at; at = strchr(at + 1, '/')) {
         snprintf(folder, sizeof(folder), "%.*s", (int)(at - path), path);
-        if (!exists(image, folder))
+        if (!cn_image_file_has(image, folder))
             fprintf(script, "mkdir %s\n", folder);
     }
 }
@@ -333,13 +342,13 @@ static void write_script(const struct cn_image_file *image, const struct cn_work
         if (symlink(file->source, staged))
             continue; // the missing file is noticed when it is read back
         make_folders(image, file->target, script);
-        if (exists(image, file->target))
+        if (cn_image_file_has(image, file->target))
             fprintf(script, "rm %s\n", file->target);
         fprintf(script, "write %s %s\nsif %s mode 0100%03o\nsif %s uid 0\nsif %s gid 0\n", staged,
                 file->target, file->target, file->mode, file->target, file->target);
     }
     make_folders(image, CN_PAYLOAD_UNIT_LINK, script);
-    if (!exists(image, CN_PAYLOAD_UNIT_LINK))
+    if (!cn_image_file_has(image, CN_PAYLOAD_UNIT_LINK))
         fprintf(script, "symlink %s %s\n", CN_PAYLOAD_UNIT_LINK, CN_PAYLOAD_UNIT);
 }
 
@@ -403,6 +412,18 @@ static int finish_files(const struct cn_image_file *image, const struct cn_paylo
     return CN_EXIT_DONE;
 }
 
+int cn_image_file_reread(const struct cn_image_file *image, const struct cn_payload *payload)
+{
+    for (size_t i = 0; i < payload->count; i++) {
+        if (is_there(image, &payload->files[i]))
+            continue;
+        cn_console_error("the card, its reader or the cable is bad: take another one",
+                         "%s: %s is not what was written", image->path, payload->files[i].target);
+        return CN_EXIT_VERIFY;
+    }
+    return CN_EXIT_DONE;
+}
+
 int cn_image_file_inject(const struct cn_image_file *image, const struct cn_workspace *space,
                          const struct cn_payload *payload)
 {
@@ -422,7 +443,7 @@ int cn_image_file_inject(const struct cn_image_file *image, const struct cn_work
     code = finish_files(image, payload);
     if (code)
         return code;
-    if (!exists(image, CN_PAYLOAD_UNIT_LINK)) {
+    if (!cn_image_file_has(image, CN_PAYLOAD_UNIT_LINK)) {
         cn_console_error(NULL, "%s: the first-boot unit is not enabled", image->path);
         return CN_EXIT_VERIFY;
     }

@@ -7,6 +7,7 @@
 
 #include "boards/flash/partition.h"
 #include "boards/flash/payload.h"
+#include "boards/flash/process.h"
 
 struct cn_image_file {
     const char *path;
@@ -32,6 +33,17 @@ int cn_image_file_open(const char *path, const char *wanted, const char *archite
 int cn_image_file_check_free(const struct cn_image_file *image, const struct cn_payload *payload,
                              bool replace);
 
+// Tells whether the root has a file or folder.
+bool cn_image_file_has(const struct cn_image_file *image, const char *path);
+
+// Reads a file of the root. Deinitialise the result in any case.
+cn_err cn_image_file_cat(const struct cn_image_file *image, const char *path,
+                         struct cn_process_result *result);
+
 // Writes the payload, reads it back and checks the file system. Returns an exit code.
 int cn_image_file_inject(const struct cn_image_file *image, const struct cn_workspace *space,
                          const struct cn_payload *payload);
+
+// Compares files of the root, which cn_image_file_inject wrote, with the payload once more, after
+// the kernel's cache was dropped. Returns an exit code.
+int cn_image_file_reread(const struct cn_image_file *image, const struct cn_payload *payload);

@@ -3,6 +3,7 @@
 #include <cjson/cJSON.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -431,8 +432,8 @@ int cn_manifest_file_verify(const struct cn_manifest_file *manifest, int file, c
         if (cn_process_interrupted())
             return CN_EXIT_INTERRUPTED;
         if (!same) {
-            cn_console_error(NULL, "%s: %llu bytes at %llu %s", path, (unsigned long long)part.size,
-                             (unsigned long long)part.offset,
+            cn_console_error(NULL, "%s: %" PRIu64 " bytes at %" PRIu64 " %s", path, part.size,
+                             part.offset,
                              !read        ? "cannot be read"
                              : part.range ? "are not those of the manifest"
                                           : "are not zero, as those of the manifest");

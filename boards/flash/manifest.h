@@ -44,8 +44,8 @@ int cn_manifest_file_make(const char *image, const char *name, const struct cn_p
 // Checks that no file or link already has the manifest's name. Returns an exit code.
 int cn_manifest_file_check_free(const char *image);
 
-// Reads a manifest's text, whatever it is, into a zeroed manifest. Returns false when it is none;
-// what was read by then is freed by deinit.
+// Decodes any text into a zeroed manifest. Returns false when text is no manifest. Deinitialise the
+// manifest in any case.
 bool cn_manifest_file_parse(const uint8_t *text, size_t size, struct cn_manifest_file *manifest);
 
 // Reads and checks the manifest of an image. Returns an exit code; after a failure manifest is

@@ -1,5 +1,6 @@
 #include "boards/flash/payload.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -329,14 +330,26 @@ static int add_extras(const struct cn_target_options *order, struct cn_payload *
     return CN_EXIT_DONE;
 }
 
+int cn_payload_make_identity(const struct cn_target_options *order,
+                             const struct cn_workspace *space, struct cn_payload *payload)
+{
+    return add_profile(order, space, payload);
+}
+
+int cn_payload_make_common(const struct cn_target_options *order, const struct cn_workspace *space,
+                           struct cn_payload *payload)
+{
+    int code = add_extras(order, payload);
+
+    return code ? code : add_packages(order, space, payload);
+}
+
 int cn_payload_make(const struct cn_target_options *order, const struct cn_workspace *space,
                     struct cn_payload *payload)
 {
-    int code = add_profile(order, space, payload);
+    int code = cn_payload_make_identity(order, space, payload);
 
-    if (!code)
-        code = add_extras(order, payload);
-    return code ? code : add_packages(order, space, payload);
+    return code ? code : cn_payload_make_common(order, space, payload);
 }
 
 uint64_t cn_payload_size(const struct cn_payload *payload)
@@ -373,8 +386,7 @@ void cn_payload_print(const struct cn_payload *payload)
     print_gpu_needs(payload->board);
     for (size_t i = 0; i < payload->count; i++) {
         cn_hex(digest, payload->files[i].digest, CN_DIGEST_SIZE);
-        cn_console_step("file", "%04o %10llu %.12s %s", payload->files[i].mode,
-                        (unsigned long long)payload->files[i].size, digest,
-                        payload->files[i].target);
+        cn_console_step("file", "%04o %10" PRIu64 " %.12s %s", payload->files[i].mode,
+                        payload->files[i].size, digest, payload->files[i].target);
     }
 }

@@ -45,6 +45,12 @@ struct cn_payload {
 int cn_payload_make(const struct cn_target_options *order, const struct cn_workspace *space,
                     struct cn_payload *payload);
 
+// The two parts of cn_payload_make: the profile of one board, and all that boards have in common.
+int cn_payload_make_identity(const struct cn_target_options *order,
+                             const struct cn_workspace *space, struct cn_payload *payload);
+int cn_payload_make_common(const struct cn_target_options *order, const struct cn_workspace *space,
+                           struct cn_payload *payload);
+
 // Adds a file and hashes its content. Returns an exit code.
 int cn_payload_add(struct cn_payload *payload, const char *source, const char *target,
                    uint32_t mode);

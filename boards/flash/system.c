@@ -1,5 +1,6 @@
 #include "boards/flash/system.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -64,7 +65,7 @@ int cn_system_check_free(uint64_t free_size, const struct cn_payload *payload, c
     if (needed <= free_size)
         return CN_EXIT_DONE;
     cn_console_error("grow the partition and its file system first, or make room",
-                     "%s: its root has %llu MiB free, %llu MiB are needed", what,
-                     (unsigned long long)free_size >> 20, (unsigned long long)needed >> 20);
+                     "%s: its root has %" PRIu64 " MiB free, %" PRIu64 " MiB are needed", what,
+                     free_size >> 20, needed >> 20);
     return CN_EXIT_FAILED;
 }

@@ -20,7 +20,9 @@ enum option_code {
     PARTITION,
     REPLACE,
     JSON,
-    DRY
+    DRY,
+    YES,
+    FIXED
 };
 
 static const struct option known[] = {
@@ -30,17 +32,29 @@ static const struct option known[] = {
     {"group", required_argument, NULL, GROUP}, {"key", required_argument, NULL, KEY},
     {"base", required_argument, NULL, BASE},   {"partition", required_argument, NULL, PARTITION},
     {"replace", no_argument, NULL, REPLACE},   {"json", no_argument, NULL, JSON},
-    {"dry-run", no_argument, NULL, DRY},       {0},
+    {"dry-run", no_argument, NULL, DRY},       {"yes", no_argument, NULL, YES},
+    {"fixed", no_argument, NULL, FIXED},       {0},
 };
 
-static bool append(const char **list, size_t *count, size_t limit, const char *what)
+static bool append(const char **list, size_t *count, size_t limit, const char *what,
+                   const char *value)
 {
     if (*count == limit) {
         cn_console_error(NULL, "at most %zu of --%s", limit, what);
         return false;
     }
-    list[(*count)++] = optarg;
+    list[(*count)++] = value;
     return true;
+}
+
+bool cn_target_add_package(struct cn_target_options *order, const char *path)
+{
+    return append(order->packages, &order->package_count, CN_TARGET_PACKAGES, "deb", path);
+}
+
+bool cn_target_add_extra(struct cn_target_options *order, const char *extra)
+{
+    return append(order->extras, &order->extra_count, CN_TARGET_EXTRAS, "add", extra);
 }
 
 static bool take(struct cn_target_options *order, int code)
@@ -53,9 +67,9 @@ static bool take(struct cn_target_options *order, int code)
 
     switch (code) {
     case DEB:
-        return append(order->packages, &order->package_count, CN_TARGET_PACKAGES, "deb");
+        return cn_target_add_package(order, optarg);
     case ADD:
-        return append(order->extras, &order->extra_count, CN_TARGET_EXTRAS, "add");
+        return cn_target_add_extra(order, optarg);
     case REPLACE:
         order->replace = true;
         return true;
@@ -66,6 +80,12 @@ static bool take(struct cn_target_options *order, int code)
         order->json = true;
         cn_console_set_json(true);
         return true;
+    case YES:
+    case FIXED:
+        *(code == YES ? &order->yes : &order->fixed) = true;
+        if (!order->many)
+            cn_console_error("'write' and 'cards' take them", "--yes and --fixed are not for this");
+        return order->many;
     case 'o':
         order->out = optarg;
         return true;
@@ -80,14 +100,18 @@ static bool take(struct cn_target_options *order, int code)
 static int require(const struct cn_target_options *order)
 {
     const char *missing = !order->site                   ? "--site"
-                          : !order->name                 ? "--name"
+                          : !order->name && !order->many ? "--name"
                           : !order->package_count        ? "--deb"
                           : order->gateway || order->key ? NULL
+                          : order->many                  ? "--gateway"
                                                          : "--gateway (or --key)";
 
     if (missing)
         cn_console_error("--help describes the options", "%s is missing", missing);
-    else if (!cn_name_valid(order->name))
+    else if (order->many && (order->name || order->key))
+        cn_console_error("each board of the list gets a key of its own",
+                         "--name and --key are for one board");
+    else if (!order->many && !cn_name_valid(order->name))
         cn_console_error(NULL, "--name '%s': 1 to 63 of a-z 0-9 . _ -, the first a letter or digit",
                          order->name);
     else if (order->gateway && order->key)

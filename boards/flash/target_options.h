@@ -23,6 +23,8 @@ struct cn_target_options {
     const char *base;      // path of the base image
     const char *partition; // root partition, needed when it cannot be recognised
     const char *out;       // path of the image to write
+    bool many;             // set before parsing: boards are named in a list, not by --name or --key
+    bool yes, fixed;       // with many: do not ask; cards may be fixed devices
     bool replace;          // write over the key and profile that a board already has
     bool json, dry_run;
     const char *positional; // the argument that is not an option, or NULL
@@ -43,6 +45,11 @@ struct cn_target_options {
     "  --dry-run          say what would be done, write nothing\n"                                 \
     "  --json             one object a line\n"
 
-// Reads the options. Returns CN_EXIT_DONE, or the exit code after printing the fault.
+// Reads the options into *order, which is zeroed except for `many`. Returns CN_EXIT_DONE, or the
+// exit code after printing the fault.
 int cn_target_options_parse(int argc, char **argv, const char *help,
                             struct cn_target_options *order);
+
+// Add a package, or a "FILE:/path/on/board". Return false after printing that there are too many.
+bool cn_target_add_package(struct cn_target_options *order, const char *path);
+bool cn_target_add_extra(struct cn_target_options *order, const char *extra);

@@ -36,9 +36,10 @@ _cairn_values()
 {
     case "${1##*/} $2 $3" in
     *' --log-level') echo error warn info debug ;;
-    *' --log-format') echo text json ;;
+    *' --log-format') echo text json journal ;;
     *' --device') echo cpu cuda auto ;;
     *' --order') echo shuffled sequential ;;
+    *' try --split' | *' sweep --split') echo iid labels dirichlet ;;
     'cairn-node '*' --board' | 'cairn-flash '*' --board')
         [[ $2 == check ]] && echo auto
         find /usr/share/cairn/boards -mindepth 2 -maxdepth 2 -name board.yaml 2>/dev/null |
@@ -47,7 +48,7 @@ _cairn_values()
     'cairn-aggregator export --version') echo last best && _cairn_versions "$(_cairn_after '')" ;;
     'cairn-aggregator init --version') echo last best none && _cairn_versions "$(_cairn_after --after)" ;;
     'cairn-aggregator rollback '*.yaml) echo best && _cairn_versions "$3" ;;
-    'cairn-aggregator revoke '*.yaml) _cairn_boards "$1" "$3" ;;
+    'cairn-aggregator revoke '*.yaml | 'cairn-aggregator move '*.yaml) _cairn_boards "$1" "$3" ;;
     'cairn-flash wait --name') _cairn_boards cairn-aggregator "$(_cairn_after --gateway)" ;;
     esac
 }

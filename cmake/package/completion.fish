@@ -62,11 +62,13 @@ function __cairn_values
         case '* --log-level'
             printf '%s\n' error warn info debug
         case '* --log-format'
-            printf '%s\n' text json
+            printf '%s\n' text json journal
         case '* --device'
             printf '%s\n' cpu cuda auto
         case '* --order'
             printf '%s\n' shuffled sequential
+        case '* try --split' '* sweep --split'
+            printf '%s\n' iid labels dirichlet
         case 'cairn-node * --board' 'cairn-flash * --board'
             test "$command" = check
             and echo auto
@@ -80,7 +82,7 @@ function __cairn_values
         case 'cairn-aggregator rollback *.yaml'
             echo best
             __cairn_versions $words[-1]
-        case 'cairn-aggregator revoke *.yaml'
+        case 'cairn-aggregator revoke *.yaml' 'cairn-aggregator move *.yaml'
             __cairn_boards $program $words[-1]
         case 'cairn-flash wait --name'
             __cairn_boards cairn-aggregator (__cairn_after --gateway)

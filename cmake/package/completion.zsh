@@ -36,9 +36,10 @@ _cairn_values()
 {
     case "${1:t} $2 $3" in
     (*' --log-level') print -l error warn info debug ;;
-    (*' --log-format') print -l text json ;;
+    (*' --log-format') print -l text json journal ;;
     (*' --device') print -l cpu cuda auto ;;
     (*' --order') print -l shuffled sequential ;;
+    (*' try --split' | *' sweep --split') print -l iid labels dirichlet ;;
     (cairn-(node|flash)' '*' --board')
         [[ $2 == check ]] && print auto
         print -rl -- /usr/share/cairn/boards/*/board.yaml(N:h:t)
@@ -46,7 +47,7 @@ _cairn_values()
     ('cairn-aggregator export --version') print -l last best && _cairn_versions "$(_cairn_after '')" ;;
     ('cairn-aggregator init --version') print -l last best none && _cairn_versions "$(_cairn_after --after)" ;;
     ('cairn-aggregator rollback '*.yaml) print best && _cairn_versions "${(Q)3}" ;;
-    ('cairn-aggregator revoke '*.yaml) _cairn_boards "$1" "${(Q)3}" ;;
+    ('cairn-aggregator '(revoke|move)' '*.yaml) _cairn_boards "$1" "${(Q)3}" ;;
     ('cairn-flash wait --name') _cairn_boards cairn-aggregator "$(_cairn_after --gateway)" ;;
     esac
 }

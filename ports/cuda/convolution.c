@@ -9,6 +9,7 @@
 #include "runtime/base/log.h"
 
 #define WORKSPACE_MAX (256u << 20) // bytes of workspace that a plan may need
+#define TILED 16 // channels, and places of a plane, from which a tensor is packed in tiles
 
 // A plan for one shape. The workspace begins with the tensors that are buffered; the library's own
 // workspace follows.
@@ -20,7 +21,7 @@ struct cuda_conv {
     // Offset of a role's buffer in words; SIZE_MAX: the tensor is used where it lies.
     size_t buffer[DNN_ROLES];
     size_t library; // offset of the library's workspace in words
-    size_t words;   // of the whole workspace
+    size_t words;   // size of the whole workspace
     struct cuda_conv *next;
 };
 
@@ -66,7 +67,7 @@ static bool same_window(const struct cn_window *a, const struct cn_window *b)
 }
 
 // Lays out the workspace. With 16 bits all tensors are packed into buffers. With float32 only the
-// weight has a buffer: parameters are not aligned, and its gradient may be added to.
+// weight has a buffer, for parameters that are not aligned and gradients that are added to.
 static void lay_out(struct cuda *cuda, struct cuda_conv *conv)
 {
     bool packed = cuda->precision != CN_PRECISION_FLOAT32;
@@ -172,6 +173,12 @@ static struct cn_bias shape_of(const struct cn_window *w, uint32_t samples, int 
     return shape;
 }
 
+// Returns the tiles of 32 channels and 32 places that a tensor has.
+static uint64_t tiles_of(const struct cn_bias *shape)
+{
+    return (uint64_t)shape->rows * ((shape->channels + 31) / 32) * ((shape->inner + 31) / 32);
+}
+
 // Moves a tensor from its place into its buffer, or back.
 static cn_err move(struct cuda *cuda, const struct cuda_args *args, int role, float *buffer,
                    bool in)
@@ -190,6 +197,9 @@ static cn_err move(struct cuda *cuda, const struct cuda_args *args, int role, fl
         moved.call.fill = (struct cn_fill){.count = words};
     } else {
         moved.call.bias = shape_of(&args->call.window, args->samples, role);
+        if (moved.call.bias.channels >= TILED && moved.call.bias.inner >= TILED)
+            return cuda_launch_blocks(cuda, in ? CUDA_KERNEL_pack_tiles : CUDA_KERNEL_unpack_tiles,
+                                      &moved, tiles_of(&moved.call.bias));
     }
     return cuda_launch_threads(cuda, kernel, &moved, words);
 }
@@ -199,23 +209,26 @@ static bool aligned(const void *pointer)
     return (uintptr_t)pointer % DNN_ALIGNMENT == 0;
 }
 
-// Returns whether the plan can be used. A tensor without a buffer must be aligned, and can only be
+// Returns whether the library may use a tensor where it lies: it must be aligned, and can only be
 // set, not added to.
+static bool fits(const struct cuda_args *args, const struct roles *roles, int role)
+{
+    bool out = roles->in[role] < 0;
+
+    return aligned(out ? args->out[0] : args->in[roles->in[role]]) &&
+           (!out || args->call.write == CN_WRITE_SET);
+}
+
+// Returns whether the plan can be used: each tensor lies well or has a buffer.
 static bool usable(const struct cuda_conv *conv, const struct cuda_args *args)
 {
     struct roles roles = roles_of(args->call.op);
 
     if (!conv->plan.plan)
         return false;
-    for (int role = 0; role < DNN_ROLES; role++) {
-        bool out = roles.in[role] < 0;
-
-        if (conv->buffer[role] != SIZE_MAX)
-            continue;
-        if (!aligned(out ? args->out[0] : args->in[roles.in[role]]) ||
-            (out && args->call.write != CN_WRITE_SET))
+    for (int role = 0; role < DNN_ROLES; role++)
+        if (conv->buffer[role] == SIZE_MAX && !fits(args, &roles, role))
             return false;
-    }
     return true;
 }
 
@@ -223,22 +236,25 @@ static bool usable(const struct cuda_conv *conv, const struct cuda_args *args)
 static cn_err run_plan(struct cuda *cuda, struct cuda_args *args, struct cuda_conv *conv)
 {
     struct roles roles = roles_of(args->call.op);
+    bool packed = cuda->precision != CN_PRECISION_FLOAT32;
+    bool buffered[DNN_ROLES];
     void *tensors[DNN_ROLES];
     cn_err err = CN_OK;
 
     for (int role = 0; role < DNN_ROLES && !err; role++) {
-        bool out = roles.in[role] < 0, buffered = conv->buffer[role] != SIZE_MAX;
+        bool out = roles.in[role] < 0;
 
-        tensors[role] = buffered ? (void *)(args->workspace + conv->buffer[role])
-                                 : (void *)(out ? args->out[0] : args->in[roles.in[role]]);
-        if (buffered && !out)
+        buffered[role] = conv->buffer[role] != SIZE_MAX && (packed || !fits(args, &roles, role));
+        tensors[role] = buffered[role] ? (void *)(args->workspace + conv->buffer[role])
+                                       : (void *)(out ? args->out[0] : args->in[roles.in[role]]);
+        if (buffered[role] && !out)
             err = move(cuda, args, role, tensors[role], true);
     }
     if (!err)
         err = dnn_plan_run(&cuda->library.dnn, cuda->dnn, &conv->plan, tensors,
                            cuda_align_workspace(args->workspace + conv->library));
     for (int role = 0; role < DNN_ROLES && !err; role++)
-        if (roles.in[role] < 0 && conv->buffer[role] != SIZE_MAX)
+        if (roles.in[role] < 0 && buffered[role])
             err = move(cuda, args, role, tensors[role], false);
     return err ? err : bias_and_relu(cuda, args);
 }

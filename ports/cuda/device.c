@@ -98,9 +98,10 @@ static void read_limits(struct cuda *cuda)
 
     cuda->threads = threads > 0 && threads < 256 ? (uint32_t)threads / 32 * 32 : 256;
     cuda->grid = processors > 0 ? 16 * (uint32_t)processors : 16;
-    // NVIDIA recommends 32 MiB from Hopper on and 4 MiB before (cublasSetWorkspace).
-    cuda->product_words = cuda->base.capability >= 90 ? 8u << 20 : 1u << 20;
     cuda->unified = attribute(cuda, CU_DEVICE_ATTRIBUTE_INTEGRATED) > 0;
+    // NVIDIA recommends 32 MiB from Hopper on and 4 MiB before (cublasSetWorkspace). On a board,
+    // whose few processors are busy with small products, 4 MiB are enough.
+    cuda->product_words = cuda->base.capability >= 90 && !cuda->unified ? 8u << 20 : 1u << 20;
     cuda->managed = cuda->unified && attribute(cuda, CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY) > 0;
     cuda->apart =
         cuda->managed && attribute(cuda, CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS) <= 0;
@@ -264,10 +265,16 @@ cn_err cuda_launch_threads(struct cuda *cuda, enum cuda_kernel kernel, struct cu
                   cuda->threads);
 }
 
+// Returns whether the threads of a block divide a tile of fixed size among themselves.
+static bool needs_full_block(enum cuda_kernel kernel)
+{
+    return kernel == CUDA_KERNEL_products ||
+           (kernel >= CUDA_KERNEL_attention && kernel <= CUDA_KERNEL_attention_grad_key_wide);
+}
+
 cn_err cuda_launch_blocks(struct cuda *cuda, enum cuda_kernel kernel, struct cuda_args *args,
                           uint64_t blocks)
 {
-    // The tiles of a product need a full block.
     return launch(cuda, kernel, args, blocks,
-                  kernel == CUDA_KERNEL_products ? CUDA_PRODUCT_THREADS : cuda->threads);
+                  needs_full_block(kernel) ? CUDA_TILE_THREADS : cuda->threads);
 }

@@ -52,6 +52,7 @@ struct cuda {
     uint32_t grid;             // most blocks of a launch that are useful
     size_t product_words;      // words of the workspace of a product by cuBLASLt
     uint32_t samples;          // samples of the largest batch
+    bool first;                // the work that is queued is that of a step's first batch
     struct cuda_arena arenas[CN_ARENA_COUNT];
     CUdeviceptr staging;       // a batch on its way to the device; 0 when unified
     CUdeviceptr state, hyper;  // struct cuda_state; struct cn_hyper of the run
@@ -104,7 +105,8 @@ cn_err cuda_launch_blocks(struct cuda *cuda, enum cuda_kernel kernel, struct cud
                           uint64_t blocks);
 
 // Fills in args for a call: its operands become addresses. Operands that are left out, and all
-// operands of flat calls, become NULL.
+// operands of flat calls, become NULL. CN_WRITE_STEP becomes what it means for the batch that is
+// queued (cuda->first).
 void cuda_args_of(const struct cuda *cuda, const struct cn_call *call, struct cuda_args *args);
 
 // Queues the work of a call; called while a graph is captured. clipped: a CLIP call came before.

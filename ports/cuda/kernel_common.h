@@ -16,10 +16,10 @@ DEVICE uint32_t index_step(void)
     return grid_size() * block_size();
 }
 
-// Returns whether the call adds to its output, with CN_WRITE_STEP resolved.
+// Returns whether the call adds to its output. The host has resolved CN_WRITE_STEP.
 DEVICE bool adds(const struct cuda_args *a)
 {
-    return a->call.write == CN_WRITE_ADD || (a->call.write == CN_WRITE_STEP && !a->hyper->first);
+    return a->call.write == CN_WRITE_ADD;
 }
 
 // Sets *place to value, or adds value to it.

@@ -8,6 +8,8 @@
 // with warp_. warp_swap returns the value of the lane whose number differs from this lane's in the
 // bits of mask. warp_read returns the value of the given lane, and warp_ballot returns the votes of
 // all lanes, one bit for each.
+//
+// UNROLL before a loop of constant length keeps the small arrays that it indexes in registers.
 #pragma once
 
 #include <math.h>
@@ -16,6 +18,7 @@
 
 #define CUDA_THREADS 256
 #define CUDA_WARP 32
+#define ALIGNED(bytes) __attribute__((aligned(bytes)))
 
 #ifdef __CUDACC__
 
@@ -24,6 +27,7 @@
         cuda_kernel_##name(const __grid_constant__ struct cuda_args a)
 #define DEVICE static __device__ __forceinline__
 #define SHARED __shared__
+#define UNROLL _Pragma("unroll")
 
 DEVICE uint32_t thread_index(void)
 {
@@ -114,6 +118,7 @@ DEVICE int32_t float_to_int(float value)
 #define KERNEL(name) void cuda_kernel_##name(const struct cuda_args a)
 #define DEVICE static inline __attribute__((unused))
 #define SHARED static _Thread_local
+#define UNROLL
 
 // The position of the one thread that runs. tests/support/cuda_host_kernels.c keeps it and switches
 // threads.
@@ -222,3 +227,18 @@ DEVICE int32_t float_to_int(float value)
 }
 
 #endif
+
+// Four neighbouring words. A thread moves them at once, if their address is a multiple of 16.
+struct four {
+    ALIGNED(16) float at[4];
+};
+
+DEVICE struct four load_four(const float *from)
+{
+    return *(const struct four *)(const void *)from;
+}
+
+DEVICE void store_four(float *to, struct four four)
+{
+    *(struct four *)(void *)to = four;
+}

@@ -1,6 +1,7 @@
 // All kernels in one translation unit: nvcc makes one image of it, the tests one object for the
 // host.
 #include "ports/cuda/kernels_attention.cu"
+#include "ports/cuda/kernels_attention_grad.cu"
 #include "ports/cuda/kernels_elementwise.cu"
 #include "ports/cuda/kernels_flat.cu"
 #include "ports/cuda/kernels_gather.cu"

@@ -28,8 +28,14 @@ struct cuda_loss_part {
     uint64_t correct;
 };
 
-#define CUDA_LOSS_BLOCKS 128     // most blocks of a loss kernel
-#define CUDA_PRODUCT_THREADS 256 // threads of a block of the kernel products
+// Shares of a sample's outputs that mean_loss divides among blocks, of 4096 outputs or more.
+#define CUDA_LOSS_SHARES(outputs)                                                                  \
+    ((outputs) < 8192 ? 1u : (outputs) / 4096 < 64 ? (uint32_t)((outputs) / 4096) : 64u)
+#define CUDA_LOSS_BLOCKS 128    // most blocks of a loss kernel
+#define CUDA_TILE_THREADS 256   // threads of a block of products and of attention
+#define CUDA_ATTENTION_ROWS 64  // rows of a head that a block of the attention kernels works on
+#define CUDA_ATTENTION_WIDTH 64 // words of a row up to which these need not be the wide ones
+#define CUDA_HIT_WORDS 8        // words of a row that a thread of gather_grad_hits adds up
 
 // The argument of every kernel.
 struct cuda_args {
@@ -55,7 +61,6 @@ struct cuda_args {
     X(begin_flat)                                                                                  \
     X(reset)                                                                                       \
     X(repeat)                                                                                      \
-    X(clear)                                                                                       \
     X(map)                                                                                         \
     X(map_grad)                                                                                    \
     X(combine)                                                                                     \
@@ -74,8 +79,10 @@ struct cuda_args {
     X(norm_grad)                                                                                   \
     X(norm_grad_affine)                                                                            \
     X(norm_grad_affine_rows)                                                                       \
+    X(batch_norm_parts)                                                                            \
     X(batch_norm_sums)                                                                             \
     X(batch_norm)                                                                                  \
+    X(batch_norm_grad_parts)                                                                       \
     X(batch_norm_grad_sums)                                                                        \
     X(batch_norm_grad)                                                                             \
     X(max_pool)                                                                                    \
@@ -87,13 +94,18 @@ struct cuda_args {
     X(gather)                                                                                      \
     X(gather_elements)                                                                             \
     X(gather_grad)                                                                                 \
+    X(gather_grad_clear)                                                                           \
+    X(gather_grad_hits)                                                                            \
     X(gather_grad_elements)                                                                        \
     X(transpose_weight)                                                                            \
     X(recurrent)                                                                                   \
     X(recurrent_grad)                                                                              \
     X(attention)                                                                                   \
+    X(attention_wide)                                                                              \
     X(attention_grad_query)                                                                        \
+    X(attention_grad_query_wide)                                                                   \
     X(attention_grad_key)                                                                          \
+    X(attention_grad_key_wide)                                                                     \
     X(products)                                                                                    \
     X(bias_relu)                                                                                   \
     X(conv)                                                                                        \
@@ -101,6 +113,8 @@ struct cuda_args {
     X(conv_grad_weight)                                                                            \
     X(pack)                                                                                        \
     X(unpack)                                                                                      \
+    X(pack_tiles)                                                                                  \
+    X(unpack_tiles)                                                                                \
     X(add_words)                                                                                   \
     X(cross_entropy)                                                                               \
     X(mean_loss)                                                                                   \

@@ -1,93 +1,29 @@
-// Attention without the matrix of scores. A warp owns a row of the result and goes through the rows
-// of the other side, 32 at a time, one in each lane. Scores are kept relative to the largest so far
-// (Milakov and Gimelshein, 2018; Dao et al., 2022). saved holds log(sum exp(score)) of each q row.
-#include "ports/cuda/kernel_common.h"
+// Attention without the matrix of scores. A block owns 64 rows of a head's result and goes through
+// the rows of the other side, 64 at a time. Scores are kept relative to the largest so far (Milakov
+// and Gimelshein, 2018; Dao et al., 2022). saved holds log(sum exp(score)) of each q row.
+#include "ports/cuda/kernel_tiles.h"
 
-#define CHUNK 32      // columns of a tile in shared memory
-#define OWN 8         // words of a result row that a lane keeps: width <= 256
-#define TILE_PITCH 33 // words from row to row of a tile; avoids bank conflicts
-
-// A matrix of one head. Row r begins r * leading words after base.
-struct rows {
-    const float *base;
-    uint32_t count, width;
-    size_t leading;
-};
-
-// Returns the product of own[0..width) and this lane's row of m, which is row first + lane. The
-// whole block must call this together, because it brings m into shared memory chunk by chunk. own
-// is NULL for a warp without a row.
-DEVICE float tile_dot(const float *own, const struct rows *m, uint32_t first)
-{
-    SHARED float tile[CUDA_WARP * TILE_PITCH];
-    uint32_t lane = thread_index() % CUDA_WARP;
-    float sum = 0;
-
-    for (uint32_t from = 0; from < m->width; from += CHUNK) {
-        uint32_t width = m->width - from < CHUNK ? m->width - from : CHUNK;
-
-        block_sync();
-        for (uint32_t i = thread_index(); i < CUDA_WARP * CHUNK; i += block_size()) {
-            uint32_t row = first + i / CHUNK, col = i % CHUNK;
-            bool inside = row < m->count && col < width;
-
-            tile[i / CHUNK * TILE_PITCH + col] =
-                inside ? m->base[row * m->leading + from + col] : 0;
-        }
-        block_sync();
-        for (uint32_t c = 0; own && c < width; c++)
-            sum += own[from + c] * tile[lane * TILE_PITCH + c];
-    }
-    return sum;
-}
-
-// Adds to the warp's result the sum over lanes of share * row (first + lane) of m.
-DEVICE void add_rows(float result[OWN], float share, const struct rows *m, uint32_t first)
-{
-    uint32_t lane = thread_index() % CUDA_WARP;
-
-    for (uint32_t j = 0; j < CUDA_WARP; j++) {
-        float weight = warp_read(share, j);
-
-        if (first + j >= m->count || weight == 0)
-            continue;
-        for (uint32_t i = 0, c = lane; i < OWN && c < m->width; i++, c += CUDA_WARP)
-            result[i] += weight * m->base[(first + j) * m->leading + c];
-    }
-}
-
-// Writes the warp's result, times factor, to a row.
-DEVICE void write_row(float *row, const float result[OWN], float factor, uint32_t width)
-{
-    for (uint32_t i = 0, c = thread_index() % CUDA_WARP; i < OWN && c < width; i++, c += CUDA_WARP)
-        row[c] = result[i] * factor;
-}
-
-// A head of a sample and the row of it that this warp works on. A block takes CUDA_THREADS / 32
-// rows of one head.
+// A head of a sample, and the first of the 64 rows of it that this block works on.
 struct head {
-    uint32_t n, number, row, last; // sample, head, this warp's row; last row of the block
-    bool active;                   // the row exists
+    uint32_t n, number, first;
 };
 
 // Returns the number of blocks for the rows of one head.
 DEVICE uint32_t head_blocks(uint32_t rows)
 {
-    uint32_t warps = block_size() / CUDA_WARP;
-
-    return (rows + warps - 1) / warps;
+    return (rows + TILE_SIDE - 1) / TILE_SIDE;
 }
 
-DEVICE struct head head_of(const struct cn_attention *op, uint32_t block, uint32_t rows)
+// last_first: the last rows begin first. With a causal mask they have the most work.
+DEVICE struct head head_of(const struct cn_attention *op, uint32_t block, uint32_t rows,
+                           bool last_first)
 {
-    uint32_t warps = block_size() / CUDA_WARP, blocks = head_blocks(rows);
+    uint32_t blocks = head_blocks(rows), tile = block % blocks;
     struct head head;
 
     head.number = block / blocks % (uint32_t)op->heads;
     head.n = block / blocks / (uint32_t)op->heads;
-    head.row = block % blocks * warps + thread_index() / CUDA_WARP;
-    head.last = block % blocks * warps + warps - 1;
-    head.active = head.row < rows;
+    head.first = (last_first ? blocks - 1 - tile : tile) * TILE_SIDE;
     return head;
 }
 
@@ -107,13 +43,8 @@ DEVICE struct rows rows_of(const struct cuda_args *a, int in, const struct head 
     m.count = (uint32_t)count;
     m.width = (uint32_t)width;
     m.leading = heads->row;
+    m.by_four = ((uintptr_t)m.base % 16 | m.leading % 4 | m.width % 4) == 0;
     return m;
-}
-
-// Returns the warp's row of a matrix, or NULL if it has none.
-DEVICE const float *own_row(const struct rows *m, const struct head *head)
-{
-    return head->active ? m->base + head->row * m->leading : 0;
 }
 
 // Returns the score of q row q and k row k; -INFINITY where it is masked or beyond the end.
@@ -130,161 +61,127 @@ DEVICE float masked_score(const struct cn_attention *op, const float *mask, floa
 // Returns the end of the rows of k that the block needs.
 DEVICE uint32_t k_end(const struct cn_attention *op, const struct head *head)
 {
-    uint32_t end = (uint32_t)op->k_rows;
+    uint32_t end = (uint32_t)op->k_rows, seen = head->first + TILE_SIDE;
 
-    return op->causal && head->last + 1 < end ? head->last + 1 : end;
+    return op->causal && seen < end ? seen : end;
 }
 
-// A softmax sum that grows: the largest score so far, and the sum relative to it.
+// A softmax sum that grows: the largest score of a row so far, and this thread's part of the sum
+// relative to it.
 struct online {
     float largest, sum;
 };
 
-// Adds a tile's scores to the sum. Returns this lane's share; *shrink is the factor for earlier
-// shares.
-DEVICE float online_add(struct online *o, float score, float *shrink)
+// Adds a thread's scores of a row to the sum, and replaces them by their shares. Returns the factor
+// for earlier shares.
+DEVICE float online_add(struct online *o, float scores[TILE_OWN])
 {
-    float largest = fmaxf(o->largest, warp_max(score));
-    float base = largest == -INFINITY ? 0 : largest;
-    float share = expf(score - base);
+    float largest = scores[0], base, shrink;
 
-    *shrink = expf(o->largest - base);
-    o->sum = o->sum * *shrink + warp_sum(share);
+    UNROLL
+    for (uint32_t j = 1; j < TILE_OWN; j++)
+        largest = fmaxf(largest, scores[j]);
+    largest = fmaxf(o->largest, row_max(largest));
+    base = largest == -INFINITY ? 0 : largest;
+    shrink = expf(o->largest - base);
+    o->sum *= shrink;
+    UNROLL
+    for (uint32_t j = 0; j < TILE_OWN; j++) {
+        scores[j] = expf(scores[j] - base);
+        o->sum += scores[j];
+    }
     o->largest = largest;
-    return share;
+    return shrink;
 }
 
-// y = softmax(scale q k' + mask) v. in: q, k, v, [mask]. out: y, [saved].
-KERNEL(attention)
+// Turns a tile of products, of the q rows from head->first on and the k rows from `first` on, into
+// shares, and shrinks the result so far.
+DEVICE void softmax_tile(const struct cuda_args *a, const struct head *head, uint32_t first,
+                         float dot[TILE_OWN][TILE_OWN], struct online o[TILE_OWN],
+                         struct owned *result, uint32_t chunks)
 {
-    const struct cn_attention *op = &a.call.attention;
-    uint32_t rows = (uint32_t)op->q_rows;
-    uint32_t blocks = head_blocks(rows) * (uint32_t)op->heads * a.samples;
+    UNROLL
+    for (uint32_t i = 0; i < TILE_OWN; i++) {
+        uint32_t q = head->first + TILE_ROW(tile_down(), i);
+        float shrink;
 
-    for (uint32_t block = block_index(); block < blocks; block += grid_size()) {
-        struct head head = head_of(op, block, rows);
-        struct rows q = rows_of(&a, 0, &head, &op->q, op->q_rows, op->width);
-        struct rows k = rows_of(&a, 1, &head, &op->k, op->k_rows, op->width);
-        struct rows v = rows_of(&a, 2, &head, &op->v, op->k_rows, op->v_width);
-        const float *own = own_row(&q, &head);
-        float result[OWN] = {0}, shrink;
-        struct online o = {-INFINITY, 0};
-
-        for (uint32_t first = 0; first < k_end(op, &head); first += CUDA_WARP) {
-            float dot = tile_dot(own, &k, first);
-            float score =
-                masked_score(op, a.in[3], dot, head.row, first + thread_index() % CUDA_WARP);
-            float share = online_add(&o, score, &shrink);
-
-            for (uint32_t i = 0; i < OWN; i++)
-                result[i] *= shrink;
-            add_rows(result, share, &v, first);
-        }
-        if (!head.active)
-            continue;
-        write_row(head_base(a.out[0], a.call.out[0].stride, &op->y, &head) + head.row * op->y.row,
-                  result, 1 / o.sum, v.width);
-        if (a.out[1] && thread_index() % CUDA_WARP == 0)
-            a.out[1][head.n * a.call.out[1].stride + head.number * rows + head.row] =
-                o.largest + logf(o.sum);
+        UNROLL
+        for (uint32_t j = 0; j < TILE_OWN; j++)
+            dot[i][j] = masked_score(&a->call.attention, a->in[3], dot[i][j], q,
+                                     first + TILE_ROW(tile_across(), j));
+        shrink = online_add(&o[i], dot[i]);
+        UNROLL
+        for (uint32_t n = 0; n < chunks; n++)
+            UNROLL
+        for (uint32_t j = 0; j < TILE_OWN; j++)
+            result->at[n][i][j] *= shrink;
     }
 }
 
-// The matrices of a head that both gradient kernels read. in: dy, q, k, v, y, saved, [mask].
-struct grad_sides {
-    struct rows q, k, v, dy;
-};
-
-DEVICE struct grad_sides grad_sides_of(const struct cuda_args *a, const struct head *head)
+// Writes the rows of y, and log(sum exp(score)) of each.
+DEVICE void write_rows(const struct cuda_args *a, const struct head *head,
+                       const struct online o[TILE_OWN], const struct owned *result, uint32_t chunks)
 {
     const struct cn_attention *op = &a->call.attention;
-    struct grad_sides s;
+    float *y = head_base(a->out[0], a->call.out[0].stride, &op->y, head);
 
-    s.dy = rows_of(a, 0, head, &op->y, op->q_rows, op->v_width);
-    s.q = rows_of(a, 1, head, &op->q, op->q_rows, op->width);
-    s.k = rows_of(a, 2, head, &op->k, op->k_rows, op->width);
-    s.v = rows_of(a, 3, head, &op->v, op->k_rows, op->v_width);
-    return s;
-}
+    UNROLL
+    for (uint32_t i = 0; i < TILE_OWN; i++) {
+        uint32_t row = head->first + TILE_ROW(tile_down(), i);
+        float sum = row_sum(o[i].sum);
 
-// Returns the gradient of the score of a q row and a k row: p (dy v' - d), with d = dy y' of the q
-// row.
-DEVICE float score_grad(float share, float dy_v, float d)
-{
-    return share * (dy_v - d);
-}
-
-// dq = scale * sum over k rows of the gradient of the score * k. Also writes d of each q row to the
-// workspace, for attention_grad_key.
-KERNEL(attention_grad_query)
-{
-    const struct cn_attention *op = &a.call.attention;
-    uint32_t rows = (uint32_t)op->q_rows, lane = thread_index() % CUDA_WARP;
-    uint32_t blocks = head_blocks(rows) * (uint32_t)op->heads * a.samples;
-
-    for (uint32_t block = block_index(); block < blocks; block += grid_size()) {
-        struct head head = head_of(op, block, rows);
-        struct grad_sides s = grad_sides_of(&a, &head);
-        struct rows y = rows_of(&a, 4, &head, &op->y, op->q_rows, op->v_width);
-        const float *own_q = own_row(&s.q, &head), *own_dy = own_row(&s.dy, &head);
-        const float *own_y = own_row(&y, &head);
-        float result[OWN] = {0}, d = 0, logarithm = 0;
-
-        for (uint32_t c = lane; head.active && c < y.width; c += CUDA_WARP)
-            d += own_dy[c] * own_y[c];
-        d = warp_sum(d);
-        if (head.active) {
-            uint32_t number = head.number * rows + head.row;
-
-            logarithm = a.in[5][head.n * a.call.in[5].stride + number];
-            if (lane == 0)
-                a.workspace[(size_t)head.n * op->heads * rows + number] = d;
-        }
-        for (uint32_t first = 0; first < k_end(op, &head); first += CUDA_WARP) {
-            float dot = tile_dot(own_q, &s.k, first), dy_v = tile_dot(own_dy, &s.v, first);
-            float score = masked_score(op, a.in[6], dot, head.row, first + lane);
-
-            add_rows(result, score_grad(expf(score - logarithm), dy_v, d), &s.k, first);
-        }
-        if (head.active)
-            write_row(head_base(a.out[0], a.call.out[0].stride, &op->q, &head) +
-                          head.row * op->q.row,
-                      result, op->scale, s.q.width);
-    }
-}
-
-// dk = scale * sum over q rows of the gradient of the score * q; dv = sum over q rows of p * dy.
-KERNEL(attention_grad_key)
-{
-    const struct cn_attention *op = &a.call.attention;
-    uint32_t rows = (uint32_t)op->k_rows, lane = thread_index() % CUDA_WARP;
-    uint32_t blocks = head_blocks(rows) * (uint32_t)op->heads * a.samples;
-
-    for (uint32_t block = block_index(); block < blocks; block += grid_size()) {
-        struct head head = head_of(op, block, rows);
-        struct grad_sides s = grad_sides_of(&a, &head);
-        const float *own_k = own_row(&s.k, &head), *own_v = own_row(&s.v, &head);
-        size_t numbers = ((size_t)head.n * op->heads + head.number) * op->q_rows;
-        const float *logarithm =
-            a.in[5] + head.n * a.call.in[5].stride + (size_t)head.number * op->q_rows;
-        float of_k[OWN] = {0}, of_v[OWN] = {0};
-
-        for (uint32_t first = 0; first < op->q_rows; first += CUDA_WARP) {
-            uint32_t row = first + lane;
-            float dot = tile_dot(own_k, &s.q, first), dy_v = tile_dot(own_v, &s.dy, first);
-            float score = masked_score(op, a.in[6], dot, row, head.row);
-            bool inside = head.active && row < op->q_rows;
-            float share = inside ? expf(score - logarithm[row]) : 0;
-
-            add_rows(of_v, share, &s.dy, first);
-            add_rows(of_k, inside ? score_grad(share, dy_v, a.workspace[numbers + row]) : 0, &s.q,
-                     first);
-        }
-        if (!head.active)
+        if (row >= op->q_rows)
             continue;
-        write_row(head_base(a.out[1], a.call.out[1].stride, &op->k, &head) + head.row * op->k.row,
-                  of_k, op->scale, s.k.width);
-        write_row(head_base(a.out[2], a.call.out[2].stride, &op->v, &head) + head.row * op->v.row,
-                  of_v, 1, s.v.width);
+        write_owned(y + row * op->y.row, result, chunks, i, 1 / sum, (uint32_t)op->v_width);
+        if (a->out[1] && tile_across() == 0)
+            a->out[1][head->n * a->call.out[1].stride + head->number * op->q_rows + row] =
+                o[i].largest + logf(sum);
     }
+}
+
+DEVICE void attend(const struct cuda_args *a, struct tiles *t, uint32_t chunks)
+{
+    const struct cn_attention *op = &a->call.attention;
+    uint32_t rows = (uint32_t)op->q_rows;
+    uint32_t blocks = head_blocks(rows) * (uint32_t)op->heads * a->samples;
+
+    for (uint32_t block = block_index(); block < blocks; block += grid_size()) {
+        struct head head = head_of(op, block, rows, op->causal);
+        struct rows q = rows_of(a, 0, &head, &op->q, op->q_rows, op->width);
+        struct rows k = rows_of(a, 1, &head, &op->k, op->k_rows, op->width);
+        struct rows v = rows_of(a, 2, &head, &op->v, op->k_rows, op->v_width);
+        struct owned result = {{{{0}}}};
+        struct online o[TILE_OWN];
+
+        UNROLL
+        for (uint32_t i = 0; i < TILE_OWN; i++) {
+            o[i].largest = -INFINITY;
+            o[i].sum = 0;
+        }
+        for (uint32_t first = 0; first < k_end(op, &head); first += TILE_SIDE) {
+            float scores[TILE_OWN][TILE_OWN];
+
+            tile_dot(t, scores, &q, head.first, &k, first);
+            softmax_tile(a, &head, first, scores, o, &result, chunks);
+            keep_scores(t, scores);
+            add_product(t, &result, chunks, &v, first);
+        }
+        write_rows(a, &head, o, &result, chunks);
+    }
+}
+
+// y = softmax(scale q k' + mask) v. in: q, k, v, [mask]. out: y, [saved]. For heads of at most 64
+// words a row, whose results take fewer registers; attention_wide is for the others.
+KERNEL(attention)
+{
+    SHARED struct tiles tiles;
+
+    attend(&a, &tiles, 1);
+}
+
+KERNEL(attention_wide)
+{
+    SHARED struct tiles tiles;
+
+    attend(&a, &tiles, TILE_CHUNKS);
 }

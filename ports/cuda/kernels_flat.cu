@@ -4,6 +4,7 @@
 #include "ports/cuda/kernel_common.h"
 
 #define GROUP 256             // numbers of a partial sum: see struct cn_hyper
+#define CHUNK 32              // of them that a thread brings to shared memory at a time
 #define SCALE_STEPS 2000      // steps without overflow before float16's scale is doubled
 #define SCALE_MAX 16777216.0f // largest scale of float16
 
@@ -57,14 +58,6 @@ KERNEL(repeat)
     }
 }
 
-// Clears fill.count words that a library's product will add to, unless the call adds to their
-// present values.
-KERNEL(clear)
-{
-    for (uint32_t i = first_index(); !adds(&a) && i < a.call.fill.count; i += index_step())
-        a.out[0][i] = 0;
-}
-
 DEVICE bool is_finite(float value)
 {
     return (float_bits(value) & 0x7f800000u) != 0x7f800000u;
@@ -112,23 +105,38 @@ KERNEL(check)
         }
 }
 
-// CLIP, first pass: a thread adds the squares of 256 neighbours.
+// CLIP, first pass: a thread adds the squares of 256 neighbours. The threads of a block read them
+// side by side, through shared memory, 32 neighbours of each thread at a time.
 KERNEL(squares)
 {
+    SHARED float tile[CUDA_THREADS * (CHUNK + 1)];
     const struct cn_range *op = &a.call.range;
     double *sums = (double *)(void *)a.workspace;
     uint32_t count = (uint32_t)op->count, groups = (count + GROUP - 1) / GROUP;
 
-    for (uint32_t i = first_index(); i < groups; i += index_step()) {
-        uint32_t end = (i + 1) * GROUP < count ? (i + 1) * GROUP : count;
+    for (uint32_t base = block_index() * block_size(); base < groups; base += index_step()) {
         double sum = 0;
 
-        for (uint32_t j = i * GROUP; j < end; j++) {
-            double g = (double)exact_multiply(a.in[0][op->gradients + j], a.hyper->gradient_scale);
+        for (uint32_t from = 0; from < GROUP; from += CHUNK) {
+            for (uint32_t n = thread_index(); n < block_size() * CHUNK; n += block_size()) {
+                uint32_t at = (base + n / CHUNK) * GROUP + from + n % CHUNK;
 
-            sum = exact_add_double(sum, exact_multiply_double(g, g));
+                // A square of 0 leaves a sum as it is.
+                tile[n / CHUNK * (CHUNK + 1) + n % CHUNK] =
+                    at < count
+                        ? exact_multiply(a.in[0][op->gradients + at], a.hyper->gradient_scale)
+                        : 0;
+            }
+            block_sync();
+            for (uint32_t k = 0; k < CHUNK; k++) {
+                double g = (double)tile[thread_index() * (CHUNK + 1) + k];
+
+                sum = exact_add_double(sum, exact_multiply_double(g, g));
+            }
+            block_sync();
         }
-        sums[i] = sum;
+        if (base + thread_index() < groups)
+            sums[base + thread_index()] = sum;
     }
 }
 

@@ -85,6 +85,68 @@ KERNEL(gather_grad)
     }
 }
 
+// Rows that no number names keep what they have, or become 0 in the first batch of a step.
+KERNEL(gather_grad_clear)
+{
+    size_t total = a.call.gather.rows * a.call.gather.inner;
+
+    if (adds(&a))
+        return;
+    for (size_t i = first_index(); i < total; i += index_step())
+        a.out[0][i] = 0;
+}
+
+// For an embedding whose rows are more than the numbers of a batch. A warp owns a number and some
+// columns. If it is the first number that names its row, the warp adds the terms of the row.
+KERNEL(gather_grad_hits)
+{
+    const struct cn_gather *op = &a.call.gather;
+    uint32_t samples = a.call.in[0].stride ? run_samples(&a) : 1;
+    uint32_t count = (uint32_t)op->count, inner = (uint32_t)op->inner, numbers = samples * count;
+    uint32_t width = CUDA_HIT_WORDS * CUDA_WARP, strips = (inner + width - 1) / width;
+    struct team team = team_of(&a);
+
+    for (uint32_t slot = team.first; slot < numbers * strips; slot += team.step) {
+        uint32_t own = slot / strips, from = slot % strips * width, earlier = 0;
+        uint32_t row = row_of(&a, a.in[1][own / count * a.call.in[1].stride + own % count]);
+        float sum[CUDA_HIT_WORDS] = {0};
+
+        for (uint32_t base = 0; base < own && !earlier; base += CUDA_WARP) {
+            uint32_t at = base + team.lane;
+            bool inside = at < own;
+            float word = inside ? a.in[1][at / count * a.call.in[1].stride + at % count] : 0;
+
+            earlier = warp_ballot(inside && row_of(&a, word) == row);
+        }
+        if (earlier)
+            continue;
+        for (uint32_t base = own; base < numbers; base += CUDA_WARP) {
+            uint32_t at = base + team.lane;
+            bool inside = at < numbers;
+            float word = inside ? a.in[1][at / count * a.call.in[1].stride + at % count] : 0;
+            uint32_t found = warp_ballot(inside && row_of(&a, word) == row);
+
+            for (uint32_t hit = base; found; hit++, found >>= 1) {
+                const float *dy =
+                    a.in[0] + hit / count * a.call.in[0].stride + (size_t)(hit % count) * inner;
+
+                for (uint32_t k = 0; k < CUDA_HIT_WORDS; k++) {
+                    uint32_t i = from + k * CUDA_WARP + team.lane;
+
+                    if ((found & 1) && i < inner)
+                        sum[k] += dy[i];
+                }
+            }
+        }
+        for (uint32_t k = 0; k < CUDA_HIT_WORDS; k++) {
+            uint32_t i = from + k * CUDA_WARP + team.lane;
+
+            if (i < inner)
+                a.out[0][(size_t)row * inner + i] += sum[k];
+        }
+    }
+}
+
 // A thread owns an element of dx and looks through all numbers of its column.
 KERNEL(gather_grad_elements)
 {

@@ -175,20 +175,24 @@ DEVICE double team_sum_double(const struct team *team, double value)
     return sum;
 }
 
-// The loss of a sample is the mean over its outputs; its weight is 1.
+// The loss of a sample is the mean over its outputs; its weight is 1. A team works on a share of a
+// sample's outputs.
 KERNEL(mean_loss)
 {
-    uint32_t outputs = (uint32_t)a.call.loss.outputs;
+    uint32_t outputs = (uint32_t)a.call.loss.outputs, shares = CUDA_LOSS_SHARES(outputs);
+    uint32_t share = (outputs + shares - 1) / shares;
     struct team team = team_of(&a);
     double loss = 0, weights = 0;
 
-    for (uint32_t n = team.first; n < a.samples; n += team.step) {
+    for (uint32_t row = team.first; row < a.samples * shares; row += team.step) {
+        uint32_t n = row / shares, from = row % shares * share;
+        uint32_t end = from + share < outputs ? from + share : outputs;
         const float *y = a.in[0] + n * a.call.in[0].stride;
         const float *t = a.in[1] ? a.in[1] + n * a.call.in[1].stride : 0;
         bool counts = n < run_samples(&a);
         double sum = 0;
 
-        for (uint32_t i = team.lane; i < outputs; i += team.width) {
+        for (uint32_t i = from + team.lane; i < end; i += team.width) {
             float slope;
 
             sum += (double)output_loss(&a, y[i], t ? t[i] : 0, &slope);
@@ -198,7 +202,7 @@ KERNEL(mean_loss)
         }
         sum = team_sum_double(&team, sum);
         loss += counts ? sum / (double)outputs : 0;
-        weights += counts;
+        weights += counts && from == 0;
     }
     write_part(&a, loss, weights, 0);
 }

@@ -5,7 +5,7 @@
 #define TILE 32
 #define PITCH 33 // words from row to row of a tile; avoids bank conflicts
 #define OF_THREAD                                                                                  \
-    (TILE * TILE / CUDA_PRODUCT_THREADS) // elements of a tile that each thread of products computes
+    (TILE * TILE / CUDA_TILE_THREADS) // elements of a tile that each thread of products computes
 
 // The product that a block computes. Element (i, k) of a is at i * a_row + k * a_col; likewise for
 // b and c.
@@ -50,7 +50,7 @@ DEVICE void load_tile(float *tile, const float *m, uint32_t first, uint32_t coun
     }
 }
 
-// A block of CUDA_PRODUCT_THREADS threads computes a tile of a result. A result that all samples
+// A block of CUDA_TILE_THREADS threads computes a tile of a result. A result that all samples
 // share, or all matrices of a sample, is the sum of their products, in order.
 KERNEL(products)
 {
@@ -80,7 +80,7 @@ KERNEL(products)
                 block_sync();
                 for (uint32_t k = 0; k < TILE; k++)
                     for (uint32_t s = 0; s < OF_THREAD; s++) {
-                        uint32_t i = s * CUDA_PRODUCT_THREADS + thread_index();
+                        uint32_t i = s * CUDA_TILE_THREADS + thread_index();
 
                         sum[s] += left[i / TILE * PITCH + k] * right[i % TILE * PITCH + k];
                     }
@@ -88,7 +88,7 @@ KERNEL(products)
         }
         for (uint32_t s = 0; s < OF_THREAD; s++) {
             struct product p = product_of(&a, first);
-            uint32_t i = s * CUDA_PRODUCT_THREADS + thread_index();
+            uint32_t i = s * CUDA_TILE_THREADS + thread_index();
             uint32_t r = row + i / TILE, c = col + i % TILE;
 
             if (r < p.rows && c < p.cols)
@@ -298,6 +298,95 @@ KERNEL(unpack)
         uint32_t word = packed[((size_t)n * inner + at) * channels + c];
 
         put(&a.out[0][i], a.wide ? from_float16(word) : bits_float(word << 16), add);
+    }
+}
+
+// Where a tile of TILE channels and TILE places of a plane begins.
+struct tile_place {
+    uint32_t n, channel, at;
+};
+
+DEVICE struct tile_place tile_place_of(const struct cn_bias *op, uint32_t block)
+{
+    uint32_t across = ((uint32_t)op->inner + TILE - 1) / TILE;
+    uint32_t down = ((uint32_t)op->channels + TILE - 1) / TILE;
+    struct tile_place place;
+
+    place.n = block / (across * down);
+    place.channel = block / across % down * TILE;
+    place.at = block % across * TILE;
+    return place;
+}
+
+DEVICE uint32_t tile_count(const struct cn_bias *op)
+{
+    return (uint32_t)op->rows * (((uint32_t)op->inner + TILE - 1) / TILE) *
+           (((uint32_t)op->channels + TILE - 1) / TILE);
+}
+
+// As pack, for many channels and large planes: a block brings a tile into shared memory as it lies,
+// and writes it as it shall lie, so that neighbouring threads touch neighbouring words both times.
+KERNEL(pack_tiles)
+{
+    SHARED float tile[TILE * PITCH];
+    const struct cn_bias *op = &a.call.bias;
+    uint32_t channels = (uint32_t)op->channels, inner = (uint32_t)op->inner;
+    uint16_t *packed = (uint16_t *)(void *)a.out[0];
+
+    for (uint32_t block = block_index(); block < tile_count(op); block += grid_size()) {
+        struct tile_place place = tile_place_of(op, block);
+
+        for (uint32_t i = thread_index(); i < TILE * TILE; i += block_size()) {
+            uint32_t c = place.channel + i / TILE, at = place.at + i % TILE;
+
+            if (c < channels && at < inner)
+                tile[i / TILE * PITCH + i % TILE] =
+                    a.in[0][((size_t)place.n * channels + c) * inner + at];
+        }
+        block_sync();
+        for (uint32_t i = thread_index(); i < TILE * TILE; i += block_size()) {
+            uint32_t c = place.channel + i % TILE, at = place.at + i / TILE;
+            float value = tile[i % TILE * PITCH + i / TILE];
+
+            if (c < channels && at < inner)
+                packed[((size_t)place.n * inner + at) * channels + c] =
+                    (uint16_t)(a.wide ? to_float16(value) : to_bfloat16(value));
+        }
+        block_sync();
+    }
+}
+
+// As unpack; see pack_tiles.
+KERNEL(unpack_tiles)
+{
+    SHARED float tile[TILE * PITCH];
+    const struct cn_bias *op = &a.call.bias;
+    uint32_t channels = (uint32_t)op->channels, inner = (uint32_t)op->inner;
+    const uint16_t *packed = (const uint16_t *)(const void *)a.in[0];
+    bool add = adds(&a);
+
+    for (uint32_t block = block_index(); block < tile_count(op); block += grid_size()) {
+        struct tile_place place = tile_place_of(op, block);
+
+        for (uint32_t i = thread_index(); i < TILE * TILE; i += block_size()) {
+            uint32_t c = place.channel + i % TILE, at = place.at + i / TILE;
+
+            if (c < channels && at < inner) {
+                uint32_t word = packed[((size_t)place.n * inner + at) * channels + c];
+
+                tile[i / TILE * PITCH + i % TILE] =
+                    a.wide ? from_float16(word) : bits_float(word << 16);
+            }
+        }
+        block_sync();
+        for (uint32_t i = thread_index(); i < TILE * TILE; i += block_size()) {
+            uint32_t c = place.channel + i / TILE, at = place.at + i % TILE;
+
+            if (c < channels && at < inner)
+                put(&a.out[0][((size_t)place.n * channels + c) * inner + at],
+                    tile[i % TILE * PITCH + i / TILE], add);
+        }
+        block_sync();
     }
 }
 

@@ -274,33 +274,83 @@ DEVICE size_t plane_word(const struct cn_batch_norm *op, uint32_t c, uint32_t i,
     return (size_t)(i / inner) * stride + (size_t)c * inner + i % inner;
 }
 
-// Computes the mean and variance of a channel over the batch. The whole block calls it.
-DEVICE void statistics_of(const struct cuda_args *a, uint32_t c, float *mean, float *variance)
+// A channel's elements are divided into a->parts parts, so that many blocks work on a channel.
+struct channel_part {
+    uint32_t c, first, end; // elements of the channel, counted over all samples
+};
+
+DEVICE struct channel_part channel_part_of(const struct cuda_args *a, uint32_t block)
 {
-    const struct cn_batch_norm *op = &a->call.batch_norm;
-    uint32_t count = (uint32_t)op->inner * run_samples(a);
-    size_t stride = a->call.in[0].stride;
-    float sum = 0, squares = 0;
+    uint32_t channels = (uint32_t)a->call.batch_norm.channels;
+    uint32_t count = (uint32_t)a->call.batch_norm.inner * run_samples(a);
+    uint32_t share = (count + a->parts - 1) / a->parts, part = block / channels;
+    struct channel_part at;
 
-    for (uint32_t i = thread_index(); i < count; i += block_size())
-        sum += a->in[0][plane_word(op, c, i, stride)];
-    *mean = block_sum(sum) / (float)count;
-    for (uint32_t i = thread_index(); i < count; i += block_size()) {
-        float d = a->in[0][plane_word(op, c, i, stride)] - *mean;
-
-        squares += d * d;
-    }
-    *variance = block_sum(squares) / (float)count;
+    at.c = block % channels;
+    at.first = part * share < count ? part * share : count;
+    at.end = at.first + share < count ? at.first + share : count;
+    return at;
 }
 
-// A block finds the statistics of a channel. saved (out[1]) gets all means, then all 1 / deviation.
+// A block finds the mean of a part, and the sum of the squares of the distances to it. The parts of
+// a channel lie side by side in the workspace: all means, then all squares.
+KERNEL(batch_norm_parts)
+{
+    const struct cn_batch_norm *op = &a.call.batch_norm;
+    uint32_t total = (uint32_t)op->channels * a.parts;
+    size_t stride = a.call.in[0].stride;
+
+    for (uint32_t block = block_index(); block < total; block += grid_size()) {
+        struct channel_part at = channel_part_of(&a, block);
+        uint32_t place = at.c * a.parts + block / (uint32_t)op->channels;
+        float mean = 0, squares = 0;
+
+        for (uint32_t i = at.first + thread_index(); i < at.end; i += block_size())
+            mean += a.in[0][plane_word(op, at.c, i, stride)];
+        mean = block_sum(mean) / (float)(at.end > at.first ? at.end - at.first : 1);
+        for (uint32_t i = at.first + thread_index(); i < at.end; i += block_size()) {
+            float d = a.in[0][plane_word(op, at.c, i, stride)] - mean;
+
+            squares += d * d;
+        }
+        squares = block_sum(squares);
+        if (thread_index() == 0) {
+            a.workspace[place] = mean;
+            a.workspace[total + place] = squares;
+        }
+    }
+}
+
+// Joins the parts of a channel, in their order (Chan, Golub and LeVeque 1979).
+DEVICE void statistics_of(const struct cuda_args *a, uint32_t c, float *mean, float *variance)
+{
+    uint32_t channels = (uint32_t)a->call.batch_norm.channels, total = channels * a->parts;
+    float count = 0, squares = 0;
+
+    *mean = 0;
+    for (uint32_t part = 0; part < a->parts; part++) {
+        struct channel_part at = channel_part_of(a, part * channels + c);
+        float more = (float)(at.end - at.first), all = count + more;
+        float d = a->workspace[c * a->parts + part] - *mean;
+
+        if (at.end == at.first)
+            break;
+        *mean += d * (more / all);
+        squares += a->workspace[total + c * a->parts + part] + d * d * (count * more / all);
+        count = all;
+    }
+    *variance = squares / count;
+}
+
+// A thread finds the statistics of a channel. saved (out[1]) gets all means, then all 1 /
+// deviation.
 KERNEL(batch_norm_sums)
 {
     const struct cn_batch_norm *op = &a.call.batch_norm;
     uint32_t samples = run_samples(&a), count = (uint32_t)op->inner * samples;
     bool add = adds(&a);
 
-    for (uint32_t c = block_index(); c < op->channels; c += grid_size()) {
+    for (uint32_t c = first_index(); c < op->channels; c += index_step()) {
         float mean, variance;
 
         if (op->frozen) {
@@ -309,8 +359,6 @@ KERNEL(batch_norm_sums)
         } else {
             statistics_of(&a, c, &mean, &variance);
         }
-        if (thread_index() > 0)
-            continue;
         a.out[1][c] = mean;
         a.out[1][op->channels + c] = 1 / sqrtf(variance + op->epsilon);
         if (op->frozen)
@@ -349,29 +397,51 @@ DEVICE float batch_norm_dy(const struct cuda_args *a, size_t dy, size_t y)
     return a->call.batch_norm.relu && !(a->in[4][y] > 0) ? 0 : a->in[0][dy];
 }
 
-// A block finds a channel's sums of dy (dbeta) and of dy h (dgamma), with h = (x - mean) inverse.
-// They also go to the workspace, side by side.
-KERNEL(batch_norm_grad_sums)
+// A block adds up a part's dy (dbeta) and dy h (dgamma), with h = (x - mean) inverse. They go to
+// the workspace behind the sums of the channels, the parts of a channel side by side.
+KERNEL(batch_norm_grad_parts)
 {
     const struct cn_batch_norm *op = &a.call.batch_norm;
-    uint32_t count = (uint32_t)op->inner * run_samples(&a);
-    bool add = adds(&a);
+    uint32_t channels = (uint32_t)op->channels, total = channels * a.parts;
+    float *parts = a.workspace + 2 * channels;
 
-    for (uint32_t c = block_index(); c < op->channels; c += grid_size()) {
-        float mean = a.in[3][c], inverse = a.in[3][op->channels + c];
+    for (uint32_t block = block_index(); block < total; block += grid_size()) {
+        struct channel_part at = channel_part_of(&a, block);
+        uint32_t place = at.c * a.parts + block / channels;
+        float mean = a.in[3][at.c], inverse = a.in[3][channels + at.c];
         float beta = 0, gamma = 0;
 
-        for (uint32_t i = thread_index(); i < count; i += block_size()) {
-            float dy = batch_norm_dy(&a, plane_word(op, c, i, a.call.in[0].stride),
-                                     plane_word(op, c, i, a.call.in[4].stride));
+        for (uint32_t i = at.first + thread_index(); i < at.end; i += block_size()) {
+            float dy = batch_norm_dy(&a, plane_word(op, at.c, i, a.call.in[0].stride),
+                                     plane_word(op, at.c, i, a.call.in[4].stride));
 
             beta += dy;
-            gamma += dy * (a.in[1][plane_word(op, c, i, a.call.in[1].stride)] - mean) * inverse;
+            gamma += dy * (a.in[1][plane_word(op, at.c, i, a.call.in[1].stride)] - mean) * inverse;
         }
         beta = block_sum(beta);
         gamma = block_sum(gamma);
-        if (thread_index() > 0)
-            continue;
+        if (thread_index() == 0) {
+            parts[place] = beta;
+            parts[total + place] = gamma;
+        }
+    }
+}
+
+// A thread joins the parts of a channel. The sums also go to the workspace, side by side.
+KERNEL(batch_norm_grad_sums)
+{
+    const struct cn_batch_norm *op = &a.call.batch_norm;
+    uint32_t channels = (uint32_t)op->channels, total = channels * a.parts;
+    const float *parts = a.workspace + 2 * channels;
+    bool add = adds(&a);
+
+    for (uint32_t c = first_index(); c < channels; c += index_step()) {
+        float beta = 0, gamma = 0;
+
+        for (uint32_t part = 0; part < a.parts; part++) {
+            beta += parts[c * a.parts + part];
+            gamma += parts[total + c * a.parts + part];
+        }
         a.workspace[2 * c] = beta;
         a.workspace[2 * c + 1] = gamma;
         if (a.out[1])

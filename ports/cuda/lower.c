@@ -6,10 +6,11 @@
 #include "ports/cuda/device.h"
 #include "ports/cuda/products.h"
 
-#define WIDE 512       // elements of a row from which a block works on it
-#define PARTS 32       // partial sums of a long sum over rows
-#define SHORT_SUM 64   // most terms of a sum for one thread
-#define MANY_SUMS 4096 // number of sums from which each is one thread's
+#define WIDE 512          // elements of a row from which a block works on it
+#define PARTS 32          // partial sums of a long sum over rows
+#define CHANNEL_PART 4096 // elements of a channel from which another block works on it
+#define SHORT_SUM 64      // most terms of a sum for one thread
+#define MANY_SUMS 4096    // number of sums from which each is one thread's
 #define WORDS_MAX INT32_MAX
 
 // Multiplies, and saturates: a product that overflows is too large too.
@@ -292,14 +293,29 @@ static size_t norm_affine_workspace(const struct cn_call *call, size_t samples)
     return affine_by_rows(&call->norm) ? 2 * PARTS * call->norm.cols : 0;
 }
 
+// Returns the number of parts into which the elements of a channel are divided.
+static uint32_t channel_parts(const struct cn_batch_norm *op, size_t samples)
+{
+    uint64_t parts = times(op->inner, samples) / CHANNEL_PART;
+
+    return parts < 1 ? 1 : parts > PARTS ? PARTS : (uint32_t)parts;
+}
+
 static cn_err lower_batch_norm(struct cuda *cuda, struct cuda_args *args)
 {
     const struct cn_batch_norm *op = &args->call.batch_norm;
     bool gradient = args->call.op == CN_OP_BATCH_NORM_GRAD;
-    cn_err err = cuda_launch_blocks(
-        cuda, gradient ? CUDA_KERNEL_batch_norm_grad_sums : CUDA_KERNEL_batch_norm_sums, args,
-        op->channels);
+    cn_err err = CN_OK;
 
+    args->parts = channel_parts(op, args->samples);
+    if (gradient || !op->frozen)
+        err = cuda_launch_blocks(
+            cuda, gradient ? CUDA_KERNEL_batch_norm_grad_parts : CUDA_KERNEL_batch_norm_parts, args,
+            op->channels * args->parts);
+    if (!err)
+        err = cuda_launch_threads(
+            cuda, gradient ? CUDA_KERNEL_batch_norm_grad_sums : CUDA_KERNEL_batch_norm_sums, args,
+            op->channels);
     if (err || (gradient && !args->out[0] && !args->out[3]))
         return err;
     return cuda_launch_threads(cuda,
@@ -309,8 +325,10 @@ static cn_err lower_batch_norm(struct cuda *cuda, struct cuda_args *args)
 
 static size_t batch_norm_workspace(const struct cn_call *call, size_t samples)
 {
-    (void)samples;
-    return 2 * call->batch_norm.channels;
+    const struct cn_batch_norm *op = &call->batch_norm;
+    size_t parts = 2 * op->channels * channel_parts(op, samples);
+
+    return call->op == CN_OP_BATCH_NORM_GRAD ? 2 * op->channels + parts : parts;
 }
 
 static cn_err lower_pool(struct cuda *cuda, struct cuda_args *args)
@@ -342,6 +360,15 @@ static cn_err lower_resize(struct cuda *cuda, struct cuda_args *args)
     return cuda_launch_threads(cuda, CUDA_KERNEL_resize_grad, args, planes * op->in[0] * op->in[1]);
 }
 
+// Numbers of a batch, if its terms all go to one set of rows and are fewer than these; else 0.
+static uint64_t few_numbers(const struct cuda_args *args)
+{
+    const struct cn_gather *op = &args->call.gather;
+    uint64_t numbers = op->count * (args->call.in[0].stride ? args->samples : 1);
+
+    return op->outer == 1 && !args->call.out[0].stride && numbers < op->rows ? numbers : 0;
+}
+
 static cn_err lower_gather(struct cuda *cuda, struct cuda_args *args)
 {
     const struct cn_gather *op = &args->call.gather;
@@ -353,6 +380,15 @@ static cn_err lower_gather(struct cuda *cuda, struct cuda_args *args)
             cuda, op->elements ? CUDA_KERNEL_gather_elements : CUDA_KERNEL_gather, args, outputs);
     if (op->elements)
         return cuda_launch_threads(cuda, CUDA_KERNEL_gather_grad_elements, args, rows * op->inner);
+    if (few_numbers(args)) {
+        cn_err err =
+            cuda_launch_threads(cuda, CUDA_KERNEL_gather_grad_clear, args, op->rows * op->inner);
+        uint64_t strips = (op->inner + CUDA_HIT_WORDS * 32 - 1) / (CUDA_HIT_WORDS * 32);
+
+        return err ? err
+                   : cuda_launch_threads(cuda, CUDA_KERNEL_gather_grad_hits, args,
+                                         few_numbers(args) * strips * 32);
+    }
     return cuda_launch_threads(cuda, CUDA_KERNEL_gather_grad, args, rows * 32);
 }
 
@@ -382,12 +418,16 @@ static size_t recurrent_workspace(const struct cn_call *call, size_t samples)
     return gates_of(op) * op->hidden * op->hidden + samples * op->hidden;
 }
 
-// Returns the number of blocks: each warp takes a row of one head.
-static uint64_t attention_blocks(const struct cuda *cuda, const struct cuda_args *args, size_t rows)
+// Queues a kernel of attention, or its variant for wide heads, for `rows` rows of each head.
+static cn_err launch_attention(struct cuda *cuda, struct cuda_args *args, size_t rows,
+                               enum cuda_kernel narrow, enum cuda_kernel wide)
 {
-    uint64_t warps = cuda->threads / 32;
+    const struct cn_attention *op = &args->call.attention;
+    uint64_t blocks = (rows + CUDA_ATTENTION_ROWS - 1) / CUDA_ATTENTION_ROWS;
 
-    return (rows + warps - 1) / warps * args->call.attention.heads * args->samples;
+    return cuda_launch_blocks(cuda,
+                              most(op->width, op->v_width) > CUDA_ATTENTION_WIDTH ? wide : narrow,
+                              args, blocks * op->heads * args->samples);
 }
 
 static cn_err lower_attention(struct cuda *cuda, struct cuda_args *args)
@@ -396,13 +436,13 @@ static cn_err lower_attention(struct cuda *cuda, struct cuda_args *args)
     cn_err err;
 
     if (args->call.op == CN_OP_ATTENTION)
-        return cuda_launch_blocks(cuda, CUDA_KERNEL_attention, args,
-                                  attention_blocks(cuda, args, op->q_rows));
-    err = cuda_launch_blocks(cuda, CUDA_KERNEL_attention_grad_query, args,
-                             attention_blocks(cuda, args, op->q_rows));
+        return launch_attention(cuda, args, op->q_rows, CUDA_KERNEL_attention,
+                                CUDA_KERNEL_attention_wide);
+    err = launch_attention(cuda, args, op->q_rows, CUDA_KERNEL_attention_grad_query,
+                           CUDA_KERNEL_attention_grad_query_wide);
     return err ? err
-               : cuda_launch_blocks(cuda, CUDA_KERNEL_attention_grad_key, args,
-                                    attention_blocks(cuda, args, op->k_rows));
+               : launch_attention(cuda, args, op->k_rows, CUDA_KERNEL_attention_grad_key,
+                                  CUDA_KERNEL_attention_grad_key_wide);
 }
 
 static size_t attention_workspace(const struct cn_call *call, size_t samples)
@@ -414,7 +454,7 @@ static cn_err lower_loss(struct cuda *cuda, struct cuda_args *args)
 {
     const struct cn_loss_call *op = &args->call.loss;
     bool entropy = args->call.op == CN_OP_CROSS_ENTROPY;
-    uint64_t rows = args->samples * (entropy ? op->rows : 1);
+    uint64_t rows = args->samples * (entropy ? op->rows : CUDA_LOSS_SHARES(op->outputs));
     uint64_t blocks;
     cn_err err;
 
@@ -460,7 +500,7 @@ static const struct lowering lowerings[CN_OP_BATCH_COUNT] = {
     [CN_OP_NORM] = {lower_norm, norm_elements},
     [CN_OP_NORM_GRAD] = {lower_norm, norm_elements},
     [CN_OP_NORM_GRAD_AFFINE] = {lower_norm_affine, norm_elements, norm_affine_workspace},
-    [CN_OP_BATCH_NORM] = {lower_batch_norm, batch_norm_elements},
+    [CN_OP_BATCH_NORM] = {lower_batch_norm, batch_norm_elements, batch_norm_workspace},
     [CN_OP_BATCH_NORM_GRAD] = {lower_batch_norm, batch_norm_elements, batch_norm_workspace},
     [CN_OP_DROPOUT] = {lower_dropout, dropout_elements},
     [CN_OP_GATHER] = {lower_gather, gather_elements},
@@ -520,6 +560,8 @@ void cuda_args_of(const struct cuda *cuda, const struct cn_call *call, struct cu
         .state = (struct cuda_state *)(uintptr_t)cuda->state,
         .samples = cuda->samples,
     };
+    if (call->write == CN_WRITE_STEP)
+        args->call.write = cuda->first ? CN_WRITE_SET : CN_WRITE_ADD;
     if (call->op >= CN_OP_BATCH_COUNT)
         return;
     args->once = true;

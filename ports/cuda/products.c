@@ -206,16 +206,6 @@ cn_err cuda_products_multiply(struct cuda *cuda, const struct cuda_product *p, f
     return outcome_of(status);
 }
 
-// Clears the first words of an output that the library will add to, unless the call adds to their
-// present values (CN_WRITE_ADD, or a later run of a step).
-static cn_err clear_words(struct cuda *cuda, const struct cuda_args *args, size_t words)
-{
-    struct cuda_args clear = *args;
-
-    clear.call.fill = (struct cn_fill){.count = words};
-    return cuda_launch_threads(cuda, CUDA_KERNEL_clear, &clear, words);
-}
-
 // Queues a call on the port's own kernel: one matrix, or op->count matrices for each sample.
 static cn_err own_product(struct cuda *cuda, const struct cuda_args *args,
                           const struct cn_products *op)
@@ -288,12 +278,8 @@ cn_err cuda_products_matmul(struct cuda *cuda, struct cuda_args *args)
                               .leading_b = p.leading_b,
                               .leading_c = p.leading_c};
     struct cuda_args whole = *args;
-    cn_err err = CN_OK;
+    cn_err err = cuda_products_multiply(cuda, &p, args->workspace);
 
-    if (cuda->blas && args->call.write == CN_WRITE_STEP)
-        err = clear_words(cuda, args, p.rows * p.cols);
-    if (!err)
-        err = cuda_products_multiply(cuda, &p, args->workspace);
     if (p.vector)
         rest.in[2] = NULL;
     if (err != CN_ENOTSUP)
@@ -370,9 +356,7 @@ cn_err cuda_products_batch(struct cuda *cuda, struct cuda_args *args)
     size_t calls, next[3];
     cn_err err = CN_OK;
 
-    // With CN_WRITE_STEP it is not known here whether the run is the first of a step; the port's
-    // own kernel sees it.
-    if (args->call.write == CN_WRITE_STEP || !batches_of(args, &p, &calls, next))
+    if (!batches_of(args, &p, &calls, next))
         return own_product(cuda, args, op);
     for (size_t i = 0; i < calls && !err; i++) {
         err = cuda_products_multiply(cuda, &p, args->workspace);

@@ -1,5 +1,6 @@
 #include "ports/nccl/abort.h"
 
+#include <inttypes.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -102,9 +103,9 @@ static void *end_main(void *context)
         finalized = ending->healthy && finalize_all(held);
         if (!finalized)
             abort_all(held);
-        cn_log(CN_LOG_DEBUG, "nccl", "%u communicators %s in %llu ms", held->comm_count,
+        cn_log(CN_LOG_DEBUG, "nccl", "%u communicators %s in %" PRIu64 " ms", held->comm_count,
                finalized ? "were finalized" : "were aborted",
-               (unsigned long long)(cn_platform_now_ms() - ending->begun_ms));
+               cn_platform_now_ms() - ending->begun_ms);
     }
     if (entered)
         free_device(held);

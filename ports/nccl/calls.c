@@ -23,7 +23,7 @@
 struct job {
     const struct cn_collective_call *call;
     const struct nccl_member *comm;
-    uint32_t size, place; // of the communicator
+    uint32_t size, place; // members of the communicator, and this one's rank
     size_t element;       // size of an element in bytes
     int type;             // enum nccl_type
 };

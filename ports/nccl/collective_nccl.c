@@ -438,12 +438,12 @@ static cn_err nccl_run(struct cn_collective *collective, const struct cn_collect
     return err ? fail(nccl, err) : CN_OK;
 }
 
-static void nccl_cancel(struct cn_collective *collective)
+static void nccl_cancel(struct cn_collective *collective, bool gives_up)
 {
     struct nccl *nccl = (struct nccl *)collective;
 
     atomic_store(&nccl->canceled, true);
-    nccl->control->ops->cancel(nccl->control);
+    nccl->control->ops->cancel(nccl->control, gives_up);
 }
 
 static cn_err nccl_check(struct cn_collective *collective)

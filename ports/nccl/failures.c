@@ -23,7 +23,7 @@ void nccl_note_failure(void)
         last_ms = now_ms;
         if (count == FAILURES)
             cn_log(CN_LOG_WARN, "nccl",
-                   "failed %d times in a row: not used until this node starts anew", FAILURES);
+                   "failed %d times in a row: not used until this node is started again", FAILURES);
     }
     pthread_mutex_unlock(&mutex);
 }

@@ -16,7 +16,7 @@
 
 #define BLOCK 64
 
-// What struct cn_sha256 holds. `fast` selects the processor's instructions (own) over mbedTLS
+// The contents of struct cn_sha256. `fast` selects the processor's instructions (own) over mbedTLS
 // (library).
 struct state {
     bool fast;

@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -30,21 +31,25 @@ static void close_inherited(void)
         close(descriptor);
 }
 
-// Replaces this process with the hook, in a session of its own and with an empty standard input.
-static _Noreturn void become(const char *path, char *const environment[])
+// Replaces this process with the hook, in a session of its own. Without input its standard input is
+// empty; else the process has it already.
+static _Noreturn void become(const char *path, char *const environment[], bool has_input)
 {
     char *const argv[] = {(char *)(uintptr_t)path, NULL};
     int null = open("/dev/null", O_RDWR);
 
     setsid();
-    dup2(null, STDIN_FILENO);
+    if (!has_input)
+        dup2(null, STDIN_FILENO);
     execve(path, argv, environment);
     _exit(127);
 }
 
 // Starts the hook, waits for it and ends what is left of it. The process exits with the hook's
 // code, or dies of SIGALRM when the hook ran out of time.
-static _Noreturn void stand_by(const char *path, char *const environment[], unsigned limit_s)
+// input is a descriptor to read the hook's standard input from, or -1.
+static _Noreturn void stand_by(const char *path, char *const environment[], unsigned limit_s,
+                               int input)
 {
     siginfo_t ended = {0};
     int status = 0;
@@ -53,12 +58,14 @@ static _Noreturn void stand_by(const char *path, char *const environment[], unsi
     setsid();
     for (int number = 1; number < NSIG; number++)
         signal(number, SIG_DFL);
+    if (input >= 0)
+        dup2(input, STDIN_FILENO);
     close_inherited();
     hook = fork();
     if (hook < 0)
         _exit(126);
     if (hook == 0)
-        become(path, environment);
+        become(path, environment, input >= 0);
     for (uint64_t spent_ms = 0; spent_ms < (uint64_t)limit_s * 1000; spent_ms += LOOK_MS) {
         if (waitid(P_PID, (id_t)hook, &ended, WEXITED | WNOHANG | WNOWAIT) || ended.si_pid)
             break;
@@ -72,8 +79,8 @@ static _Noreturn void stand_by(const char *path, char *const environment[], unsi
     _exit(WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
 }
 
-cn_err cn_platform_start_hook(const char *path, char *const environment[], unsigned limit_s,
-                              int64_t *hook)
+static cn_err start(const char *path, char *const environment[], unsigned limit_s, int input,
+                    int64_t *hook)
 {
     pid_t child;
 
@@ -83,9 +90,30 @@ cn_err cn_platform_start_hook(const char *path, char *const environment[], unsig
     if (child < 0)
         return CN_ENOMEM;
     if (child == 0)
-        stand_by(path, environment, limit_s);
+        stand_by(path, environment, limit_s, input);
     *hook = child;
     return CN_OK;
+}
+
+cn_err cn_platform_start_hook(const char *path, char *const environment[], unsigned limit_s,
+                              int64_t *hook)
+{
+    return start(path, environment, limit_s, -1, hook);
+}
+
+cn_err cn_platform_start_hook_with(const char *path, char *const environment[], unsigned limit_s,
+                                   const void *input, size_t size, int64_t *hook)
+{
+    int ends[2];
+    cn_err err = CN_EIO;
+
+    if (pipe2(ends, O_CLOEXEC))
+        return CN_EIO;
+    if (write(ends[1], input, size) == (ssize_t)size)
+        err = start(path, environment, limit_s, ends[0], hook);
+    close(ends[0]);
+    close(ends[1]);
+    return err;
 }
 
 enum cn_hook_state cn_platform_poll_hook(int64_t hook, int *code)

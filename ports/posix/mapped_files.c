@@ -1,14 +1,18 @@
 #include "ports/posix/mapped_files.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "runtime/port/platform.h"
+
+#define TICKS_MAX 4 // waits for a file that is written to all the time
 
 // The handler walks the list without the lock. An entry therefore stays in the list for good: one
 // whose file is no longer mapped has the base 0 and serves the next file.
@@ -97,6 +101,37 @@ static struct mapped_file *take_entry(void)
     file->next = atomic_load(&first_file);
     atomic_store(&first_file, file);
     return file;
+}
+
+// Returns how long the clock that stamps files still shows the time at which the file was written,
+// in nanoseconds. 0 for an earlier time, and for one ahead by more than a tick: another clock's.
+static long tick_left(const struct stat *status)
+{
+    struct timespec now, tick;
+    int64_t ahead;
+
+    if (clock_gettime(CLOCK_REALTIME_COARSE, &now) || clock_getres(CLOCK_REALTIME_COARSE, &tick) ||
+        tick.tv_sec || status->st_mtim.tv_sec < now.tv_sec ||
+        status->st_mtim.tv_sec > now.tv_sec + 1)
+        return 0;
+    ahead = (int64_t)(status->st_mtim.tv_sec - now.tv_sec) * 1000000000 + status->st_mtim.tv_nsec -
+            now.tv_nsec;
+    return ahead >= 0 && ahead <= tick.tv_nsec ? tick.tv_nsec : 0;
+}
+
+cn_err cn_mapped_files_status(int descriptor, struct stat *status)
+{
+    struct timespec wait = {0};
+
+    for (int i = 0; i <= TICKS_MAX; i++) {
+        if (fstat(descriptor, status))
+            return cn_err_from_errno(errno);
+        wait.tv_nsec = tick_left(status);
+        if (!wait.tv_nsec)
+            break;
+        (void)nanosleep(&wait, NULL); // a signal only makes the next look earlier
+    }
+    return CN_OK;
 }
 
 cn_err cn_mapped_files_add(const void *data, size_t size, const char *path,

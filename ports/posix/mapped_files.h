@@ -13,6 +13,11 @@
 
 #include "runtime/base/error.h"
 
+// Reads the status of an open file, for cn_mapped_files_add. The clock that stamps files stands
+// still between its ticks (1 to 10 ms), so a write in the tick of the file's last one would leave
+// the time as it is. The call therefore waits until that tick is over.
+cn_err cn_mapped_files_status(int descriptor, struct stat *status);
+
 // Keeps in mind that the file of path, which had this status when it was opened, is mapped at data.
 // Copies path. CN_ENOMEM.
 cn_err cn_mapped_files_add(const void *data, size_t size, const char *path,

@@ -41,8 +41,9 @@ static cn_err map_descriptor(int descriptor, const char *path, size_t limit,
     void *data;
     cn_err err;
 
-    if (fstat(descriptor, &info))
-        return cn_err_from_errno(errno);
+    err = cn_mapped_files_status(descriptor, &info);
+    if (err)
+        return err;
     if (!S_ISREG(info.st_mode))
         return CN_EIO;
     if ((uint64_t)info.st_size > limit)
@@ -278,18 +279,47 @@ uint64_t cn_platform_peak_memory(void)
     return kib * 1024;
 }
 
-cn_err cn_platform_replace_note(const char *path, const char *text)
+// Takes the descriptor.
+static cn_err sync_descriptor(int directory)
+{
+    cn_err err = directory < 0 || fsync(directory) ? cn_err_from_errno(errno) : CN_OK;
+
+    if (directory >= 0)
+        close(directory);
+    return err;
+}
+
+cn_err cn_platform_sync_directory(const char *directory)
+{
+    return sync_descriptor(open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+}
+
+cn_err cn_platform_sync_parent(const char *path)
+{
+    return sync_descriptor(open_folder_of(path));
+}
+
+static cn_err replace_note(const char *path, const char *text, bool published)
 {
     char aside[PATH_MAX];
     bool written;
     FILE *file;
+    int descriptor;
 
     if ((size_t)snprintf(aside, sizeof(aside), "%s.new", path) >= sizeof(aside))
         return CN_ERANGE;
-    file = fopen(aside, "we");
-    if (!file)
-        return cn_err_from_errno(errno);
-    written = fputs(text, file) >= 0;
+    // Others may be allowed to write in the folder: a file or link of that name is not opened.
+    unlink(aside);
+    descriptor = open(aside, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+    file = descriptor < 0 ? NULL : fdopen(descriptor, "w");
+    if (!file) {
+        cn_err err = cn_err_from_errno(errno);
+
+        if (descriptor >= 0)
+            close(descriptor);
+        return err;
+    }
+    written = fputs(text, file) >= 0 && (!published || !fchmod(fileno(file), 0644));
     if (fclose(file) || !written || rename(aside, path)) {
         cn_err err = cn_err_from_errno(errno);
 
@@ -297,4 +327,14 @@ cn_err cn_platform_replace_note(const char *path, const char *text)
         return err;
     }
     return CN_OK;
+}
+
+cn_err cn_platform_replace_note(const char *path, const char *text)
+{
+    return replace_note(path, text, false);
+}
+
+cn_err cn_platform_publish_note(const char *path, const char *text)
+{
+    return replace_note(path, text, true);
 }

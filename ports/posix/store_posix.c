@@ -257,7 +257,7 @@ static cn_err posix_list(struct cn_store *base, cn_err (*visit)(void *context, c
 static void posix_close(struct cn_store *base)
 {
     struct posix_store *store = (struct posix_store *)base;
-    int reason = errno; // of what failed before, for cn_err_reason
+    int reason = errno; // reason of an earlier failure, for cn_err_reason
 
     if (!store)
         return;

@@ -1,4 +1,4 @@
-// What this process uses, from Linux's /proc.
+// usage_posix.c - memory, processor time and files of this process, from Linux's /proc.
 #include <dirent.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,5 +1,6 @@
 #include "ports/tcp/call_header.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 
 #include "runtime/base/bytes.h"
@@ -15,8 +16,7 @@ void cn_call_header_describe(const uint8_t header[CN_CALL_HEADER_SIZE],
     const char *type = number < sizeof(types) / sizeof(types[0]) ? types[number] : "unknown";
 
     snprintf(text, CN_CALL_DESCRIPTION_SIZE,
-             "call %u of set %u: %s of %llu %s%s (reduction %u, root %u, fingerprint %x)",
-             cn_get_u32(header + 4), cn_get_u32(header + 16), kind,
-             (unsigned long long)cn_get_u64(header + 8), type, header[2] >> 4 ? ", narrow" : "",
-             header[1], header[3], cn_get_u32(header + 20));
+             "call %u of set %u: %s of %" PRIu64 " %s%s (reduction %u, root %u, fingerprint %x)",
+             cn_get_u32(header + 4), cn_get_u32(header + 16), kind, cn_get_u64(header + 8), type,
+             header[2] >> 4 ? ", narrow" : "", header[1], header[3], cn_get_u32(header + 20));
 }

@@ -285,10 +285,11 @@ static cn_err tcp_run(struct cn_collective *collective, const struct cn_collecti
     return run_call(tcp, call, tcp->progress_timeout_ms);
 }
 
-static void tcp_cancel(struct cn_collective *collective)
+static void tcp_cancel(struct cn_collective *collective, bool gives_up)
 {
     struct cn_tcp *tcp = (struct cn_tcp *)collective;
 
+    atomic_store(&tcp->gives_up, gives_up);
     atomic_store(&tcp->canceled, true);
     (void)eventfd_write(tcp->cancel_fd, 1); // fails only when it is readable already
 }
@@ -355,6 +356,7 @@ static void configure(struct cn_tcp *tcp, const struct cn_collective_config *con
     tcp->progress_timeout_ms = config->progress_timeout_ms;
     tcp->lossy_paths = config->lossy_paths;
     tcp->lost = UINT32_MAX;
+    atomic_store(&tcp->gives_up, true); // an opening that is canceled always tells the others
     tcp->whole.size = config->view.size;
     for (uint32_t r = 0; r < config->view.size; r++)
         tcp->whole.ranks[r] = r;
@@ -397,6 +399,7 @@ static cn_err tcp_open(const struct cn_collective_config *config, struct cn_coll
         tcp_close(&tcp->base);
         return err;
     }
+    atomic_store(&tcp->gives_up, false);
     *collective = &tcp->base;
     return CN_OK;
 }

@@ -1,5 +1,6 @@
 #include "ports/tcp/mesh.h"
 
+#include <inttypes.h>
 #include <poll.h>
 #include <stdbool.h>
 #include <string.h>
@@ -144,8 +145,8 @@ static void note_refused(struct meeting *meeting, const struct cn_pair *pair)
         return;
     cn_socket_peer(cn_pair_descriptor(pair), from);
     cn_log(CN_LOG_WARN, "pair",
-           "%llu connection%s without a proof of a key refused, the last one from %s",
-           (unsigned long long)count, count == 1 ? "" : "s", from);
+           "%" PRIu64 " connection%s without a proof of a key refused, the last one from %s", count,
+           count == 1 ? "" : "s", from);
 }
 
 // Advances the handshake of a candidate and admits it as a pair when it is done.

@@ -411,13 +411,22 @@ static cn_err advance(struct cn_pair *pair)
     }
 }
 
+// Returns whether the time for the handshake is over. The side that connects waits on once its
+// hello is sent: the other side is connected as soon as it has read that, and would take an end of
+// this attempt for the death of this member.
+static bool is_late(const struct cn_pair *pair)
+{
+    return !(pair->connects && pair->step == STEP_READ_HELLO) &&
+           cn_platform_now_ms() >= pair->deadline_ms;
+}
+
 cn_err cn_pair_handshake(struct cn_pair *pair)
 {
     cn_err err = CN_OK;
 
     while (pair->step != STEP_READY && !err)
         err = advance(pair);
-    if (err == CN_EAGAIN && cn_platform_now_ms() >= pair->deadline_ms)
+    if (err == CN_EAGAIN && is_late(pair))
         err = CN_ETIMEOUT;
     if (err && err != CN_EAGAIN)
         pair->step = STEP_FAILED;

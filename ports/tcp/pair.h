@@ -35,7 +35,7 @@ struct cn_pair_config {
     const char *listen;              // "host:port" to listen at; NULL: this member's address
     enum cn_pair_purpose purpose;
     uint64_t epoch;              // both sides must agree
-    uint32_t handshake_ms;       // limit from connect or accept to the end of the hellos
+    uint32_t handshake_ms;       // limit from connect or accept to this side's hello
     uint32_t silence_ms;         // after which the kernel drops a peer that acknowledges nothing
     struct cn_log_quotas *lines; // limits the log lines about each member; NULL: no limit
     uint32_t lossy_paths;        // bit per member to whom segments are small
@@ -61,7 +61,8 @@ cn_err cn_pair_connect(const struct cn_pair_config *config, uint32_t member, str
 cn_err cn_pair_accept(const struct cn_pair_config *config, int listener, struct cn_pair **pair);
 
 // Advances connection, TLS and hellos. Returns CN_OK when data may flow, CN_EAGAIN to be called
-// again when the descriptor is ready.
+// again when the descriptor is ready. The side that connects sends its hello first and then waits
+// for the other's without a limit of its own: the other side may count it as connected already.
 cn_err cn_pair_handshake(struct cn_pair *pair);
 
 // Returns whether TCP has connected a pair of cn_pair_connect, so the other side listens or did so.

@@ -31,7 +31,7 @@ cn_err cn_tcp_call_fail(struct cn_tcp *tcp, uint32_t lost, cn_err err)
 {
     note_lossy_paths(tcp);
     // A board that is stopped gives no notice: it does not end because of another member.
-    if (err != CN_ECANCELED) {
+    if (err != CN_ECANCELED || atomic_load(&tcp->gives_up)) {
         uint32_t cut =
             cn_parting_run(&tcp->mesh, &tcp->view, lost, err == CN_EPEER ? CN_PARTING_FIND_MS : 0);
 

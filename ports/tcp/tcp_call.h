@@ -2,7 +2,7 @@
 // the streams between them.
 //
 // Private to the port; collective_tcp.c opens and closes struct cn_tcp. Threading: the collective's
-// one thread; cancel uses only canceled and cancel_fd.
+// one thread; cancel uses only canceled, gives_up and cancel_fd.
 #pragma once
 
 #include <stdatomic.h>
@@ -28,9 +28,10 @@ struct cn_tcp {
     uint32_t progress_timeout_ms;
     uint32_t *lossy_paths; // bit per member whose path loses large packets; borrowed, or NULL
     atomic_bool canceled;
-    int cancel_fd; // eventfd, readable once canceled
-    int stop_fd;   // the caller's descriptor that cancels when readable; -1 for none
-    bool dead;     // an error ended the collective
+    atomic_bool gives_up; // canceled because another member is lost: the others are told
+    int cancel_fd;        // eventfd, readable once canceled
+    int stop_fd;          // the caller's descriptor that cancels when readable; -1 for none
+    bool dead;            // an error ended the collective
     // Index in the member list of the failed member, or UINT32_MAX.
     uint32_t lost;
     struct cn_tcp_sequence *sequences; // owned: one for each set that was used so far
@@ -54,9 +55,9 @@ struct cn_tcp_job {
     char doing[CN_CALL_DESCRIPTION_SIZE]; // the call in words, for the log
 };
 
-// Ends the collective: closes all pairs and returns err. Except after CN_ECANCELED, it first tells
-// the other members that this one gives up. Notes the failed member: after CN_EPEER the one that
-// closed without notice, if any; after other errors the argument lost.
+// Ends the collective: closes all pairs and returns err. It first tells the other members that this
+// one gives up, except when it was canceled because this one itself ends. Notes the failed member:
+// after CN_EPEER the one that closed without notice, if any; after other errors the argument lost.
 cn_err cn_tcp_call_fail(struct cn_tcp *tcp, uint32_t lost, cn_err err);
 
 // Returns the place that is `steps` after this board's. Places wrap around.

@@ -4,8 +4,5 @@
 // that a commit compiles one file again. Tests have a definition of their own.
 #pragma once
 
-// Bytes that hold every version of a build, with the end.
-#define CN_BUILD_VERSION_SIZE 48
-
 // For example "0.1.0+git1432.8f2c01de", or "0.1.0" when the source came without its history.
 extern const char cn_build_version[];

@@ -22,7 +22,7 @@ void cn_diag_init(struct cn_diag *diag);
 void cn_diag_add(struct cn_diag *diag, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-// Adds the lines of more, each with "path: " in front.
+// Adds the lines of more, each with "path: " in front unless it is there already.
 void cn_diag_add_about(struct cn_diag *diag, const char *path, const struct cn_diag *more);
 
 // Returns the first line, or an empty string when there is none. Valid until the next init.

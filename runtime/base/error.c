@@ -25,6 +25,7 @@ static const char *const texts[] = {
     [-CN_EDIVERGED] = "a number is not finite",
     [-CN_EWEDGED] = "this process cannot go on",
     [-CN_EVERSION] = "of another version of Cairn",
+    [-CN_EBUSY] = "not its turn yet",
 };
 
 const char *cn_err_text(cn_err err)

@@ -31,6 +31,7 @@ typedef enum CN_CHECKED cn_err {
     CN_EDIVERGED = -18, // the loss or a gradient is not finite: the weights are unchanged
     CN_EWEDGED = -19,   // a library hangs or a state is lost: end the process; a restart recovers
     CN_EVERSION = -20,  // stored in a format that this build does not know: change nothing and stop
+    CN_EBUSY = -21,     // others come first: try again in a second
 } cn_err;
 
 // Returns a short English sentence without a full stop, for example "the disk is full". Never NULL.

@@ -1,4 +1,4 @@
-// histogram.h - counts durations by size, for monitors: how many took at most so long.
+// histogram.h - counts, for monitors, how many durations were at most 0.01 s, 0.03 s and so on.
 //
 // Threading: none.
 #pragma once
@@ -12,10 +12,11 @@ extern const double cn_histogram_work[CN_HISTOGRAM_BOUNDS];
 extern const double cn_histogram_pauses[CN_HISTOGRAM_BOUNDS];
 
 struct cn_histogram {
-    const double *bounds;                     // one of the two above
-    uint64_t counts[CN_HISTOGRAM_BOUNDS + 1]; // by bound; the last one is above all bounds
-    uint64_t count;                           // all together
-    double sum;                               // seconds
+    const double *bounds;                     // cn_histogram_work or cn_histogram_pauses
+    uint64_t counts[CN_HISTOGRAM_BOUNDS + 1]; // durations up to each bound, and above the last one
+    uint64_t count;                           // number of durations
+    double sum;                               // of all durations, in seconds
 };
 
+// Adds a duration.
 void cn_histogram_add(struct cn_histogram *histogram, double seconds);

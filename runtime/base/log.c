@@ -1,5 +1,6 @@
 #include "runtime/base/log.h"
 
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -11,9 +12,18 @@
 
 #include "runtime/base/log_line.h"
 
+#define CLEAR "\033[K" // clears a terminal's line from the cursor on
+#define CLEAR_SIZE (sizeof(CLEAR) - 1)
+
 static const char *const names[] = {"error", "warn", "info", "debug"};
 static atomic_int threshold = CN_LOG_INFO;
 static atomic_int form = CN_LOG_TEXT;
+static atomic_bool over_line;
+static struct {
+    char name[CN_LOG_AREA_SIZE];
+    enum cn_log_level level;
+} areas[CN_LOG_AREAS]; // areas with a level of their own
+static size_t area_count;
 static char process[128]; // the name that cn_log_set_name was given
 
 void cn_log_set_level(enum cn_log_level level)
@@ -26,6 +36,11 @@ void cn_log_set_format(enum cn_log_format format)
     atomic_store(&form, (int)format);
 }
 
+void cn_log_set_over_line(bool over)
+{
+    atomic_store(&over_line, over);
+}
+
 enum cn_log_format cn_log_find_format(void)
 {
     const char *stream = getenv("JOURNAL_STREAM");
@@ -34,8 +49,8 @@ enum cn_log_format cn_log_find_format(void)
 
     if (!stream || fstat(STDERR_FILENO, &info))
         return CN_LOG_TEXT;
-    snprintf(own, sizeof(own), "%llu:%llu", (unsigned long long)info.st_dev,
-             (unsigned long long)info.st_ino);
+    snprintf(own, sizeof(own), "%" PRIu64 ":%" PRIu64, (uint64_t)info.st_dev,
+             (uint64_t)info.st_ino);
     return strcmp(stream, own) == 0 ? CN_LOG_JOURNAL : CN_LOG_TEXT;
 }
 
@@ -44,8 +59,25 @@ void cn_log_set_name(const char *name)
     snprintf(process, sizeof(process), "%s", name);
 }
 
-bool cn_log_is_written(enum cn_log_level level)
+cn_err cn_log_set_area_level(const char *area, enum cn_log_level level)
 {
+    size_t place = 0;
+
+    while (place < area_count && strcmp(areas[place].name, area) != 0)
+        place++;
+    if (!*area || strlen(area) >= CN_LOG_AREA_SIZE || place == CN_LOG_AREAS)
+        return CN_ERANGE;
+    snprintf(areas[place].name, sizeof(areas[place].name), "%s", area);
+    areas[place].level = level;
+    area_count += place == area_count;
+    return CN_OK;
+}
+
+bool cn_log_is_written(enum cn_log_level level, const char *area)
+{
+    for (size_t i = 0; i < area_count; i++)
+        if (strcmp(areas[i].name, area) == 0)
+            return level <= areas[i].level;
     return (int)level <= atomic_load(&threshold);
 }
 
@@ -75,19 +107,21 @@ static int64_t read_ms(clockid_t clock)
 
 void cn_log(enum cn_log_level level, const char *area, const char *format, ...)
 {
-    char message[CN_LOG_LINE_SIZE], line[CN_LOG_LINE_SIZE];
+    char message[CN_LOG_LINE_SIZE], line[CLEAR_SIZE + CN_LOG_LINE_SIZE];
     struct cn_log_event event = {.level = level, .name = process, .area = area, .message = message};
     va_list arguments;
-    size_t length;
+    size_t length, begin;
 
-    if (!cn_log_is_written(level))
+    if (!cn_log_is_written(level, area))
         return;
     va_start(arguments, format);
     vsnprintf(message, sizeof(message), format, arguments);
     va_end(arguments);
     event.unix_ms = read_ms(CLOCK_REALTIME);
     event.boot_ms = (uint64_t)read_ms(CLOCK_BOOTTIME);
-    length = cn_log_write_line((enum cn_log_format)atomic_load(&form), &event, line);
-    if (write(STDERR_FILENO, line, length) < 0)
+    begin = atomic_load(&over_line) ? CLEAR_SIZE : 0;
+    memcpy(line, CLEAR, begin);
+    length = cn_log_write_line((enum cn_log_format)atomic_load(&form), &event, line + begin);
+    if (write(STDERR_FILENO, line, begin + length) < 0)
         return; // a failure to log cannot be reported anywhere
 }

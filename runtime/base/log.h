@@ -23,7 +23,15 @@ enum cn_log_format {
     CN_LOG_JSON,    // an object a line
 };
 
+#define CN_LOG_AREAS 16     // areas with a level of their own, at most
+#define CN_LOG_AREA_SIZE 24 // of an area's name, with its end
+
 void cn_log_set_level(enum cn_log_level level);
+
+// Sets the level of one area; the others keep theirs. Returns CN_ERANGE for an empty or too long
+// name, or when too many areas have one. Call it before any thread is started.
+cn_err cn_log_set_area_level(const char *area, enum cn_log_level level);
+
 void cn_log_set_format(enum cn_log_format format);
 
 // Returns CN_LOG_JOURNAL when standard error leads to journald: JOURNAL_STREAM names its device and
@@ -34,8 +42,12 @@ enum cn_log_format cn_log_find_format(void);
 // characters. Call it before any thread is started.
 void cn_log_set_name(const char *name);
 
-// Returns whether a line of this level is written.
-bool cn_log_is_written(enum cn_log_level level);
+// With over, each later line first clears the line of the terminal that it begins on, where a
+// program draws its progress.
+void cn_log_set_over_line(bool over);
+
+// Returns whether a line of this level is written in this area.
+bool cn_log_is_written(enum cn_log_level level, const char *area);
 
 const char *cn_log_level_name(enum cn_log_level level);
 

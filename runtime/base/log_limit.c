@@ -1,5 +1,6 @@
 #include "runtime/base/log_limit.h"
 
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -48,7 +49,7 @@ void cn_log_within(struct cn_log_quota *quota, uint64_t now_ms, enum cn_log_leve
     // A line that nobody sees takes no token, and what is said of lines left out is seen.
     enum cn_log_level notice = level < CN_LOG_WARN ? level : CN_LOG_WARN;
 
-    if (!cn_log_is_written(level))
+    if (!cn_log_is_written(level, area))
         return;
     if (quota && !cn_log_quota_take(quota, now_ms, &left_out)) {
         if (quota->left_out == 1)
@@ -56,9 +57,8 @@ void cn_log_within(struct cn_log_quota *quota, uint64_t now_ms, enum cn_log_leve
         return;
     }
     if (left_out)
-        cn_log(notice, area, "%llu more line%s of this kind %s left out",
-               (unsigned long long)left_out, left_out == 1 ? "" : "s",
-               left_out == 1 ? "was" : "were");
+        cn_log(notice, area, "%" PRIu64 " more line%s of this kind %s left out", left_out,
+               left_out == 1 ? "" : "s", left_out == 1 ? "was" : "were");
     va_start(values, format);
     vsnprintf(line, sizeof(line), format, values);
     va_end(values);

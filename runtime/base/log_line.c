@@ -1,5 +1,6 @@
 #include "runtime/base/log_line.h"
 
+#include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -21,7 +22,7 @@ static void write_time(const struct cn_log_event *event, char text[TIME_SIZE])
 
     if (event->unix_ms < CN_CLOCK_SET_S * 1000 || event->unix_ms >= END_MS ||
         !gmtime_r(&seconds, &utc)) {
-        snprintf(text, TIME_SIZE, "+%llu.%03us", (unsigned long long)(event->boot_ms / 1000),
+        snprintf(text, TIME_SIZE, "+%" PRIu64 ".%03us", event->boot_ms / 1000,
                  (unsigned)(event->boot_ms % 1000));
         return;
     }
@@ -30,7 +31,8 @@ static void write_time(const struct cn_log_event *event, char text[TIME_SIZE])
              (unsigned)(event->unix_ms % 1000));
 }
 
-// Whether a character would begin another line, command a terminal or turn the direction of text.
+// Returns whether a character would begin another line, command a terminal or turn the direction of
+// text.
 static bool is_control(uint32_t code)
 {
     return code < 0x20 || (code >= 0x7f && code < 0xa0) || (code >= 0x2028 && code < 0x202f) ||

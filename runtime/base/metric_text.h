@@ -13,7 +13,7 @@
 
 struct cn_metric_text {
     struct cn_buffer *out; // borrowed
-    const char *name;      // of the family
+    const char *name;      // name of the family that was begun last
     cn_err err;            // CN_ERANGE or CN_ENOMEM of the buffer
 };
 

@@ -1,5 +1,6 @@
 #include "runtime/command/bench_link.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -16,14 +17,14 @@
 #include "runtime/update/tensor_rules.h"
 
 #define STEP_LIMIT_US 3000000
-#define HEADERS 0.9 // what chunks, CoAP, DTLS, UDP and IP leave of a link's rate
+#define HEADERS 0.9 // share of a link's rate that is left by headers, from chunks to IP
 
-// What is known of model, job and link before the table.
+// The facts about model, job and link from which the table is computed.
 struct ground {
     struct cn_layout layout;
     struct cn_rate_spectrum spectrum;
     struct cn_rate_situation situation;
-    bool given; // the link, on the command line
+    bool given; // the link was given on the command line
 };
 
 // --- the link as a user writes it ---
@@ -147,7 +148,7 @@ static cn_err take_measured(const struct cn_ports *ports, const struct cn_settin
 
 // --- the table ---
 
-// Seconds to send so many bytes, a round trip to declare and one to commit.
+// Returns the seconds to send bytes, with a round trip to declare them and one to commit.
 static double transfer_s(const struct ground *ground, uint64_t bytes)
 {
     const struct cn_link_path_stats *link = &ground->situation.link;
@@ -164,9 +165,10 @@ static void print_rule(const struct ground *ground, const struct cn_update_rule 
 
     cn_rate_judge(&ground->spectrum, rule, &judged);
     if (json) {
-        printf("{\"mode\":\"%s\",\"density\":%g,\"value_bits\":%u,\"bytes\":%llu,\"seconds\":%.4g,"
+        printf("{\"mode\":\"%s\",\"density\":%g,\"value_bits\":%u,\"bytes\":%" PRIu64
+               ",\"seconds\":%.4g,"
                "\"energy\":%.4f,\"fits\":%s}\n",
-               mode, rule->density, rule->value_bits, (unsigned long long)judged.bytes,
+               mode, rule->density, rule->value_bits, judged.bytes,
                transfer_s(ground, judged.bytes), judged.quality,
                judged.bytes <= budget ? "true" : "false");
         return;
@@ -176,7 +178,7 @@ static void print_rule(const struct ground *ground, const struct cn_update_rule 
                  rule->value_bits);
     else
         snprintf(what, sizeof(what), "%s", mode);
-    printf("%-22s %12llu %10.3g %9.1f %%   %s\n", what, (unsigned long long)judged.bytes,
+    printf("%-22s %12" PRIu64 " %10.3g %9.1f %%   %s\n", what, judged.bytes,
            transfer_s(ground, judged.bytes), 100 * judged.quality,
            judged.bytes <= budget ? "yes" : "no");
 }
@@ -224,12 +226,12 @@ static void print_choice(const struct ground *ground, bool json)
 
     cn_rate_plan(&ground->spectrum, &ground->situation, &choice);
     if (json) {
-        printf("{\"chosen\":\"%s\",\"density\":%g,\"value_bits\":%u,\"bytes\":%llu,\"budget\":%llu,"
+        printf("{\"chosen\":\"%s\",\"density\":%g,\"value_bits\":%u,\"bytes\":%" PRIu64
+               ",\"budget\":%" PRIu64 ","
                "\"seconds\":%.4g,\"energy\":%.4f,\"steps\":%u,\"goodput_bps\":%.0f,\"rtt_ms\":%.3f,"
                "\"loss\":%.4f}\n",
                cn_update_mode_name(choice.rule.mode), choice.rule.density, choice.rule.value_bits,
-               (unsigned long long)choice.bytes, (unsigned long long)budget,
-               transfer_s(ground, choice.bytes), choice.quality, choice.steps,
+               choice.bytes, budget, transfer_s(ground, choice.bytes), choice.quality, choice.steps,
                cn_rate_goodput(&ground->situation.link),
                (double)ground->situation.link.rtt_us / 1000, ground->situation.link.loss);
         return;
@@ -238,13 +240,12 @@ static void print_choice(const struct ground *ground, bool json)
     if (choice.rule.mode == CN_UPDATE_TOPK)
         printf(", density %.2f %%, %u bits", 100 * choice.rule.density, choice.rule.value_bits);
     if (choice.rule.mode == CN_UPDATE_SKIP)
-        printf(": within %llu bytes no rule keeps 5 %% of the energy; all waits",
-               (unsigned long long)budget);
+        printf(": within %" PRIu64 " bytes no rule keeps 5 %% of the energy; all waits", budget);
     else
-        printf(": of what fits into %llu bytes it keeps the most energy, %.1f %%, in %llu bytes "
+        printf(": of what fits into %" PRIu64
+               " bytes it keeps the most energy, %.1f %%, in %" PRIu64 " bytes "
                "and %.3g s",
-               (unsigned long long)budget, 100 * choice.quality, (unsigned long long)choice.bytes,
-               transfer_s(ground, choice.bytes));
+               budget, 100 * choice.quality, choice.bytes, transfer_s(ground, choice.bytes));
     printf("\nand %u steps a round: training should take three times as long as sending\n",
            choice.steps);
 }

@@ -25,8 +25,8 @@ struct trial {
     struct cn_probe *probe;
     struct cn_diag *diag;
     enum step step;
-    uint8_t *content; // that is sent
-    char why[160];    // what the link said last
+    uint8_t *content; // the bytes that are sent; owned
+    char why[160];    // the last error that the link reported
 };
 
 static cn_err take_manifest(struct trial *trial, const struct cn_manifest *manifest)
@@ -38,7 +38,8 @@ static cn_err take_manifest(struct trial *trial, const struct cn_manifest *manif
     return trial->link->ops->fetch(trial->link, manifest->graph, manifest->graph_size, GRAPH_MAX);
 }
 
-// An update of run 0, which no run has; no larger than the model, since the aggregator takes none.
+// Sends an update of run 0, which the aggregator takes for a measurement. It is no larger than the
+// model, because the aggregator refuses larger ones.
 static cn_err send_content(struct trial *trial, uint64_t version_size)
 {
     size_t size = version_size < SEND_MAX ? (size_t)version_size : SEND_MAX;
@@ -94,7 +95,7 @@ static cn_err take_event(void *context, const struct cn_link_event *event)
         return take_round(trial, event->round);
     case CN_LINK_FETCHED:
         return take_fetched(trial, event);
-    case CN_LINK_GONE: // a newer version came meanwhile: what was measured has to do
+    case CN_LINK_GONE: // a newer version replaced this one: the measurement so far must suffice
     case CN_LINK_RECEIPT:
         trial->step = STEP_DONE;
         return CN_OK;
@@ -114,7 +115,7 @@ static cn_err wait_for_end(struct trial *trial)
     uint64_t until_ms = cn_platform_now_ms() + LIMIT_MS;
     cn_err err = CN_OK;
 
-    // With the model here, what was measured by the end is better than nothing.
+    // Once the model is here, the time limit ends the measurement without an error.
     while (!err && trial->step != STEP_DONE) {
         if (cn_platform_now_ms() >= until_ms)
             return trial->step > STEP_GRAPH ? CN_OK : CN_ETIMEOUT;

@@ -32,7 +32,8 @@ static void add(struct cn_board_identity *identity, const char *prefix, const ch
         snprintf(identity->names[identity->count++], CN_BOARD_NAME_SIZE, "%s%.100s", prefix, name);
 }
 
-// "x86_64": of the kernel of root since Linux 6.1, else of the one that runs.
+// Reads the machine's architecture, such as "x86_64": that of the kernel of root since Linux 6.1,
+// else that of the running kernel.
 static void read_machine(const char *root, char *machine, size_t size)
 {
     struct utsname system;

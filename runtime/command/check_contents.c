@@ -14,7 +14,7 @@
 #include "runtime/profile/gpus.h"
 #include "runtime/round/session/session.h"
 
-// --- a store without files: a session begins anew and has nothing to keep ---
+// --- a store without files: a session starts from the beginning and keeps nothing ---
 
 static cn_err open_none(struct cn_store *store, const char *name, struct cn_store_file **file,
                         uint64_t *size)
@@ -59,7 +59,7 @@ static cn_err list_none(struct cn_store *store, cn_err (*visit)(void *context, c
     return CN_OK;
 }
 
-// There is never a file to read, write or commit.
+// A store in which no file exists, so nothing is read, written or committed.
 static const struct cn_store_ops no_files = {.open = open_none,
                                              .load = load_none,
                                              .create = create_none,
@@ -69,7 +69,7 @@ static const struct cn_store_ops no_files = {.open = open_none,
 
 // --- model and data together ---
 
-void cn_check_trained(const struct cn_session *session, struct cn_diag *diag)
+static void add_trained(const struct cn_session *session, struct cn_diag *diag)
 {
     const struct cn_onnx *onnx = cn_session_onnx(session);
     const struct cn_job *job = cn_session_get_config(session)->job;
@@ -79,13 +79,13 @@ void cn_check_trained(const struct cn_session *session, struct cn_diag *diag)
     cn_check_ending(onnx, &job->loss, diag);
 }
 
-static void warn_of_model(const struct cn_session *session, const char *path)
+void cn_check_print_trained(const struct cn_session *session)
 {
     static struct cn_diag diag;
 
     cn_diag_init(&diag);
-    cn_check_trained(session, &diag);
-    cn_command_print_about(path, CN_OK, &diag);
+    add_trained(session, &diag);
+    cn_command_print_about(cn_session_get_config(session)->settings->model, CN_OK, &diag);
 }
 
 static int explain(cn_err err, const char *what, const struct cn_diag *diag)
@@ -97,7 +97,7 @@ static int explain(cn_err err, const char *what, const struct cn_diag *diag)
     return err ? CN_EXIT_FAILED : CN_EXIT_DONE;
 }
 
-// Everything that "train" does before its first step, without the stored state.
+// Does all that "train" does before its first step, without the stored state.
 static int open_session(const struct cn_ports *ports, const struct cn_settings *settings,
                         const struct cn_onnx_file *file)
 {
@@ -124,7 +124,7 @@ static int open_session(const struct cn_ports *ports, const struct cn_settings *
     cn_diag_init(&diag);
     err = cn_session_open(&config, &diag, &session);
     if (!err)
-        warn_of_model(session, settings->model);
+        cn_check_print_trained(session);
     cn_session_close(session);
     return explain(err, settings->model, &diag);
 }

@@ -10,6 +10,6 @@
 // error and returns the exit code.
 int cn_check_contents(const struct cn_ports *ports, const struct cn_settings *settings);
 
-// Adds to diag what people should know about a model that was opened for training alone: its
-// export, the names of its tensors, and its ending.
-void cn_check_trained(const struct cn_session *session, struct cn_diag *diag);
+// Prints what people should know about a model that was opened for training alone: its export, the
+// names of its tensors, and its ending.
+void cn_check_print_trained(const struct cn_session *session);

@@ -6,7 +6,7 @@
 
 #define EXPORT_WHOLE "dynamo=False and training=TrainingMode.TRAINING, or with optimize=False"
 
-// Names that were not found, and the first of them.
+// The number of names that were not found, and the first of them.
 struct lost {
     size_t count;
     struct cn_text first;
@@ -30,7 +30,7 @@ static bool ends_with(struct cn_text name, const char *end)
     return name.size >= size && !memcmp(name.data + name.size - size, end, size);
 }
 
-// Whether the exporter says that it made another initializer of this parameter.
+// Returns whether the exporter recorded that it made another initializer of this parameter.
 static bool is_worked_in(const struct cn_onnx *onnx, struct cn_text name)
 {
     const struct cn_onnx_signature one = {.parameters = &name, .count = 1};

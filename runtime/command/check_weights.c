@@ -5,10 +5,10 @@
 #include "runtime/command/check_export.h"
 #include "runtime/engine/onnx/onnx_tensor.h"
 
-// Tensors beyond that are not compared: each is with all before it.
+// The number of tensors that are compared, each with all before it.
 #define COMPARED_MAX 4096
 
-// One number all over is how biases and scales begin.
+// Returns whether all numbers of a tensor are equal, as in biases and scales before training.
 static bool is_uniform(const struct cn_onnx_tensor *tensor)
 {
     return tensor->size <= sizeof(float) ||
@@ -22,7 +22,7 @@ static bool are_copies(const struct cn_onnx_tensor *a, const struct cn_onnx_tens
            !memcmp(a->data, b->data, a->size) && !is_uniform(a);
 }
 
-// The tensor before number i that it is a copy of, or i.
+// Returns the first tensor whose values tensor i has, too, or i.
 static size_t first_of(const struct cn_onnx *onnx, const struct cn_layout *layout, size_t i)
 {
     const struct cn_onnx_tensor *tensor = cn_onnx_tensor_of(onnx, &layout->tensors[i]);
@@ -36,8 +36,8 @@ static size_t first_of(const struct cn_onnx *onnx, const struct cn_layout *layou
     return i;
 }
 
-// How many normalizations have it, read by themselves or by an Identity that gives it a name of
-// theirs: that is what exporters make of scales and biases that hold the same.
+// Counts the normalizations that read an initializer, directly or through an Identity. Exporters
+// merge scales and biases of equal values so.
 static size_t count_norms(const struct cn_onnx *onnx, const char *name)
 {
     static const char *const readers[] = {"LayerNormalization", "BatchNormalization",
@@ -128,7 +128,8 @@ void cn_check_weights(const struct cn_onnx *onnx, const struct cn_layout *layout
         check_merged(onnx, layout, diag);
 }
 
-// What the names of layers' parameters contain, and those that people give to their own.
+// Returns whether a name looks like that of a parameter: as frameworks name those of layers, or as
+// people name their own.
 static bool is_usual(const char *name)
 {
     static const char *const parts[] = {"weight", "bias",   "kernel", "embed", "token",

@@ -48,7 +48,7 @@ void cn_command_print_errors(const struct cn_diag *diag)
         fprintf(stderr, "and %zu more\n", diag->count - CN_DIAG_LINES);
 }
 
-// A line that says of which file it is begins with that.
+// Returns the line without a path at its beginning.
 static const char *without_path(const char *line, const char *path)
 {
     size_t length = strlen(path);
@@ -121,7 +121,7 @@ int cn_command_open_store(const struct cn_settings *settings, struct cn_store **
         char found[64], known[64];
 
         snprintf(found, sizeof(found), "checkpoint format %u", version);
-        snprintf(known, sizeof(known), "%d and %d", CN_CHECKPOINT_OLDEST, CN_CHECKPOINT_VERSION);
+        snprintf(known, sizeof(known), "%d to %d", CN_CHECKPOINT_OLDEST, CN_CHECKPOINT_VERSION);
         cn_written_by_explain(settings->state, found, known);
         (*store)->ops->close(*store);
         *store = NULL;
@@ -159,7 +159,8 @@ bool cn_command_has_device(const struct cn_compute_ops *ops, uint32_t number)
     return opens(ops, number, false);
 }
 
-// The first that is there. The last one is the processor, which always is, but is no GPU.
+// Returns the first device that works here. The last one in the list is the processor, which always
+// works, but does not count where a GPU was asked for.
 static const struct cn_compute_ops *find_device(const struct cn_compute_ops *const *ops,
                                                 const struct cn_settings *settings)
 {
@@ -224,22 +225,22 @@ static void print_usage(FILE *stream, const char *program, const struct cn_comma
     // rest.
     fprintf(stream,
             "Usage: %s [--log-level error|warn|info|debug]\n"
-            "       [--log-format text|json] COMMAND [OPTIONS]\n\n",
+            "       [--log-format text|json|journal] COMMAND [OPTIONS]\n\n",
             program);
     for (size_t i = 0; commands[i]; i++)
         fprintf(stream, "  %-*s  %s\n", width, commands[i]->name, commands[i]->summary);
     fprintf(stream,
             "\nLog lines go to standard error: the time in UTC, or seconds since boot\n"
             "(+42.017s) while the clock is not set; the level; the area; the text.\n"
-            "Under journald its priority stands in place of the time. --log-format json\n"
-            "writes an object a line.\n"
+            "Under journald, and with --log-format journal, its priority stands in place of\n"
+            "the time. --log-format json writes an object a line. --log-level warn,run=debug\n"
+            "sets the level of the area run apart.\n"
             "\n'%s COMMAND --help' describes a command.\n",
             program);
     print_exits(stream, commands);
 }
 
-// What was printed has to be there: a full disk would otherwise leave half an answer and exit code
-// 0.
+// Checks that all output was written: with a full disk the exit code must not be 0.
 static int end_output(int code)
 {
     if (fflush(stdout) == 0 && !ferror(stdout))

@@ -1,8 +1,10 @@
 // node_bench.c - "cairn-node bench": how fast this board trains the profile's model.
 #include <getopt.h>
+#include <inttypes.h>
 #include <stdio.h>
 
 #include "runtime/command/bench_link.h"
+#include "runtime/command/bench_predict.h"
 #include "runtime/command/command.h"
 #include "runtime/command/train_speed.h"
 #include "runtime/engine/onnx/onnx_file.h"
@@ -15,6 +17,7 @@ static const char help[] =
     "Usage: cairn-node bench [--json] PROFILE\n"
     "       cairn-node bench --link [--json] [--rate RATE] [--rtt TIME]\n"
     "                        [--loss SHARE] PROFILE\n"
+    "       cairn-node bench --predict [--json] PROFILE\n"
     "\n"
     "Times training steps of the profile's model on synthetic samples: median and\n"
     "best step, samples a second, planned and resident memory. Touches no state.\n"
@@ -27,6 +30,9 @@ static const char help[] =
     "                then\n"
     "  --rtt TIME    round trip, such as \"200 ms\"\n"
     "  --loss SHARE  such as \"5 %\"\n"
+    "  --predict     trains nothing: counts the calls, the arithmetic and the memory\n"
+    "                traffic of a step (one micro-batch and the optimizer) and says\n"
+    "                what each of some GPUs needs for it at least, by its peak rates\n"
     "  --json        one JSON object; with --link one a line\n";
 
 static void print_speed(const struct cn_train_speed *s, const struct cn_trainer_config *config,
@@ -37,10 +43,9 @@ static void print_speed(const struct cn_train_speed *s, const struct cn_trainer_
     if (json) {
         printf("{\"parameters\":%zu,\"batch\":%u,\"threads\":%u,\"step_ms_median\":%.4f,"
                "\"step_ms_best\":%.4f,\"samples_per_second\":%.0f,\"open_ms\":%.3f,"
-               "\"planned_bytes\":%llu,\"peak_resident_bytes\":%llu}\n",
+               "\"planned_bytes\":%" PRIu64 ",\"peak_resident_bytes\":%" PRIu64 "}\n",
                s->parameters, config->batch, config->threads, s->median_ms, s->best_ms,
-               s->samples_per_s, s->open_ms, (unsigned long long)s->planned,
-               (unsigned long long)resident);
+               s->samples_per_s, s->open_ms, s->planned, resident);
         return;
     }
     printf("parameters      %zu\n", s->parameters);
@@ -87,14 +92,14 @@ static int bench(const struct cn_ports *ports, const struct cn_settings *setting
     return CN_EXIT_DONE;
 }
 
-static int bench_steps(const struct cn_ports *ports, const char *path, bool json)
+static int bench_profile(const struct cn_ports *ports, const char *path, bool json, bool predict)
 {
     struct cn_profile *profile = cn_command_load_profile(path, CN_PROFILE_TRAIN);
     int code;
 
     if (!profile)
         return CN_EXIT_PROFILE;
-    code = bench(ports, cn_profile_settings(profile), json);
+    code = (predict ? cn_bench_predict : bench)(ports, cn_profile_settings(profile), json);
     cn_profile_free(profile);
     return code;
 }
@@ -102,12 +107,16 @@ static int bench_steps(const struct cn_ports *ports, const char *path, bool json
 static int run(const struct cn_ports *ports, int argc, char **argv)
 {
     static const struct option known[] = {
-        {"json", no_argument, NULL, 'j'},       {"link", no_argument, NULL, 'k'},
-        {"rate", required_argument, NULL, 'r'}, {"rtt", required_argument, NULL, 't'},
-        {"loss", required_argument, NULL, 'o'}, {0},
+        {"json", no_argument, NULL, 'j'},
+        {"link", no_argument, NULL, 'k'},
+        {"rate", required_argument, NULL, 'r'},
+        {"rtt", required_argument, NULL, 't'},
+        {"loss", required_argument, NULL, 'o'},
+        {"predict", no_argument, NULL, 'p'},
+        {0},
     };
     struct cn_bench_link wanted = {0};
-    bool link = false;
+    bool link = false, predict = false;
     int option;
 
     while ((option = getopt_long(argc, argv, "", known, NULL)) != -1) {
@@ -115,6 +124,8 @@ static int run(const struct cn_ports *ports, int argc, char **argv)
             wanted.json = true;
         else if (option == 'k')
             link = true;
+        else if (option == 'p')
+            predict = true;
         else if (option == 'r')
             wanted.rate = optarg;
         else if (option == 't')
@@ -133,11 +144,16 @@ static int run(const struct cn_ports *ports, int argc, char **argv)
         fprintf(stderr, "error: --rate, --rtt and --loss are of a link; expected --link\n");
         return CN_EXIT_USAGE;
     }
+    if (link && predict) {
+        fprintf(stderr, "error: --predict is of training steps, --link of a link; expected one\n");
+        return CN_EXIT_USAGE;
+    }
     if ((wanted.rtt || wanted.loss) && !wanted.rate) {
         fprintf(stderr, "error: --rtt and --loss need --rate\n");
         return CN_EXIT_USAGE;
     }
-    return link ? cn_bench_link(ports, &wanted) : bench_steps(ports, wanted.profile, wanted.json);
+    return link ? cn_bench_link(ports, &wanted)
+                : bench_profile(ports, wanted.profile, wanted.json, predict);
 }
 
 const struct cn_command cn_command_bench = {

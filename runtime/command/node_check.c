@@ -1,6 +1,7 @@
 // node_check.c - "cairn-node check": what a profile or a model means to this program.
 #include <errno.h>
 #include <getopt.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -58,7 +59,7 @@ static void check_file(const char *profile, const char *key, const char *path)
         fprintf(stderr, "%s: warning: %s: %s: %s\n", profile, key, file, strerror(errno));
 }
 
-// What a job names. With --profile-only a file that is missing is no mistake.
+// Checks the files that a job names. With --profile-only a missing file is only a warning.
 static void check_files(const char *path, const struct cn_settings *settings)
 {
     const char *sets[] = {settings->job.data_set, settings->job.central_set};
@@ -75,7 +76,8 @@ static void check_files(const char *path, const struct cn_settings *settings)
     check_file(path, "data", data->labels);
 }
 
-// A profile with a job is whole: it trains alone, or serves. Others may be parts of one.
+// Checks that a profile with a job has all that training alone, or a gateway, needs. A profile
+// without a job may be a part of another one.
 static cn_err check_whole(const char *path, const struct cn_profile *profile, bool profile_only,
                           struct cn_diag *diag)
 {
@@ -89,7 +91,7 @@ static cn_err check_whole(const char *path, const struct cn_profile *profile, bo
     return cn_profile_require(profile, gateway ? CN_PROFILE_GATEWAY : CN_PROFILE_TRAIN, diag);
 }
 
-// ports: to open what the profile names with; NULL: the profile only.
+// Checks a profile. With ports it also opens the model, the data and the key.
 static int check_profile(const struct cn_ports *ports, const char *path, bool origin)
 {
     static struct cn_diag diag;
@@ -109,7 +111,7 @@ static int check_profile(const struct cn_ports *ports, const char *path, bool or
         return CN_EXIT_PROFILE;
     }
     cn_profile_print(profile, origin, stdout);
-    fflush(stdout); // before what is wrong
+    fflush(stdout); // so that errors follow it
     if (ports)
         code = cn_check_contents(ports, cn_profile_settings(profile));
     if (ports && !code)
@@ -126,13 +128,13 @@ static void print_tensors(const struct cn_layout *layout)
         printf("%-10s %-32s ", tensor->class == CN_TENSOR_STAT ? "statistic" : "parameter",
                tensor->name);
         for (uint32_t d = 0; d < tensor->rank; d++)
-            printf("%s%llu", d ? "x" : "", (unsigned long long)tensor->dims[d]);
+            printf("%s%" PRIu64, d ? "x" : "", tensor->dims[d]);
         printf("\n");
     }
     printf("%zu values in %zu tensors\n", layout->total, layout->tensor_count);
 }
 
-// What the data sets of this model must look like.
+// Prints the shape that the samples of a data set must have for this model.
 static void print_sample(const struct cn_trainer *trainer)
 {
     struct cn_sample_shape shape;
@@ -145,13 +147,13 @@ static void print_sample(const struct cn_trainer *trainer)
             printf("%s: ", input->name);
         printf("a sample has the shape (");
         for (uint32_t d = 0; d < input->rank; d++)
-            printf("%s%llu", d ? ", " : "", (unsigned long long)input->dims[d]);
+            printf("%s%" PRIu64, d ? ", " : "", input->dims[d]);
         printf("%s)%s", input->rank == 1 ? "," : "", i + 1 < shape.input_count ? "\n" : "");
     }
     printf(", an output %zu values\n", shape.outputs);
 }
 
-// What the options say.
+// The command's options.
 struct wishes {
     bool origin, ops, profile_only;
     uint32_t batch;
@@ -159,7 +161,7 @@ struct wishes {
     const char *board, *boards, *sysroot;
 };
 
-// With the batches and the file that are in memory besides.
+// Prints the memory that training takes, with that of the batches and of the file.
 static void print_plan(const struct cn_trainer *trainer, const struct cn_onnx_file *file,
                        uint32_t batch)
 {
@@ -180,7 +182,7 @@ static void print_plan(const struct cn_trainer *trainer, const struct cn_onnx_fi
            (double)cn_version_memory(cn_trainer_layout(trainer)) / 1048576);
 }
 
-// The file's operators, and what a sample costs.
+// Prints the operators of the file, and the number of operations for a sample.
 static void print_work(const struct cn_onnx *onnx, const struct cn_trainer *trainer)
 {
     double forward, step;
@@ -205,7 +207,7 @@ static void print_work(const struct cn_onnx *onnx, const struct cn_trainer *trai
            forward / 1e6, step / 1e6);
 }
 
-// A number for the whole batch is a loss.
+// Takes an output of one number for the whole batch as the loss.
 static void take_loss(const struct cn_onnx *onnx, struct cn_trainer_config *config,
                       struct cn_rules *rules)
 {
@@ -225,7 +227,7 @@ static cn_err plan_model(const struct cn_ports *ports, const struct cn_onnx_file
                          const struct cn_onnx *onnx, const struct wishes *wishes,
                          struct cn_diag *diag)
 {
-    static const struct cn_settings any; // whatever device is there
+    static const struct cn_settings any; // names no device, so any will do
     struct cn_trainer_config config = {
         .compute = cn_command_compute(ports, &any),
         .threads = cn_platform_cpu_count(),
@@ -278,7 +280,7 @@ static int usage(void)
     return CN_EXIT_USAGE;
 }
 
-// One line of names, as the README has it.
+// Prints the names of all ops in one line, as the README of the engine has them.
 static int print_ops(void)
 {
     const char *name;

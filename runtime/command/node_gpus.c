@@ -4,6 +4,7 @@
 #include "runtime/command/node_gpus.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <poll.h>
 #include <signal.h>
 #include <stddef.h>
@@ -21,20 +22,20 @@
 #include "runtime/port/platform.h"
 
 #define POLL_MS 50
-#define FEED_MS 1000    // between two signs to the manager, at least
-#define SILENT_MS 10000 // of a child: said in the log
-#define NOTES_MAX 16    // that are read of a child at a time
-#define AGAIN_MS 1000   // before a child is started again, the first time
+#define FEED_MS 1000    // shortest time between two signs of life to the manager
+#define SILENT_MS 10000 // silence of a child after which the log says so
+#define NOTES_MAX 16    // most notes of a child that are read at a time
+#define AGAIN_MS 1000   // pause before a child is started again, doubled each time
 #define AGAIN_MOST_MS 30000
-#define STEADY_MS 10000 // a child that lived so long is started again as the first time
+#define STEADY_MS 10000 // life of a child after which the pause is AGAIN_MS again
 
 struct child {
-    pid_t pid; // 0: it does not run
+    pid_t pid; // 0: the child does not run
     bool done;
     uint64_t begun_ms, again_ms;
     uint64_t pause_ms;
-    int ear;    // socket for what it notifies; -1: none
-    bool heard; // since the manager was told last
+    int ear;    // socket for the child's notes to its service manager; -1: none
+    bool heard; // the child was heard since the manager was last told
     uint64_t heard_ms;
     bool silence_told;
 };
@@ -46,12 +47,12 @@ struct family {
     void (*name)(void *context, uint32_t place, char *text, uint32_t size);
     void *context;
     int failed;      // exit code that ends all; 0: none
-    uint64_t fed_ms; // the watchdog
+    uint64_t fed_ms; // clock; when the watchdog was last fed
 };
 
 // --- the watchdog ---
 
-// In the abstract namespace, which needs no file.
+// Writes the name of a child's socket. The abstract namespace needs no file.
 static void ear_name(pid_t parent, uint32_t place, char name[64])
 {
     snprintf(name, 64, "@cairn-node-%d-%u", (int)parent, place);
@@ -60,7 +61,7 @@ static void ear_name(pid_t parent, uint32_t place, char name[64])
 static void open_ear(struct child *child, uint32_t place)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
-    int yes = 1; // the kernel says who sends
+    int yes = 1; // the kernel adds the sender's process to each note
     char name[64];
     socklen_t size;
 
@@ -78,7 +79,8 @@ static void open_ear(struct child *child, uint32_t place)
     child->ear = -1;
 }
 
-// Reads a note, if there is one. Anybody on the machine can write here: is_sign for this child.
+// Reads a note, if there is one. Any program of this machine can send one, so is_sign is set only
+// for a sign of life by this child.
 static bool hear(const struct child *child, bool *is_sign)
 {
     union {
@@ -115,7 +117,7 @@ static void listen_to(struct family *family, uint32_t place, uint64_t now_ms)
         child->silence_told = false;
     }
     if (!child->pid || child->ear < 0)
-        child->heard = true; // nothing is to be heard
+        child->heard = true; // the child cannot be heard
     if (child->heard || child->silence_told || now_ms - child->heard_ms < SILENT_MS)
         return;
     child->silence_told = true;
@@ -123,7 +125,7 @@ static void listen_to(struct family *family, uint32_t place, uint64_t now_ms)
     cn_log(CN_LOG_ERROR, "node", "%s stands still: the watchdog is not fed until it goes on", name);
 }
 
-// Its own manager hears of this process as often as of the child that says so least often.
+// Tells this process's manager that it lives once every child has said so since the last time.
 static void feed_watchdog(struct family *family, uint64_t now_ms)
 {
     bool all = true;
@@ -142,7 +144,7 @@ static void feed_watchdog(struct family *family, uint64_t now_ms)
 
 // --- the children ---
 
-// A manager hears one process: the parent.
+// Sends the child's notes to the parent, because a manager hears one process only.
 static void leave_parent(pid_t parent, uint32_t place)
 {
     char name[64];
@@ -183,11 +185,11 @@ static void say_end(const struct family *family, uint32_t place, int status)
 
     family->name(family->context, place, name, sizeof(name));
     if (WIFSIGNALED(status))
-        cn_log(CN_LOG_WARN, "node", "%s was killed by signal %d: started again in %llu s", name,
-               WTERMSIG(status), (unsigned long long)(child->pause_ms / 1000));
+        cn_log(CN_LOG_WARN, "node", "%s was killed by signal %d: started again in %" PRIu64 " s",
+               name, WTERMSIG(status), child->pause_ms / 1000);
     else
-        cn_log(CN_LOG_WARN, "node", "%s ended with %d: started again in %llu s", name,
-               WEXITSTATUS(status), (unsigned long long)(child->pause_ms / 1000));
+        cn_log(CN_LOG_WARN, "node", "%s ended with %d: started again in %" PRIu64 " s", name,
+               WEXITSTATUS(status), child->pause_ms / 1000);
 }
 
 static void take_end(struct family *family, uint32_t place, int status, bool stopping,

@@ -6,14 +6,15 @@
 #include "runtime/base/log.h"
 #include "runtime/command/command.h"
 #include "runtime/command/node_gpus.h"
+#include "runtime/command/run_line.h"
 #include "runtime/port/crypto.h"
 #include "runtime/port/platform.h"
 #include "runtime/profile/gpus.h"
 #include "runtime/profile/quantity.h"
 #include "runtime/round/node/node.h"
 
-#define FAULT_WAIT_MS 60000 // a service that cannot train tries again about once a minute
-#define GAVE_UP 4           // between a process of a GPU and its parent; an exit code of neither
+#define FAULT_WAIT_MS 60000 // time from a service's failure to train to its next attempt
+#define GAVE_UP 4           // what a GPU's process tells its parent; not an exit code of cairn-node
 
 static const char help[] =
     "Usage: cairn-node run [OPTIONS] PROFILE\n"
@@ -22,6 +23,7 @@ static const char help[] =
     "group and keeps the newest model in STATE/model.current.onnx. Goes on where it\n"
     "stopped, however it was stopped. With several GPUs in the profile (gpus) it\n"
     "runs a process for each, and starts one again that ends.\n"
+    "On a terminal a line under the log says the round, the step and the time left.\n"
     "When it cannot train (labels that do not fit, no memory) it says why, also to\n"
     "the aggregator, and ends with 1: at once, or after a minute when a service\n"
     "manager started it.\n"
@@ -44,6 +46,7 @@ struct options {
     const char *sysroot;
     const char *timeline; // NULL: none
     bool until_end;
+    bool line;    // show where the run is, if standard error is a terminal
     bool service; // a manager of services starts this process, or the parent of its members
     uint64_t give_up_ms;
 };
@@ -117,6 +120,7 @@ static int explain(cn_err err)
 static int run_node(const struct cn_ports *ports, const struct options *options,
                     const struct cn_settings *settings, struct cn_node_config *config)
 {
+    struct cn_run_line line = {0};
     cn_err err;
     int code;
 
@@ -134,8 +138,15 @@ static int run_node(const struct cn_ports *ports, const struct options *options,
         return code;
     config->stop = cn_command_catch_signals();
     err = cn_command_open_timeline(options->timeline, &config->timeline);
+    if (options->line)
+        cn_run_line_open(&line);
+    config->look = cn_run_line_draw;
+    config->look_context = &line;
     if (!err)
         err = cn_node_run(config);
+    config->look = NULL;
+    config->look_context = NULL;
+    cn_run_line_close(&line);
     cn_command_close_timeline(options->timeline, config->timeline);
     config->store->ops->close(config->store);
     return explain(err);
@@ -159,7 +170,7 @@ static int run_member(const struct cn_ports *ports, const struct options *option
     return code;
 }
 
-// A board with several GPUs.
+// --- a board with several GPUs ---
 
 struct gpus {
     const struct cn_ports *ports;
@@ -223,6 +234,7 @@ static int run(const struct cn_ports *ports, int argc, char **argv)
     if (options.key)
         snprintf(settings.key, sizeof(settings.key), "%s", options.key);
     count = cn_gpus_list(&settings, numbers);
+    options.line = count <= 1; // members would draw over each other's
     code = count > 1 ? run_gpus(&gpus, count) : run_member(ports, &options, &settings);
     cn_profile_free(profile);
     return code == GAVE_UP ? CN_EXIT_FAILED : code;

@@ -14,9 +14,9 @@
 #include "runtime/round/node/status_file.h"
 
 #define STATUS_MAX 65536 // bytes
-#define FRESH_MS 120000  // an older file is of a node that hangs: it writes each second
+#define FRESH_MS 120000  // a node writes the file each second; with an older file it hangs
 #define MIB 1048576.0
-#define INDENT 12 // columns of the lines below the first
+#define INDENT 12 // columns before the second and later lines of a value
 
 static const char help[] =
     "Usage: cairn-node status [--json] PROFILE\n"
@@ -28,7 +28,7 @@ static const char help[] =
     "  --json             one JSON object, a line for each GPU of the profile;\n"
     "                     runtime/round/README.md has its fields\n";
 
-// Access to what is there; 0 and "" for what is not.
+// These read a member of an object. A member that is missing reads as 0 or "".
 
 static double number(const cJSON *object, const char *name)
 {
@@ -54,7 +54,7 @@ static const cJSON *part(const cJSON *json, const char *name)
     return cJSON_GetObjectItemCaseSensitive(json, name);
 }
 
-// Whether its writer lives and writes.
+// Returns whether the program that writes the file lives and writes.
 static bool is_running(const cJSON *json)
 {
     double pid = number(json, "pid"), age_ms;
@@ -62,6 +62,31 @@ static bool is_running(const cJSON *json)
     age_ms = (double)cn_platform_now_ms() - number(json, "written_ms");
     return pid > 1 && pid < 4194304 + 1 && age_ms >= 0 && age_ms < FRESH_MS &&
            (kill((pid_t)pid, 0) == 0 || errno == EPERM);
+}
+
+static void print_chain(FILE *out, const cJSON *chain)
+{
+    const cJSON *bytes;
+    const char *separator = "";
+
+    if (!chain)
+        return;
+    fprintf(out,
+            "            holds part %.0f of %.0f, chain %.0f of %.0f; %.0f micro-batches a step, "
+            "bubble %.1f %% by formula",
+            number(chain, "part"), number(chain, "parts"), number(chain, "chain"),
+            number(chain, "chains"), number(chain, "micro_batches"), 100 * number(chain, "bubble"));
+    if (has(chain, "slowest"))
+        fprintf(out, ", %.1f %% measured; part %.0f computes longest (%s, %.3g ms a step)",
+                100 * number(chain, "bubble_measured"), number(chain, "slowest_part"),
+                text(chain, "slowest"), number(chain, "slowest_ms"));
+    fprintf(out, "\n            over its cuts a chain sends in a step ");
+    cJSON_ArrayForEach(bytes, part(chain, "cut_bytes"))
+    {
+        fprintf(out, "%s%.0f", separator, bytes->valuedouble);
+        separator = ", ";
+    }
+    fprintf(out, " bytes\n");
 }
 
 static void print_group(FILE *out, const cJSON *group)
@@ -84,6 +109,7 @@ static void print_group(FILE *out, const cJSON *group)
                 has(group, "backend_why") ? text(group, "backend_why") : "");
     if (has(group, "auto"))
         fprintf(out, "            parallel: auto: %s\n", text(group, "auto"));
+    print_chain(out, part(group, "chain"));
     if (has(group, "slowest"))
         fprintf(out, "            %s is slow: it %s\n", text(group, "slowest"),
                 text(group, "slowest_why"));
@@ -222,10 +248,11 @@ static void print_lines(FILE *out, const cJSON *json)
     print_sensors(out, part(json, "sensors"));
     print_memory(out, part(json, "memory"));
     if (number(json, "residuals_lost") > 0)
-        fprintf(out, "  residuals lost and begun anew: %.0f\n", number(json, "residuals_lost"));
+        fprintf(out, "  residuals lost and started from zero: %.0f\n",
+                number(json, "residuals_lost"));
 }
 
-// Each line in the width of the terminal.
+// Prints lines that are wrapped at the width of the terminal.
 static cn_err print_wrapped(const cJSON *json)
 {
     char *all = NULL;

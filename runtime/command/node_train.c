@@ -1,18 +1,25 @@
 // node_train.c - "cairn-node train": trains alone.
 #include <errno.h>
 #include <getopt.h>
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "runtime/base/whole_number.h"
 #include "runtime/command/check_contents.h"
 #include "runtime/command/command.h"
+#include "runtime/command/screen.h"
 #include "runtime/command/train_files.h"
+#include "runtime/command/train_history.h"
 #include "runtime/command/wrap.h"
 #include "runtime/engine/onnx/onnx_file.h"
+#include "runtime/round/checkpoint/checkpoint.h"
 #include "runtime/round/node/alone.h"
+
+#define LINE_MS 250 // between drawings of the live line
 
 static const char help[] =
     "Usage: cairn-node train [OPTIONS] PROFILE\n"
@@ -43,6 +50,8 @@ static const char help[] =
     "                     train on\n"
     "  --ops FILE.json    times of a step's operations, for chrome://tracing\n"
     "  --timeline FILE    what was done when in each step, likewise\n"
+    "  --report FILE      the rounds so far, at the end, as .html (a page), .csv or\n"
+    "                     .json; from STATE/history.csv, so with those before a stop\n"
     "  --json             one JSON object for each round\n"
     "  --sysroot DIR      read sys/, proc/ and etc/ of the board below DIR: in a\n"
     "                     container, or a record\n"
@@ -50,7 +59,7 @@ static const char help[] =
     "  --log-format F     text, or json: one object a line\n";
 
 struct options {
-    const char *profile, *from, *trace, *save, *ops, *timeline, *sysroot;
+    const char *profile, *from, *trace, *save, *ops, *timeline, *sysroot, *report;
     uint64_t steps, seed;
     uint32_t threads;
     enum cn_device device;
@@ -61,7 +70,13 @@ struct options {
 struct printer {
     const struct options *options;
     uint32_t rounds;
+    uint32_t steps; // of a round
+    // The live line: clock of its last drawing; clock and number of the first step.
+    uint64_t drawn_ms, begun_ms, first_step;
+    bool live;  // whether standard output shows such a line
+    bool drawn; // whether it shows one now
     FILE *trace;
+    struct cn_train_history history;
     struct cn_diag *diag;
 };
 
@@ -88,7 +103,7 @@ static void print_json(const struct cn_alone_report *report)
     printf("}\n");
 }
 
-// Appends a measure that there is.
+// Appends a measure to a line, if it is known.
 static void line_number(FILE *line, const char *name, int decimals, double value)
 {
     if (isfinite(value))
@@ -119,8 +134,12 @@ static void print_line(const struct cn_alone_report *report, uint32_t rounds)
 
 static void print_round(void *context, const struct cn_alone_report *report)
 {
-    const struct printer *printer = context;
+    struct printer *printer = context;
 
+    if (printer->drawn)
+        cn_screen_clear(stdout);
+    printer->drawn = false;
+    cn_train_history_add(&printer->history, report);
     if (printer->options->json)
         print_json(report);
     else
@@ -128,23 +147,49 @@ static void print_round(void *context, const struct cn_alone_report *report)
     fflush(stdout);
 }
 
-static void trace_step(void *context, const struct cn_alone_step *step)
+// Draws where the run is and how long it takes yet. A stop rule may end it sooner.
+static void draw_step(struct printer *printer, uint64_t step)
 {
-    const struct printer *printer = context;
+    uint64_t now_ms = cn_platform_now_ms(), end = (uint64_t)printer->rounds * printer->steps;
+    char line[160], left[CN_SCREEN_LEFT_SIZE];
 
-    if (printer->trace)
-        fprintf(printer->trace, "%llu,%.9g,%.9g,%.4f\n", (unsigned long long)step->step, step->loss,
-                step->rate, step->ms);
+    if (printer->begun_ms == 0) {
+        printer->begun_ms = now_ms;
+        printer->first_step = step;
+    }
+    if (printer->options->json || now_ms - printer->drawn_ms < LINE_MS)
+        return;
+    if (printer->options->steps && printer->options->steps < end)
+        end = printer->options->steps;
+    printer->drawn_ms = now_ms;
+    cn_screen_time_left(now_ms - printer->begun_ms, step - printer->first_step,
+                        end > printer->first_step ? end - printer->first_step : 0, left);
+    snprintf(line, sizeof(line), "round %" PRIu64 " of %u, step %" PRIu64 " of %u%s%s",
+             (step - 1) / printer->steps + 1, printer->rounds, (step - 1) % printer->steps + 1,
+             printer->steps, left[0] ? "; " : "", left);
+    cn_screen_draw(stdout, line);
+    printer->drawn = true;
 }
 
-static void warn_of_export(void *context, const struct cn_session *session)
+static void trace_step(void *context, const struct cn_alone_step *step)
 {
-    static struct cn_diag diag;
+    struct printer *printer = context;
 
-    (void)context;
-    cn_diag_init(&diag);
-    cn_check_trained(session, &diag);
-    cn_command_print_about(cn_session_get_config(session)->settings->model, CN_OK, &diag);
+    if (printer->trace)
+        fprintf(printer->trace, "%" PRIu64 ",%.9g,%.9g,%.4f\n", step->step, step->loss, step->rate,
+                step->ms);
+    if (printer->live)
+        draw_step(printer, step->step);
+}
+
+static void begin_training(void *context, const struct cn_session *session)
+{
+    const struct cn_checkpoint *held = cn_session_held(session);
+    const struct printer *printer = context;
+
+    if (held->version == 0 && held->phase != CN_PHASE_TRAIN)
+        cn_train_history_begin(&printer->history);
+    cn_check_print_trained(session);
 }
 
 static cn_err write_files(void *context, struct cn_session *session)
@@ -170,7 +215,7 @@ static void print_best(const struct cn_settings *settings, const struct cn_alone
                 accuracy ? best->value : -best->value);
 }
 
-// diag has the causes of err, where they are known.
+// Tells how training ended. diag has the causes of err that are known. Returns the exit code.
 static int explain(cn_err err, const struct cn_settings *settings, const struct options *options,
                    const struct cn_alone_best *best, const struct cn_diag *diag)
 {
@@ -228,13 +273,18 @@ static int train(const struct cn_ports *ports, const struct cn_settings *setting
                  const struct options *options)
 {
     static struct cn_diag diag;
-    struct printer printer = {.options = options, .rounds = settings->job.rounds, .diag = &diag};
+    struct printer printer = {.options = options,
+                              .rounds = settings->job.rounds,
+                              .steps = settings->job.local_steps,
+                              .live = cn_screen_is_live(stdout),
+                              .history = {.settings = settings},
+                              .diag = &diag};
     struct cn_alone_config config = {
         .settings = settings,
         .sysroot = options->sysroot ? options->sysroot : "",
         .report = print_round,
         .on_step = trace_step,
-        .at_start = warn_of_export,
+        .at_start = begin_training,
         .at_end = write_files,
         .context = &printer,
         .steps = options->steps,
@@ -270,27 +320,27 @@ static int train(const struct cn_ports *ports, const struct cn_settings *setting
     if (cn_command_open_timeline(options->timeline, &config.timeline) == CN_OK)
         code = explain(run_alone(&config, &printer, &diag), settings, options, &best, &diag);
     cn_command_close_timeline(options->timeline, config.timeline);
+    if (options->report && cn_train_history_write(&printer.history, options->report) && !code)
+        code = CN_EXIT_FAILED;
     config.store->ops->close(config.store);
     cn_onnx_file_close(&model);
     cn_onnx_file_close(&from);
     return code;
 }
 
-// A whole number from min to max.
+// Reads a whole number from min to max, or prints what was expected and returns false.
 static bool take_number(const char *name, const char *text, uint64_t min, uint64_t max,
                         uint64_t *number)
 {
-    char *end;
-
-    *number = strtoull(text, &end, 10);
-    if (*text >= '0' && *text <= '9' && !*end && *number >= min && *number <= max)
+    if (cn_whole_number_read(text, min, max, number))
         return true;
-    fprintf(stderr, "error: %s '%s' is not a whole number from %llu to %llu\n", name, text,
-            (unsigned long long)min, (unsigned long long)max);
+    fprintf(stderr, "error: %s '%s' is not a whole number from %" PRIu64 " to %" PRIu64 "\n", name,
+            text, min, max);
     return false;
 }
 
-// The index of text among choices, which end with NULL; -1, with a line, when it is none.
+// Returns the index of text among choices, which end with NULL. Prints them and returns -1 when it
+// is none of them.
 static int take_choice(const char *name, const char *text, const char *const *choices)
 {
     for (int i = 0; choices[i]; i++)
@@ -356,6 +406,9 @@ static bool take_option(int option, struct options *options)
     case 'l':
         options->timeline = optarg;
         return true;
+    case 'h':
+        options->report = optarg;
+        return cn_train_history_known(optarg);
     case 'r':
         options->sysroot = optarg;
         return cn_command_is_sysroot(optarg);
@@ -366,21 +419,15 @@ static bool take_option(int option, struct options *options)
 
 static bool take_options(int argc, char **argv, struct options *options)
 {
-    static const struct option known[] = {{"json", no_argument, NULL, 'j'},
-                                          {"anew", no_argument, NULL, 'a'},
-                                          {"from", required_argument, NULL, 'm'},
-                                          {"steps", required_argument, NULL, 'n'},
-                                          {"seed", required_argument, NULL, 's'},
-                                          {"threads", required_argument, NULL, 't'},
-                                          {"order", required_argument, NULL, 'o'},
-                                          {"device", required_argument, NULL, 'd'},
-                                          {"trace", required_argument, NULL, 'c'},
-                                          {"save", required_argument, NULL, 'w'},
-                                          {"ops", required_argument, NULL, 'p'},
-                                          {"timeline", required_argument, NULL, 'l'},
-                                          {"sysroot", required_argument, NULL, 'r'},
-                                          {"training", no_argument, NULL, 'f'},
-                                          {0}};
+    static const struct option known[] = {
+        {"json", no_argument, NULL, 'j'},         {"anew", no_argument, NULL, 'a'},
+        {"from", required_argument, NULL, 'm'},   {"steps", required_argument, NULL, 'n'},
+        {"seed", required_argument, NULL, 's'},   {"threads", required_argument, NULL, 't'},
+        {"order", required_argument, NULL, 'o'},  {"device", required_argument, NULL, 'd'},
+        {"trace", required_argument, NULL, 'c'},  {"save", required_argument, NULL, 'w'},
+        {"ops", required_argument, NULL, 'p'},    {"timeline", required_argument, NULL, 'l'},
+        {"report", required_argument, NULL, 'h'}, {"sysroot", required_argument, NULL, 'r'},
+        {"training", no_argument, NULL, 'f'},     {0}};
     int option;
 
     while ((option = getopt_long(argc, argv, "", known, NULL)) != -1)
@@ -394,7 +441,7 @@ static bool take_options(int argc, char **argv, struct options *options)
     return true;
 }
 
-// The settings of the profile with what the command line says instead.
+// Copies the settings of the profile and replaces those that the command line gives.
 static void lay_over(const struct options *options, struct cn_settings *settings)
 {
     uint32_t per_round = settings->job.local_steps;

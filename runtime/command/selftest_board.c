@@ -80,7 +80,8 @@ void cn_selftest_system(const struct cn_selftest *test, cJSON *report)
     add_board(test, report);
 }
 
-// Where a library of the GPU lies. The file that its name leads to has the version in its own name.
+// Reports the version of a library of the GPU: it is part of the name of the file that the link
+// "name" leads to.
 static void add_library(cJSON *object, const char *sysroot, const char *key, const char *name)
 {
     static const char *const folders[] = {

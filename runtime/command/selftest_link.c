@@ -19,9 +19,9 @@ struct trial {
     struct cn_link *link;
     cJSON *object;
     uint64_t begun_us, fetch_us;
-    uint64_t size; // of what is fetched; 0: nothing yet
+    uint64_t size; // bytes of the version that is fetched; 0: it is not known yet
     bool registered, fetched, refused;
-    char why[160]; // what the link said last
+    char why[160]; // the last error that the link reported
 };
 
 static void add(cJSON *object, const char *name, double value)
@@ -91,7 +91,7 @@ static void add_measures(const struct trial *trial)
         add(trial->object, "fetched_bytes", (double)trial->size);
         add(trial->object, "down_mbit_s",
             (double)trial->size * 8 / (double)(trial->fetch_us ? trial->fetch_us : 1));
-    } else if (measure.down_bps > 0) { // a large model on a thin link: so far
+    } else if (measure.down_bps > 0) { // a large model over a thin link was fetched in part
         add(trial->object, "down_mbit_s", measure.down_bps / 1e6);
     }
 }

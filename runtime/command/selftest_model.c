@@ -8,7 +8,7 @@
 
 struct writer {
     struct cn_buffer *to;
-    cn_err err; // the first; then nothing more is written
+    cn_err err; // the first error; nothing is written after it
 };
 
 static void put_bytes(struct writer *writer, const void *bytes, size_t size)
@@ -45,7 +45,7 @@ static void put_text(struct writer *writer, uint32_t field, const char *text)
     put_field(writer, field, text, strlen(text));
 }
 
-// A message inside another: what is put between begin and end becomes the field.
+// A message inside another one. All that is written between begin and end becomes a field of it.
 struct inner {
     struct cn_buffer buffer, *outer;
 };

@@ -57,15 +57,15 @@ static cn_err write_weights(const struct cn_session *session, const float *weigh
     return err;
 }
 
-// What was made for training and cannot be taken out.
+// Warns of a node that draws random numbers and that an inference model cannot leave out.
 static void warn_random(const struct cn_onnx *onnx, const char *path)
 {
     const struct cn_onnx_node *node = cn_onnx_inference_random(onnx);
 
     if (node)
         fprintf(stderr,
-                "warning: %s: node '%.*s' (%.*s) draws random numbers for inference, too; where "
-                "the module does not in eval(), load the safetensors into it\n",
+                "warning: %s: node '%.*s' (%.*s) draws random numbers in inference, too; if the "
+                "module in eval() does not, save a .safetensors file and load it into the module\n",
                 path, (int)node->name.size, node->name.size ? node->name.data : "",
                 (int)node->op.size, node->op.data);
 }

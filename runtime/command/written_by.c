@@ -11,10 +11,13 @@
 #include "runtime/profile/profile.h"
 
 #define FILE_NAME "written_by"
+#define LINE_SIZE 80 // bytes that hold the line, with its end
 
-void cn_written_by_read(const char *state, char text[CN_WRITTEN_BY_SIZE])
+// Reads the line; unprintable characters become '?'. "" when there is none: a build before this
+// file existed wrote the state.
+static void read_writer(const char *state, char text[LINE_SIZE])
 {
-    (void)cn_text_file_line(state, FILE_NAME, text, CN_WRITTEN_BY_SIZE);
+    (void)cn_text_file_line(state, FILE_NAME, text, LINE_SIZE);
     for (char *c = text; *c; c++)
         if (*c < ' ' || *c > '~')
             *c = '?';
@@ -22,10 +25,10 @@ void cn_written_by_read(const char *state, char text[CN_WRITTEN_BY_SIZE])
 
 void cn_written_by_note(const char *state, const char *program)
 {
-    char now[CN_WRITTEN_BY_SIZE], before[CN_WRITTEN_BY_SIZE], path[CN_PATH_SIZE + 16];
+    char now[LINE_SIZE], before[LINE_SIZE], path[CN_PATH_SIZE + 16];
     cn_err err;
 
-    cn_written_by_read(state, before);
+    read_writer(state, before);
     snprintf(now, sizeof(now) - 1, "%s %s", program, cn_build_version);
     if (strcmp(now, before) == 0)
         return;
@@ -38,13 +41,12 @@ void cn_written_by_note(const char *state, const char *program)
 
 void cn_written_by_explain(const char *state, const char *found, const char *known)
 {
-    char writer[CN_WRITTEN_BY_SIZE];
+    char writer[LINE_SIZE];
 
-    cn_written_by_read(state, writer);
+    read_writer(state, writer);
     fprintf(stderr,
             "error: %s: the state has %s, written by %s; this build, %s, reads %s.\n"
-            "Nothing was changed. Finish the run with a version that reads it, or take the model "
-            "out with that version's 'export'.\n",
+            "Nothing was changed. Finish the run with a version that reads it.\n",
             state, found, writer[0] ? writer : "a version of Cairn that left no name",
             cn_build_version, known);
 }

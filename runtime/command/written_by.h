@@ -5,15 +5,8 @@
 // informs: a state without it, or with another text, is used all the same.
 #pragma once
 
-// Bytes that hold the line, with its end.
-#define CN_WRITTEN_BY_SIZE 80
-
 // Notes that this build of program writes the state from now on. A failure is logged.
 void cn_written_by_note(const char *state, const char *program);
-
-// Reads the line; unprintable characters become '?'. "" when there is none: a build before this
-// file existed wrote the state.
-void cn_written_by_read(const char *state, char text[CN_WRITTEN_BY_SIZE]);
 
 // Prints to standard error that this build cannot read a state, who wrote it and what to do. found
 // is the format of the state, for example "ledger schema 9"; known are those that this build reads.

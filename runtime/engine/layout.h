@@ -25,6 +25,9 @@ struct cn_tensor_info { // a tensor's place in the row
     size_t count;  // elements of the tensor
     bool frozen;   // not trained in this run; set by the trainer
     bool variance; // a running variance: no version holds a negative one
+    // Set by runtime/update/tensor_rules.h, for both ends of an update.
+    bool local; // each group keeps its own values
+    bool stays; // no update has the tensor: it is local by its name, or frozen and known to all
     // Set by runtime/update/tensor_rules.h, for encoders.
     double density; // top-k: share of the tensor's values that is sent; 0: they compete with others
     int priority;   // top-k: the tensor's values count as 2^priority times as large

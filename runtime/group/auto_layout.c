@@ -1,5 +1,6 @@
 #include "runtime/group/auto_layout.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 
 #define BACKWARD 0.6 // share of a micro-batch's computing time that can hide the transfer
@@ -109,13 +110,13 @@ static void put_memory(const struct cn_auto_layout *layout, const char *const *n
         snprintf(text, size, "no member says how much memory it has");
         return;
     }
-    length = snprintf(text, size, "%llu KiB of %llu KiB on %.63s%s",
-                      (unsigned long long)tightest->needs >> 10,
-                      (unsigned long long)tightest->has >> 10, names[tightest->member],
+    length = snprintf(text, size, "%" PRIu64 " KiB of %" PRIu64 " KiB on %.63s%s",
+                      tightest->needs >> 10, tightest->has >> 10, names[tightest->member],
                       layout->fits ? "" : ", too much: it computes twice or in parts");
     if (layout->stage > 1)
-        snprintf(text + length, size - (size_t)length, ", stage %u would take %llu KiB of %.63s",
-                 layout->stage - 1, (unsigned long long)lower->needs >> 10, names[lower->member]);
+        snprintf(text + length, size - (size_t)length,
+                 ", stage %u would take %" PRIu64 " KiB of %.63s", layout->stage - 1,
+                 lower->needs >> 10, names[lower->member]);
 }
 
 void cn_auto_layout_text(const struct cn_auto_layout *layout, const char *const *names, char *text,

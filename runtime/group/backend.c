@@ -45,9 +45,9 @@ static cn_err backend_run(struct cn_collective *collective, const struct cn_coll
     return used(collective)->ops->run(used(collective), call);
 }
 
-static void backend_cancel(struct cn_collective *collective)
+static void backend_cancel(struct cn_collective *collective, bool gives_up)
 {
-    used(collective)->ops->cancel(used(collective));
+    used(collective)->ops->cancel(used(collective), gives_up);
 }
 
 static cn_err backend_check(struct cn_collective *collective)

@@ -44,24 +44,24 @@ struct other {
     enum seen seen;
     uint64_t seen_ms;                  // when seen was set
     uint64_t present_ms;               // its last sign, views that name it included
-    bool lively;                       // that sign was a message of its own, and it is not lost
+    bool lively;                       // its last sign was its own message, and it is not lost
     struct cn_membership_message join; // its last JOIN
     enum cn_refusal refused;
     bool refusal_told;           // cn_membership_refused has returned it
-    uint64_t job_ms;             // since when it is refused for its job
+    uint64_t job_ms;             // time since which it is refused for its job
     bool job_doubted;            // cn_membership_doubts_job has returned true for it
-    uint16_t release;            // its release, when it is refused for that
+    uint16_t release;            // its release of Cairn, if it is refused for that
     struct boot boots[2];        // the last processes with its name
-    uint64_t twins_until_ms;     // until when it is refused as two boards of one name
+    uint64_t twins_until_ms;     // end of its refusal as two boards of one name
     bool owes_busy, owes_commit; // messages that this board has to send to it
     uint64_t next_ms;            // when the next JOIN or BUSY to it is due
     uint32_t unanswered;         // PREPAREs in a row that it did not answer in its stay
     uint64_t asked_again_ms;     // before this time it is neither asked nor lets an epoch end
     uint32_t unopened;           // collectives in a row that failed because of it
-    uint64_t shunned_until_ms;   // until when its messages are ignored
+    uint64_t shunned_until_ms;   // end of the time in which its messages are ignored
     struct watched watched;
     uint64_t key_epoch, key_ms; // newest key epoch it claims to hold, and when; 0: never
-    bool left;                  // it sent BYE; not waited for until it is heard again
+    bool left;                  // it sent BYE; nobody waits for it until it is heard again
 };
 
 // A leader's attempt at the next epoch, or a member's answer to one.
@@ -90,10 +90,10 @@ struct cn_membership {
     bool few_told;            // cn_membership_few has returned true
     bool unopened;            // the collective of the view failed: unreachable was called
     uint32_t expected;        // bit per member that is waited for
-    uint64_t unable_until_ms; // until when this board cannot lead
+    uint64_t unable_until_ms; // end of the time in which this board cannot lead
     struct proposal proposal;
-    uint64_t wait_until_ms;              // until when the expected members are waited for
-    uint64_t joining_ms;                 // since when this board announces itself
+    uint64_t wait_until_ms;              // end of the wait for the expected members
+    uint64_t joining_ms;                 // time since which this board announces itself
     uint64_t view_ms;                    // when the view began
     struct cn_membership_message commit; // the COMMIT that made the view
     uint32_t lost;                       // a member that gave no sign; UINT32_MAX: none

@@ -1,3 +1,4 @@
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -55,8 +56,9 @@ void cn_membership_describe(const struct cn_membership *membership, const struct
     char why[CN_REFUSAL_SIZE];
     size_t used = 0;
 
-    print(text, size, &used, membership->member ? "epoch %llu:" : "forming after epoch %llu:",
-          (unsigned long long)membership->epoch);
+    print(text, size, &used,
+          membership->member ? "epoch %" PRIu64 ":" : "forming after epoch %" PRIu64 ":",
+          membership->epoch);
     for (uint32_t i = 0; i < membership->config.count; i++) {
         if (!(present & cn_membership_bit(i)))
             continue;
@@ -82,8 +84,8 @@ void cn_membership_describe(const struct cn_membership *membership, const struct
         else if (!membership->member && other->seen == SEEN_BUSY)
             print(text, size, &used, "%s%s is busy", separator, members[i].name);
         else
-            print(text, size, &used, "%s%s is missing since %llu s", separator, members[i].name,
-                  (unsigned long long)((now_ms - other->present_ms) / 1000));
+            print(text, size, &used, "%s%s is missing since %" PRIu64 " s", separator,
+                  members[i].name, (now_ms - other->present_ms) / 1000);
         separator = ", ";
     }
 }

@@ -55,3 +55,38 @@ uint32_t cn_ranks_first(const uint32_t *micro, uint32_t dp_rank)
         first += micro[p];
     return first;
 }
+
+cn_err cn_ranks_chain(const struct cn_set *set, uint32_t parts, uint32_t most, uint32_t rank,
+                      struct cn_chain_place *chain)
+{
+    uint32_t place = 0;
+
+    *chain = (struct cn_chain_place){0};
+    if (!parts || parts > set->size)
+        return CN_EINVAL;
+    while (place < set->size && set->ranks[place] != rank)
+        place++;
+    chain->parts = parts;
+    chain->replicas = set->size / parts;
+    if (most && chain->replicas > most)
+        chain->replicas = most;
+    chain->all = pick(set, 0, 1, parts * chain->replicas);
+    chain->idle = place >= chain->all.size;
+    if (chain->idle)
+        return CN_OK;
+    chain->part = place / chain->replicas;
+    chain->replica = place % chain->replicas;
+    chain->chain = pick(set, chain->replica, chain->replicas, parts);
+    chain->alike = pick(set, chain->part * chain->replicas, 1, chain->replicas);
+    return CN_OK;
+}
+
+struct cn_set cn_ranks_parts(const struct cn_chain_place *place, uint32_t parts)
+{
+    uint32_t bits = 0;
+
+    for (uint32_t p = 0; p < place->chain.size; p++)
+        if (parts >> p & 1)
+            bits |= 1u << place->chain.ranks[p];
+    return cn_ranks_set(bits);
+}

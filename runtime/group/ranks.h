@@ -1,10 +1,13 @@
-// ranks.h - the data-parallel places of a group's members: replicas of shards.
+// ranks.h - the places of a group's members: replicas of shards, or replicas of a pipeline's parts.
 //
 // With R replicas of S shards each, place = r * S + s, where r is the replica and s the shard:
 // dp_rank = dp_replicate.rank * dp_shard.size + dp_shard.local_rank. Each place draws samples of
 // its own, by dp_rank: two shards of one replica never read the same samples. The members of a
 // replica hold one whole state together; members with the same shard hold the same part of it.
-// Threading: none; pure.
+//
+// With R replicas of P parts each, place = p * R + r, where p is the part and r the replica. The
+// members of a replica are a chain: each micro-batch passes through all of them. So a chain draws
+// samples as one place: dp_rank = r. Threading: none; pure.
 #pragma once
 
 #include <stdbool.h>
@@ -33,3 +36,22 @@ cn_err cn_ranks_place(const struct cn_set *set, uint32_t shards, uint32_t rank,
 // Returns the number of the first micro-batch of place dp_rank. The micro-batches of a step are
 // numbered through all places; micro[p] of them belong to place p.
 uint32_t cn_ranks_first(const uint32_t *micro, uint32_t dp_rank);
+
+// A board's place in a pipeline.
+struct cn_chain_place {
+    uint32_t parts, replicas; // parts of a chain; chains that work
+    uint32_t part, replica;   // this board's, unless it is idle
+    bool idle;                // this board is not in the set, or left over
+    struct cn_set chain;      // members of the board's chain, by part
+    struct cn_set alike;      // members that hold the board's part, by replica
+    struct cn_set all;        // members that work, by place
+};
+
+// Places the members of a set, in its order, in as many complete chains as possible, at most
+// `most` (0: no limit). rank is this board's. Returns CN_EINVAL when parts is 0 or more than the
+// set has members.
+cn_err cn_ranks_chain(const struct cn_set *set, uint32_t parts, uint32_t most, uint32_t rank,
+                      struct cn_chain_place *place);
+
+// Returns the members of the board's chain that hold the parts in bits (bit p for part p).
+struct cn_set cn_ranks_parts(const struct cn_chain_place *place, uint32_t bits);

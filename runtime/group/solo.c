@@ -35,9 +35,10 @@ static cn_err solo_run(struct cn_collective *collective, const struct cn_collect
     return CN_OK;
 }
 
-static void solo_cancel(struct cn_collective *collective)
+static void solo_cancel(struct cn_collective *collective, bool gives_up)
 {
     (void)collective;
+    (void)gives_up;
 }
 
 static cn_err solo_check(struct cn_collective *collective)

@@ -111,8 +111,10 @@ struct cn_collective_ops {
     // issues a different call; the log names that call.
     cn_err (*run)(struct cn_collective *collective, const struct cn_collective_call *call);
 
-    // Makes a running call return CN_ECANCELED soon. May be called from any thread.
-    void (*cancel)(struct cn_collective *collective);
+    // Makes a running call return CN_ECANCELED soon. gives_up: it ends because another member is
+    // lost, so the others are told first and do not take this one for lost. Without it this member
+    // is the one that ends. May be called from any thread.
+    void (*cancel)(struct cn_collective *collective, bool gives_up);
 
     // Returns CN_EPEER when a member has closed, else CN_OK. For use between calls. Does not block.
     cn_err (*check)(struct cn_collective *collective);

@@ -46,10 +46,13 @@ enum cn_arena {
     CN_ARENA_COUNT,
 };
 
+// Words. Operands in CN_ARENA_ACTIVATIONS, _BATCH and _BOUNDARY begin at a multiple of it.
+#define CN_ARENA_ALIGNMENT 16
+
 // Any operand may lie in any arena. Workspaces lie in CN_ARENA_ACTIVATIONS only.
 struct cn_operand {
     enum cn_arena arena;
-    size_t offset; // words, a multiple of 16 in CN_ARENA_ACTIVATIONS, _BATCH and _BOUNDARY
+    size_t offset; // words; CN_ARENA_ALIGNMENT applies
     size_t stride; // words from one sample to the next; 0 when all samples share it
 };
 

@@ -14,6 +14,7 @@
 #include "runtime/base/bytes.h"
 #include "runtime/base/error.h"
 #include "runtime/base/member.h"
+#include "runtime/port/health.h"
 #include "runtime/port/store.h"
 #include "runtime/profile/job.h"
 
@@ -37,6 +38,10 @@ struct cn_inventory {
     char build[CN_BUILD_TEXT_SIZE];   // version of its cairn-node; "": not told
     char system[CN_SYSTEM_TEXT_SIZE]; // "JetPack 6.2 (L4T 36.4.3)", "Debian GNU/Linux 12"; ""
     uint64_t disk_size, disk_free;    // bytes where its state lies, at registration; 0: not told
+    // Of a board with two systems: the slot that runs ("A", "B") and the version in it; "".
+    char slot[8], slot_version[CN_SYSTEM_TEXT_SIZE];
+    // The last update: "good", "trying", "rolled-back", ..., and its version; "".
+    char update[16], update_version[CN_SYSTEM_TEXT_SIZE];
 };
 
 // A board's description of itself when it registers.
@@ -50,17 +55,24 @@ struct cn_registration {
     // The version that the board holds, if it is newer than the aggregator's round; else zeros.
     uint64_t ahead_lineage, ahead_version;
     char fault[CN_FAULT_SIZE]; // why the board cannot train; "": it can, as far as it knows
+    uint64_t fault_code;       // number of a cn_err, without its sign; 0: not known
     uint64_t instance;         // random number of this process; 0: it tells none
     struct cn_inventory inventory;
 };
 
 // The aggregator's answer to a registration.
+// The tensors that never change in a run, by their digest (cn_local_tensors_digest); zeros: none.
+struct cn_base_name {
+    uint8_t digest[CN_DIGEST_SIZE];
+};
+
 struct cn_manifest {
     uint64_t run;
     uint32_t lineage;
     char group[CN_NAME_SIZE];
     uint8_t graph[CN_DIGEST_SIZE]; // digest of the graph blob, by which it is fetched
     uint64_t graph_size;           // bytes of the graph blob
+    struct cn_base_name base;
     struct cn_job job;
     uint8_t job_digest[CN_DIGEST_SIZE];           // digest of the encoded job
     uint64_t key_epoch;                           // epoch of pair_keys (transport/GROUP.md)
@@ -88,6 +100,13 @@ struct cn_snapshot {
     uint8_t digest[CN_DIGEST_SIZE]; // of the frame
 };
 
+// The control variates of a round (runtime/update/variate.h).
+struct cn_round_control {
+    uint32_t epoch;                 // round in which their epoch began; 0: the job has none
+    uint64_t size;                  // bytes of the frame with the server's variate; 0: it is zeros
+    uint8_t digest[CN_DIGEST_SIZE]; // of the frame
+};
+
 // The round as this board's group sees it. Fits one datagram.
 struct cn_round_info {
     uint64_t run;
@@ -109,6 +128,10 @@ struct cn_round_info {
     // Newest version made by going back to an earlier one; 0: none. What a group keeps of rounds
     // before it belongs to versions that were given up.
     uint64_t forget;
+    // Oldest round of which an update still counts; 0: only one of round does. Above 0 the run is
+    // asynchronous: a group that trains for an earlier round goes on.
+    uint64_t oldest;
+    struct cn_round_control control; // for training from .version
     // Round of this group's newest update with a verdict; 0: none yet.
     uint32_t decided_round;
     bool decided_accepted;                  // whether an update of decided_round was accepted
@@ -143,7 +166,9 @@ struct cn_link_upload {
     double held_out_loss;
     uint64_t held_out_correct, held_out_count;
     struct cn_measures measures;
-    double train_loss; // mean over the round's samples
+    double train_loss;                     // mean over the round's samples
+    uint64_t steps;                        // steps of the round that the group did
+    uint64_t control_epoch, control_count; // as in cn_declare_request
     // All members of the group, this board included; count 0: it has no others.
     struct cn_member_sign members[CN_GROUP_MAX];
     uint32_t member_count;
@@ -239,6 +264,10 @@ struct cn_link_ops {
     // Sends an update. The result is RECEIPT. Sending the same frame again, after any crash on any
     // side, is harmless.
     cn_err (*upload)(struct cn_link *link, const struct cn_link_upload *upload);
+
+    // Reports how the board is: sent once, at once or never. Nothing comes back. An aggregator that
+    // does not know the message is not asked again in its session.
+    void (*tell)(struct cn_link *link, const struct cn_health *health);
 
     // Ends the fetch and the upload that are under way, without an event.
     void (*abandon)(struct cn_link *link);

@@ -5,6 +5,7 @@
 #include "runtime/port/compute.h"
 #include "runtime/port/link.h"
 #include "runtime/port/peer_link.h"
+#include "runtime/port/text_server.h"
 #include "runtime/profile/profile.h"
 
 struct cn_ports {
@@ -14,6 +15,7 @@ struct cn_ports {
     cn_err (*open_peer_link)(const char *listen, const struct cn_member *members, uint32_t count,
                              uint32_t self, struct cn_peer_link **link);
     const struct cn_link_ops *link;
+    const struct cn_text_server_ops *text_server; // NULL: none
     // Derives the key of the session with the aggregator from the profile's key file. On errors
     // adds a line to diag.
     cn_err (*load_link_key)(const struct cn_settings *settings, struct cn_diag *diag,

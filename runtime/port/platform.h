@@ -81,14 +81,16 @@ void cn_platform_hide_memory(void);
 // Returns the peak resident memory of this process in bytes.
 uint64_t cn_platform_peak_memory(void);
 
-// What this process uses now, for monitors. 0: not known.
+// What this process uses now, for monitors. A member that is not known is 0.
 struct cn_platform_usage {
-    uint64_t resident;    // bytes of memory
-    double cpu_s;         // processor time since the start, in seconds
-    uint32_t files;       // open descriptors
-    uint64_t files_most;  // limit of the latter
+    uint64_t resident;    // memory in RAM, in bytes
+    double cpu_s;         // processor time since the process started, in seconds
+    uint32_t files;       // number of open file descriptors
+    uint64_t files_most;  // highest number of file descriptors that may be open
     double since_epoch_s; // when the process started, in seconds since 1970
 };
+
+// Reads all members.
 void cn_platform_read_usage(struct cn_platform_usage *usage);
 
 // Sends state to the service manager (systemd) that started this program: one or several lines of
@@ -98,9 +100,17 @@ void cn_platform_notify(const char *state);
 // Returns whether a service manager started this program, which starts it again when it fails.
 bool cn_platform_is_service(void);
 
+// Makes the names in a directory durable: those of files that were made, renamed or removed there.
+cn_err cn_platform_sync_directory(const char *directory);
+// The same for the directory in which path lies.
+cn_err cn_platform_sync_parent(const char *path);
+
 // Replaces a file that only informs, as a whole. It is not synced to disk, which spares a board's
 // flash: the loss of such a file in a power cut does no harm.
 cn_err cn_platform_replace_note(const char *path, const char *text);
+
+// As cn_platform_replace_note, for a file that other users may read.
+cn_err cn_platform_publish_note(const char *path, const char *text);
 
 enum cn_hook_state {
     CN_HOOK_RUNNING,
@@ -114,6 +124,11 @@ enum cn_hook_state {
 // CN_ENOTFOUND when path cannot be executed.
 cn_err cn_platform_start_hook(const char *path, char *const environment[], unsigned limit_s,
                               int64_t *hook);
+
+// As cn_platform_start_hook, with size bytes of input on the hook's standard input; they must fit a
+// pipe: at most 4096. Returns CN_EIO without a pipe.
+cn_err cn_platform_start_hook_with(const char *path, char *const environment[], unsigned limit_s,
+                                   const void *input, size_t size, int64_t *hook);
 
 // Returns the state of a hook. After any state except CN_HOOK_RUNNING the hook is no longer valid.
 enum cn_hook_state cn_platform_poll_hook(int64_t hook, int *code);

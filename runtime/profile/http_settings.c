@@ -1,9 +1,10 @@
 #include "runtime/profile/http_settings.h"
 
-#include <stdio.h>
 #include <string.h>
 
+#include "runtime/base/unix_path.h"
 #include "runtime/base/words.h"
+#include "runtime/profile/profile_private.h"
 
 #define NAME_LETTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-:[]"
 
@@ -21,30 +22,23 @@ static bool is_loopback_address(const char *listen)
 
 bool cn_http_settings_local(const char *listen)
 {
-    return starts(listen, "unix:") || starts(listen, "localhost:") || starts(listen, "[::1]:") ||
+    return cn_unix_path(listen) || starts(listen, "localhost:") || starts(listen, "[::1]:") ||
            is_loopback_address(listen);
 }
 
-bool cn_http_settings_mistake(const struct cn_http_settings *http, const char **key,
-                              char text[CN_HTTP_MISTAKE])
+void cn_profile_check_http(const struct cn_profile *profile, struct cn_diagnostics *report)
 {
+    const struct cn_http_settings *http = &profile->settings.http;
     const char *names = http->names;
     char name[CN_WORDS_SIZE];
-    if (http->listen[0] && !http->token_file[0] && !cn_http_settings_local(http->listen)) {
-        *key = "http.listen";
-        snprintf(text, CN_HTTP_MISTAKE,
-                 "http.listen: '%s' is reached from other machines; expected http.token_file, too, "
-                 "or a loopback address or unix:PATH",
-                 http->listen);
-        return true;
-    }
-    while (cn_words_next(&names, name, sizeof(name))) {
-        if (name[strspn(name, NAME_LETTERS)] == '\0')
-            continue;
-        *key = "http.names";
-        snprintf(text, CN_HTTP_MISTAKE,
-                 "http.names: '%s' is no name of a host; expected NAME or NAME:PORT", name);
-        return true;
-    }
-    return false;
+    if (http->listen[0] && !http->token_file[0] && !cn_http_settings_local(http->listen))
+        cn_diagnostics_error(report, cn_profile_place(profile, "http.listen", report),
+                             "http.listen: '%s' is reached from other machines; expected "
+                             "http.token_file, too, or a loopback address or unix:PATH",
+                             http->listen);
+    while (cn_words_next(&names, name, sizeof(name)))
+        if (name[strspn(name, NAME_LETTERS)] != '\0')
+            cn_diagnostics_error(
+                report, cn_profile_place(profile, "http.names", report),
+                "http.names: '%s' is no name of a host; expected NAME or NAME:PORT", name);
 }

@@ -102,6 +102,12 @@ enum cn_statistics {
     CN_STATISTICS_LOCAL,  // each group keeps its own (FedBN)
 };
 
+// What becomes of the tensors that train.freeze names.
+enum cn_frozen {
+    CN_FROZEN_SHARED, // they are part of each update, as zeros
+    CN_FROZEN_LOCAL,  // no update has them
+};
+
 struct cn_update_rule {
     enum cn_update_mode mode;
     double density;      // top-k: share of coordinates that are sent, in (0, 1]
@@ -156,10 +162,19 @@ struct cn_parallel {
     uint32_t accumulate; // micro-batches of a step, in place of cn_job.accumulate; 0: use that one
 };
 
+// A model that is cut into parts, each on a member of its own (runtime/group/pipeline_order.h). All
+// zero: it is not cut.
+struct cn_pipeline_settings {
+    uint32_t parts;          // 0 and 1: the model is not cut
+    char cut[CN_WORDS_SIZE]; // where parts begin (cn_cut_read); "": equal work
+};
+
 // Update options beyond the simplest case. All zero means the defaults, as in cn_rules.
 struct cn_update_options {
     char densities[CN_WORDS_SIZE];  // entries NAME=SHARE% of layer_entry.h
     char priorities[CN_WORDS_SIZE]; // entries NAME=FACTOR of layer_entry.h
+    char local[CN_WORDS_SIZE];      // patterns of tensors that never travel
+    enum cn_frozen frozen;
     enum cn_residual_kind residual;
     uint32_t snapshot_every; // versions from one with a snapshot to the next; 0: no snapshots
 };
@@ -175,8 +190,26 @@ enum cn_server_optimizer {
     CN_SERVER_FEDYOGI,
 };
 
+// What the mean is of, where groups trained for different numbers of steps.
+enum cn_server_normalize {
+    CN_NORMALIZE_OFF,   // changes of the weights
+    CN_NORMALIZE_STEPS, // changes for each step: FedNova, see aggregator/merge/normalize.h
+};
+
+// What a board adds to its gradients so that all groups go towards one optimum; the formulas are in
+// runtime/update/variate.h. All zero: nothing.
+enum cn_correction_kind {
+    CN_CORRECTION_NONE,
+    CN_CORRECTION_SCAFFOLD, // control variates
+};
+
+struct cn_correction {
+    enum cn_correction_kind kind;
+};
+
 struct cn_server {
     enum cn_server_optimizer optimizer;
+    enum cn_server_normalize normalize;
     double learning_rate; // 0: the optimizer's own default
     double momentum;      // fedavgm, nesterov
     double beta1, beta2;  // fedadam, fedyogi
@@ -215,6 +248,24 @@ struct cn_robust {
     enum cn_robust_mix mix;
     uint32_t tolerate; // groups that may lie
     enum cn_robust_short when_short;
+};
+
+// When a version is made: when all groups of a round have sent their updates, or from a buffer of
+// the updates that came first. Late updates then go into a later version. It does not travel to the
+// boards.
+enum cn_round_mode {
+    CN_ROUNDS_SYNCHRONOUS,
+    CN_ROUNDS_ASYNCHRONOUS,
+};
+
+// Most versions that an update may be behind: boards catch up by the deltas of as many versions.
+#define CN_STALENESS_MAX 8
+
+struct cn_rounds_async {
+    enum cn_round_mode mode;
+    uint32_t buffer;        // updates that make a version; 0: three quarters of the quorum
+    uint32_t max_staleness; // versions that an update may be behind, at most CN_STALENESS_MAX
+    bool wait; // a version waits for groups whose updates would be too old for the next
 };
 
 // When the aggregator refuses a version by what the central set says of it. 0: that limit is off.
@@ -264,8 +315,11 @@ struct cn_job {
     uint32_t patience;      // rounds without a better metric after which the run ends; 0: never
     double target_accuracy; // accuracy at which the run ends; 0: never
     struct cn_parallel parallel;
+    struct cn_pipeline_settings pipeline;
+    struct cn_correction correction;
     struct cn_server server;
     struct cn_robust robust;
+    struct cn_rounds_async async;
     struct cn_gate gate;
 };
 
@@ -279,14 +333,35 @@ static inline uint32_t cn_robust_needs(const struct cn_robust *robust)
     return robust->mix == CN_ROBUST_MIX_BUCKET ? 2 * rows - 1 : rows; // one bucket may have one
 }
 
-// Returns the number of groups whose updates make a version: the quorum, or what the robust rule
-// needs if rounds wait for that.
-static inline uint32_t cn_job_quorum(const struct cn_job *job)
+static inline bool cn_job_is_async(const struct cn_job *job)
+{
+    return job->async.mode != CN_ROUNDS_SYNCHRONOUS;
+}
+
+// Returns the number of groups whose updates the profile asks for in a version.
+static inline uint32_t cn_job_buffer(const struct cn_job *job)
+{
+    if (!cn_job_is_async(job))
+        return job->quorum;
+    return job->async.buffer ? job->async.buffer
+                             : (uint32_t)((3 * (uint64_t)job->quorum + 3) / 4); // rounded up
+}
+
+// Returns the number of groups whose updates make a version: the quorum or the buffer, or what the
+// robust rule needs if rounds wait for that.
+static inline uint32_t cn_job_updates_needed(const struct cn_job *job)
 {
     uint32_t needed =
         job->robust.when_short == CN_ROBUST_SHORT_WAIT ? cn_robust_needs(&job->robust) : 0;
+    uint32_t wanted = cn_job_buffer(job);
 
-    return job->quorum > needed ? job->quorum : needed;
+    return wanted > needed ? wanted : needed;
+}
+
+// Returns the name of the value that says how many updates are needed.
+static inline const char *cn_job_needed_word(const struct cn_job *job)
+{
+    return cn_job_is_async(job) ? "buffer" : "quorum";
 }
 
 // Returns the micro-batches of a step of each member that trains.

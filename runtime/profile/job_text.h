@@ -17,7 +17,7 @@ cn_err cn_job_text_make(const struct cn_settings *settings, char **text);
 cn_err cn_job_text_read(const char *text, size_t size, struct cn_diag *diag,
                         struct cn_settings *settings);
 
-// The words around the two values of a line: "KEY: VALUE" between[0] "VALUE" between[1].
+// The words of a line that compares two values: "KEY: VALUE", words[0], "VALUE", words[1].
 extern const char *const cn_job_text_conflict[2]; // "32 in the ledger, 64 in the profile"
 extern const char *const cn_job_text_change[2];   // "32, now 64"
 

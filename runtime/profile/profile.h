@@ -84,12 +84,19 @@ struct cn_gateway_settings {
     uint64_t board_bps;   // bit/s of each board, both directions together; 0: no limit
 };
 
+// The program of the site that is told of a gateway's events.
+struct cn_event_hook_settings {
+    char path[CN_PATH_SIZE];    // "": none
+    char events[CN_WORDS_SIZE]; // kinds and patterns of kinds (event_kinds.h); "": the alarms
+};
+
 // Metrics, health and the page, for people and monitors.
 struct cn_http_settings {
-    char listen[CN_PATH_SIZE];     // "host:port" or "unix:PATH"; "": no server
-    char token_file[CN_PATH_SIZE]; // file with what clients must send; "": none
-    char names[CN_WORDS_SIZE];     // more hosts by which browsers may call this server
-    uint32_t board_series;         // most enrolled boards with metrics of their own
+    char listen[CN_PATH_SIZE];       // "host:port" or "unix:PATH"; "": no server
+    char token_file[CN_PATH_SIZE];   // file with what clients must send; "": none
+    char names[CN_WORDS_SIZE];       // more hosts by which browsers may call this server
+    uint32_t board_series;           // most enrolled boards with metrics of their own
+    char metrics_file[CN_PATH_SIZE]; // file with a board's metrics, for the node exporter; "": none
 };
 
 struct cn_settings {
@@ -114,17 +121,19 @@ struct cn_settings {
     uint64_t reserve;                        // bytes of disk to leave free
     char addresses[CN_LINK_ADDRESSES][CN_ADDRESS_SIZE]; // addresses of the aggregator
     uint32_t address_count;
-    char key[CN_PATH_SIZE]; // path of the file with this board's key
+    char key[CN_PATH_SIZE];  // path of the file with this board's key
+    char base[CN_PATH_SIZE]; // path of the job's model on this board; "": version 0 is fetched
     struct cn_group_settings group;
     struct cn_upkeep_settings care;
     struct cn_data_paths data[CN_DATASET_MAX];
     uint32_t data_count;
     struct cn_gateway_settings gateway;
     struct cn_http_settings http;
+    struct cn_event_hook_settings event_hook;
     bool has_job;
     char model[CN_PATH_SIZE]; // ONNX file of the job
     struct cn_job job;
-    uint32_t one; // parallel.pipeline and .tensor, reserved keys whose only value is 1
+    uint32_t one; // parallel.tensor, a reserved key whose only value is 1
 };
 
 struct cn_profile;
@@ -142,6 +151,10 @@ void cn_profile_free(struct cn_profile *profile);
 
 // Returns the merged settings, valid until cn_profile_free.
 const struct cn_settings *cn_profile_settings(const struct cn_profile *profile);
+
+// Returns whether a file of the profile has a value for this key of PROFILES.md. The keys of a job
+// start with "job.", as in "job.rounds.quorum". The key must exist.
+bool cn_profile_is_set(const struct cn_profile *profile, const char *key);
 
 // A program's use of a profile, with the keys that it requires.
 enum cn_profile_use {

@@ -4,7 +4,6 @@
 
 #include "runtime/base/words.h"
 #include "runtime/profile/gpus.h"
-#include "runtime/profile/http_settings.h"
 #include "runtime/profile/layer_entry.h"
 #include "runtime/profile/profile_private.h"
 #include "runtime/profile/profile_value.h"
@@ -21,9 +20,9 @@ struct cn_mark cn_profile_place(const struct cn_profile *profile, const char *pa
     return (struct cn_mark){1, 1};
 }
 
-static bool is_set(const struct cn_profile *profile, const char *path)
+bool cn_profile_is_set(const struct cn_profile *profile, const char *key)
 {
-    return cn_profile_origin(profile, path)->source != NULL;
+    return cn_profile_origin(profile, key)->source != NULL;
 }
 
 // Checks that members on the same host have different ports.
@@ -104,7 +103,7 @@ static void check_group(const struct cn_profile *profile, struct cn_diagnostics 
     uint32_t gpus[CN_GROUP_MAX];
     bool found = false;
 
-    if (!is_set(profile, "group.members"))
+    if (!cn_profile_is_set(profile, "group.members"))
         return;
     if (cn_gpus_list(settings, gpus) > 1) // the others look for each of its GPUs
         found = true;
@@ -183,15 +182,6 @@ static void check_gpus(const struct cn_profile *profile, struct cn_diagnostics *
                 "an address of its own",
                 name);
     }
-}
-
-static void check_http(const struct cn_profile *profile, struct cn_diagnostics *report)
-{
-    const char *key;
-    char text[CN_HTTP_MISTAKE];
-
-    if (cn_http_settings_mistake(&profile->settings.http, &key, text))
-        cn_diagnostics_error(report, cn_profile_place(profile, key, report), "%s", text);
 }
 
 static void check_hardware(const struct cn_profile *profile, struct cn_diagnostics *report)
@@ -289,19 +279,20 @@ static void check_rules(const struct cn_profile *profile, struct cn_diagnostics 
     if (strlen(rules->output) + strlen(rules->weights) + strlen(rules->ignore) +
             strlen(rules->freeze) + strlen(parallel->sets) + strlen(parallel->phases) +
             strlen(parallel->train) + strlen(parallel->measure) + strlen(job->options.densities) +
-            strlen(job->options.priorities) >
+            strlen(job->options.priorities) + strlen(job->options.local) +
+            strlen(job->pipeline.cut) >
         LISTS_MAX) {
         mark = cn_profile_place(profile,
-                                rules->freeze[0]    ? "job.train.freeze"
-                                : parallel->sets[0] ? "job.parallel.sets"
-                                                    : "job.loss.weights",
+                                rules->freeze[0]       ? "job.train.freeze"
+                                : parallel->sets[0]    ? "job.parallel.sets"
+                                : job->pipeline.cut[0] ? "job.parallel.cut"
+                                                       : "job.loss.weights",
                                 report);
-        cn_diagnostics_error(
-            report, mark,
-            "train.freeze, loss.weights, loss.ignore, parallel.sets, update.densities, "
-            "update.priorities: too long for a message; expected %d characters "
-            "together",
-            LISTS_MAX);
+        cn_diagnostics_error(report, mark,
+                             "train.freeze, loss.weights, loss.ignore, parallel.sets, "
+                             "parallel.cut, update.densities, update.priorities, update.local: too "
+                             "long for a message; expected %d characters together",
+                             LISTS_MAX);
     }
     if (job->loss == CN_LOSS_OUTPUT && !rules->output[0]) {
         mark = cn_profile_place(profile, "job.loss.kind", report);
@@ -365,7 +356,7 @@ static void check_parallel(const struct cn_profile *profile, struct cn_diagnosti
                                          "job.parallel.stage", "job.parallel.accumulate"};
 
     for (size_t i = 0; i < sizeof(chosen) / sizeof(chosen[0]); i++)
-        if (parallel->kind == CN_PARALLEL_AUTO && is_set(profile, chosen[i]))
+        if (parallel->kind == CN_PARALLEL_AUTO && cn_profile_is_set(profile, chosen[i]))
             cn_diagnostics_error(report, cn_profile_place(profile, chosen[i], report),
                                  "%s: parallel.kind auto chooses it; expected one of the two",
                                  chosen[i] + 4);
@@ -387,7 +378,7 @@ static void check_idle(const struct cn_profile *profile, struct cn_diagnostics *
             continue;
         if (cn_profile_origin(profile, up ? "job.update.up.mode" : "job.update.down.mode")
                     ->source != origin->source &&
-            is_set(profile, up ? "job.update.up.mode" : "job.update.down.mode"))
+            cn_profile_is_set(profile, up ? "job.update.up.mode" : "job.update.down.mode"))
             continue;
         report->file = origin->source->path;
         cn_diagnostics_error(report, origin->mark,
@@ -476,7 +467,7 @@ static void check_companions(const struct cn_profile *profile, struct cn_diagnos
     for (size_t i = 0; i < sizeof(companions) / sizeof(companions[0]); i++) {
         const char *path = companions[i].path;
 
-        if (!is_set(profile, path) || companions[i].has_meaning(&profile->settings.job))
+        if (!cn_profile_is_set(profile, path) || companions[i].has_meaning(&profile->settings.job))
             continue;
         cn_diagnostics_warning(report, cn_profile_place(profile, path, report),
                                "%s: has no effect; it means something with %s only", path + 4,
@@ -526,7 +517,8 @@ void cn_profile_check(const struct cn_profile *profile, struct cn_diagnostics *r
     check_group(profile, report);
     check_gpus(profile, report);
     check_hardware(profile, report);
-    check_http(profile, report);
+    cn_profile_check_http(profile, report);
+    cn_profile_check_events(profile, report);
     check_care(profile, report);
     if (profile->settings.has_job) {
         check_stop(profile, report);
@@ -534,11 +526,16 @@ void cn_profile_check(const struct cn_profile *profile, struct cn_diagnostics *r
         check_layers(profile, report);
         check_residual(profile, report);
         check_parallel(profile, report);
+        cn_profile_check_pipeline(profile, report);
         check_idle(profile, report);
         check_companions(profile, report);
         check_freeze(profile, report);
         check_server(profile, report);
         cn_profile_check_robust(profile, report);
+        cn_profile_check_async(profile, report);
+        cn_profile_check_local(profile, report);
+        cn_profile_check_normalize(profile, report);
+        cn_profile_check_correction(profile, report);
     }
 }
 
@@ -576,6 +573,8 @@ cn_err cn_profile_require(const struct cn_profile *profile, enum cn_profile_use 
     const struct cn_profile_file *top = profile->sources[profile->site_count - 1];
     struct cn_diagnostics report = {diag, top->path, 0};
 
+    if (use == CN_PROFILE_TRAIN && cn_profile_names_no_job(profile, &report))
+        return CN_EINVAL;
     for (size_t i = 0; i < cn_schema_count; i++) {
         const struct cn_schema_row *row = &cn_schema[i];
         char wanted[CN_WANTED_SIZE];

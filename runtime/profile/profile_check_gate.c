@@ -1,4 +1,4 @@
-// What contradicts the keys of the gate.
+// profile_check_gate.c - refuses settings that contradict the keys of the gate.
 #include "runtime/profile/profile_private.h"
 
 void cn_profile_check_gate(const struct cn_profile *profile, struct cn_diagnostics *report)

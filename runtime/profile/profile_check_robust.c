@@ -3,11 +3,6 @@
 
 #include "runtime/profile/profile_private.h"
 
-static bool is_set(const struct cn_profile *profile, const char *path)
-{
-    return cn_profile_origin(profile, path)->source != NULL;
-}
-
 static bool sorts(const struct cn_robust *robust)
 {
     return robust->rule == CN_ROBUST_MEDIAN || robust->rule == CN_ROBUST_TRIMMED;
@@ -33,16 +28,16 @@ static void check_quorum(const struct cn_profile *profile, struct cn_diagnostics
     const struct cn_job *job = &profile->settings.job;
     uint32_t needed = cn_robust_needs(&job->robust);
 
-    if (job->quorum < needed && !is_set(profile, "job.robust.short"))
+    if (job->quorum < needed && !cn_profile_is_set(profile, "job.robust.short"))
         cn_diagnostics_error(
             report, cn_profile_place(profile, "job.rounds.quorum", report),
             "rounds.quorum: %u groups, but the robust rule needs %u to tolerate %u; expected %u or "
             "more, or robust.short: wait (rounds wait for %u) or clip (they take the capped mean)",
             job->quorum, needed, job->robust.tolerate, needed, needed);
-    if (cn_job_quorum(job) > CN_ROBUST_MOST)
+    if (cn_job_updates_needed(job) > CN_ROBUST_MOST)
         cn_diagnostics_error(report, cn_profile_place(profile, "job.rounds.quorum", report),
                              "rounds.quorum: %u groups; expected at most %d with a robust rule",
-                             cn_job_quorum(job), CN_ROBUST_MOST);
+                             cn_job_updates_needed(job), CN_ROBUST_MOST);
 }
 
 // Refuses the keys that say something else about lying groups than the rule does.
@@ -71,7 +66,7 @@ static void check_companions(const struct cn_profile *profile, struct cn_diagnos
                              "robust.mix: has a meaning with a rule only; expected robust.rule "
                              "other than none");
     for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
-        if (is_set(profile, keys[i]))
+        if (cn_profile_is_set(profile, keys[i]))
             cn_diagnostics_warning(report, cn_profile_place(profile, keys[i], report),
                                    "%s: has no effect; it means something with robust.rule other "
                                    "than none only",

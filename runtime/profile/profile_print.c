@@ -97,6 +97,8 @@ static bool is_printed(const struct cn_profile *profile, size_t index)
         return profile->origins[index].source != NULL;
     if (strncmp(row->path, "http.", 5) == 0 && !profile->settings.http.listen[0])
         return profile->origins[index].source != NULL;
+    if (strcmp(row->path, "hooks.events") == 0 && !profile->settings.event_hook.path[0])
+        return profile->origins[index].source != NULL;
     return row->initial || profile->origins[index].source;
 }
 

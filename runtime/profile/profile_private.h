@@ -36,6 +36,9 @@ const struct cn_origin *cn_profile_origin(const struct cn_profile *profile, cons
 // Reports values that contradict each other, which no single row can show.
 void cn_profile_check(const struct cn_profile *profile, struct cn_diagnostics *report);
 
+// profile_no_job.c: Reports a profile that has no value of a job. Returns whether it is one.
+bool cn_profile_names_no_job(const struct cn_profile *profile, struct cn_diagnostics *report);
+
 // profile_check.c: Returns the mark of a key and sets report to its file. A default gets line 1 of
 // the first file.
 struct cn_mark cn_profile_place(const struct cn_profile *profile, const char *path,
@@ -44,8 +47,28 @@ struct cn_mark cn_profile_place(const struct cn_profile *profile, const char *pa
 // Refuses a gate that has nothing to measure on.
 void cn_profile_check_gate(const struct cn_profile *profile, struct cn_diagnostics *report);
 
+// profile_check_pipeline.c: Reports what parallel.pipeline lacks, and what does not go with it.
+void cn_profile_check_pipeline(const struct cn_profile *profile, struct cn_diagnostics *report);
+
+// profile_check_events.c: Reports a kind of event that does not exist.
+void cn_profile_check_events(const struct cn_profile *profile, struct cn_diagnostics *report);
+
 // profile_check_robust.c: Reports what has no meaning together with the job's robust rule.
 void cn_profile_check_robust(const struct cn_profile *profile, struct cn_diagnostics *report);
+
+// profile_check_async.c: Reports what has no meaning together with asynchronous rounds.
+void cn_profile_check_async(const struct cn_profile *profile, struct cn_diagnostics *report);
+// http_settings.c: Reports an address without a token that other machines reach, and bad names.
+void cn_profile_check_http(const struct cn_profile *profile, struct cn_diagnostics *report);
+
+// Checks that the steps of groups can be compared, if the job compares them.
+void cn_profile_check_normalize(const struct cn_profile *profile, struct cn_diagnostics *report);
+
+// Reports what does not go with the control variates of a job.
+void cn_profile_check_correction(const struct cn_profile *profile, struct cn_diagnostics *report);
+
+// Checks what a job says of tensors that never travel.
+void cn_profile_check_local(const struct cn_profile *profile, struct cn_diagnostics *report);
 
 // profile_file.c: Reads a regular file of at most CN_YAML_SIZE_MAX bytes; the caller frees the
 // text. Finds the path of the type of board that "extends: NAME" names. Both report an error at

@@ -64,14 +64,29 @@ static bool is_numeric(const struct cn_schema_row *row)
     return (row->type >= CN_VALUE_COUNT && row->type <= CN_VALUE_RATE) || is_list_of_numbers(row);
 }
 
+// Writes 1e-09 as 1e-9, and 1e+09 as 1e9.
+static void shorten_exponent(char *text)
+{
+    char *exponent = strchr(text, 'e');
+    size_t skipped;
+
+    if (!exponent)
+        return;
+    exponent += exponent[1] == '-' ? 2 : 1;
+    skipped = strspn(exponent, "+0");
+    memmove(exponent, exponent + skipped, strlen(exponent + skipped) + 1);
+}
+
 static void print_limit(char text[CN_QUANTITY_SIZE], enum cn_value_type type, double value)
 {
-    if (type == CN_VALUE_NUMBER || type == CN_VALUE_WORDS)
+    if (type == CN_VALUE_NUMBER || type == CN_VALUE_WORDS) {
         cn_number_print(text, value);
-    else if (type == CN_VALUE_SHARE)
+        shorten_exponent(text);
+    } else if (type == CN_VALUE_SHARE) {
         cn_share_print(text, value);
-    else
+    } else {
         cn_quantity_print(text, cn_value_units(type), (uint64_t)value);
+    }
 }
 
 static void append(char wanted[CN_WANTED_SIZE], const char *before, const char *text)

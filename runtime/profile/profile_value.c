@@ -1,9 +1,11 @@
 #include "runtime/profile/profile_value.h"
 
 #include <ctype.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/base/unix_path.h"
 #include "runtime/profile/quantity.h"
 #include "runtime/profile/set_rules.h"
 
@@ -116,28 +118,27 @@ static bool read_address(const struct reading *reading, const struct cn_yaml_nod
     return true;
 }
 
-#define UNIX_PREFIX "unix:"
 #define UNIX_PATH_MAX 107 // bytes, as unix(7) has it
 
 // A path is relative to the directory of the file, as other paths are.
 static bool read_http(const struct reading *reading, const struct cn_yaml_node *node, char *to)
 {
     struct cn_yaml_node path;
-    size_t length = strlen(UNIX_PREFIX);
+    char full[CN_PATH_SIZE];
 
     if (!is_text(reading, node))
         return false;
-    if (strncmp(node->text, UNIX_PREFIX, length) != 0)
+    if (!cn_unix_path(node->text))
         return read_address(reading, node, true, to);
     path = *node;
-    path.text += length;
+    path.text += strlen(CN_UNIX_PREFIX);
     if (!path.text[0])
         return reject(reading, node, "has no path");
-    memcpy(to, UNIX_PREFIX, length);
-    if (!read_path(reading, &path, to + length) || strlen(to + length) > UNIX_PATH_MAX) {
-        to[0] = '\0';
+    if (!read_path(reading, &path, full))
+        return false;
+    if (strlen(full) > UNIX_PATH_MAX)
         return reject(reading, node, "has a path of more than 107 bytes");
-    }
+    snprintf(to, CN_PATH_SIZE, CN_UNIX_PREFIX "%.*s", UNIX_PATH_MAX, full);
     return true;
 }
 
@@ -527,8 +528,8 @@ static bool read_phases(const struct reading *reading, const struct cn_yaml_node
         if (entry->type != CN_YAML_SCALAR ||
             cn_quantity_parse(entry->text, cn_units_none, &round) || !round || round > 1000000)
             return reject(reading, entry, "is not a round from 1 to 1000000");
-        length += (size_t)snprintf(to + length, CN_WORDS_SIZE - length, "%s%s=%llu",
-                                   length ? " " : "", entry->key, (unsigned long long)round);
+        length += (size_t)snprintf(to + length, CN_WORDS_SIZE - length, "%s%s=%" PRIu64,
+                                   length ? " " : "", entry->key, round);
         if (length >= CN_WORDS_SIZE)
             return reject(reading, node, "is too long");
     }

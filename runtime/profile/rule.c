@@ -27,6 +27,8 @@ enum fact {
     FACT_CORES,
     FACT_ARCH,
     FACT_LINK,
+    FACT_BATTERY,
+    FACT_BYTES,
     FACT_ROUND,
     FACT_STEP,
     FACT_EPOCH,
@@ -43,8 +45,9 @@ enum relation {
     RELATION_COUNT,
 };
 
-static const char *const fact_names[FACT_COUNT] = {
-    "name", "address", "gpu", "phase", "memory", "cores", "arch", "link", "round", "step", "epoch"};
+static const char *const fact_names[FACT_COUNT] = {"name",  "address", "gpu",  "phase",   "memory",
+                                                   "cores", "arch",    "link", "battery", "bytes",
+                                                   "round", "step",    "epoch"};
 static const char *const relation_names[RELATION_COUNT] = {"==", "!=", "<", "<=", ">", ">="};
 
 struct parser {
@@ -139,7 +142,8 @@ static cn_err parse_arch(const char *word, uint64_t *value)
 // Reads a number with its unit, which is a word of its own: "8 GiB".
 static cn_err parse_quantity(struct parser *parser, enum fact fact, uint64_t *value)
 {
-    const struct cn_unit *units = fact == FACT_MEMORY ? cn_units_size
+    bool size = fact == FACT_MEMORY || fact == FACT_BYTES;
+    const struct cn_unit *units = size                ? cn_units_size
                                   : fact == FACT_LINK ? cn_units_rate
                                                       : cn_units_none;
     char text[2 * WORD_SIZE + 1];
@@ -154,7 +158,7 @@ static cn_err parse_quantity(struct parser *parser, enum fact fact, uint64_t *va
     err = cn_quantity_parse(text, units, value);
     if (err)
         return complain(parser, "'%s' is not a number%s", text,
-                        fact == FACT_MEMORY ? " of bytes, as in 8 GiB"
+                        size                ? " of bytes, as in 8 GiB"
                         : fact == FACT_LINK ? " of bits in a second, as in 100 Mbit/s"
                                             : "");
     return CN_OK;
@@ -210,7 +214,7 @@ static cn_err parse_condition(struct parser *parser)
 
     if (fact < 0)
         return complain(parser, "wanted a fact: name, address, gpu, arch, memory, cores, link, "
-                                "round, step, epoch or phase");
+                                "battery, bytes, round, step, epoch or phase");
     advance(parser);
     relation = find(relation_names, RELATION_COUNT, parser->word);
     if (relation < 0)
@@ -321,6 +325,13 @@ static bool number_of(enum fact fact, const struct cn_rule_facts *facts, uint64_
     case FACT_LINK:
         *number = facts->board.link_kbps * 1000ull;
         return *number > 0;
+    case FACT_BATTERY:
+        *number = facts->board.battery;
+        return *number > 0;
+    case FACT_BYTES:
+        *number = facts->board.left_kib == UINT32_MAX ? UINT64_MAX
+                                                      : (uint64_t)facts->board.left_kib << 10;
+        return *number > 0;
     case FACT_ROUND:
         *number = facts->round;
         return true;
@@ -415,4 +426,9 @@ bool cn_rule_needs_step(const struct cn_rule *rule)
 bool cn_rule_needs_link(const struct cn_rule *rule)
 {
     return speaks_of(rule, FACT_LINK);
+}
+
+bool cn_rule_needs_live(const struct cn_rule *rule)
+{
+    return speaks_of(rule, FACT_BATTERY) || speaks_of(rule, FACT_BYTES);
 }

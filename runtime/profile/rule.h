@@ -8,8 +8,9 @@
 // A condition compares a fact with a value by == != < <= > >=. The words and, or, not and
 // parentheses combine conditions, as in most languages. Facts of a board: name, memory, cores, gpu
 // (cuda or none), arch (CUDA compute capability), link (measured, bit/s), address (== A.B.C.D/BITS:
-// it lies in the subnet). Facts of training: round, step (steps done in the round), phase (a name
-// that the job gives to a range of rounds), epoch. An unknown fact makes its condition false.
+// it lies in the subnet), battery (percent of its charge; 100 on the mains), bytes (left of what
+// its profile allows for a day). Facts of training: round, step (steps done in the round), phase (a
+// name that the job gives to a range of rounds), epoch. An unknown fact makes its condition false.
 // Threading: none.
 #pragma once
 
@@ -29,6 +30,9 @@ struct cn_board_facts {
     uint16_t cores;
     uint16_t arch;      // compute capability * 10: 87; 0 without a GPU
     uint32_t link_kbps; // measured rate to the other members
+    uint8_t battery;    // percent, at least 1; 100 on the mains
+    // KiB that network.day_max leaves of the day, at least 1; UINT32_MAX: there is no limit.
+    uint32_t left_kib;
 };
 
 struct cn_rule_facts {
@@ -61,6 +65,7 @@ cn_err cn_rule_parse(const char *text, char reason[CN_DIAG_LINE_SIZE], struct cn
 bool cn_rule_holds(const struct cn_rule *rule, const struct cn_rule_facts *facts);
 
 // needs_step returns true when the rule's result can change from step to step; needs_link when it
-// depends on the measured link.
+// depends on the measured link, needs_live when on facts of a board that change while it trains.
 bool cn_rule_needs_step(const struct cn_rule *rule);
 bool cn_rule_needs_link(const struct cn_rule *rule);
+bool cn_rule_needs_live(const struct cn_rule *rule);

@@ -24,7 +24,10 @@ static enum cn_round_action idle_action(const struct cn_checkpoint *held,
 
 static bool round_is_over(const struct cn_checkpoint *held, const struct cn_round_info *news)
 {
-    return news->round > held->round || news->state == CN_ROUND_ENDED;
+    uint64_t oldest = news->oldest ? news->oldest : news->round;
+
+    return oldest > held->round || news->decided_round > held->round ||
+           news->state == CN_ROUND_ENDED;
 }
 
 static void plan_decision(const struct cn_checkpoint *held, const struct cn_round_info *news,

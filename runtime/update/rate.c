@@ -29,7 +29,8 @@ static double magnitude_of(size_t bin)
 
 static bool is_sparse(const struct cn_tensor_info *tensor)
 {
-    return tensor->class == CN_TENSOR_PARAM && tensor->count >= CN_UPDATE_SMALL_COUNT;
+    return tensor->class == CN_TENSOR_PARAM && tensor->count >= CN_UPDATE_SMALL_COUNT &&
+           !tensor->stays;
 }
 
 // Returns the mean bits of a gap in a limited Rice code at this density (Golomb 1966, Rice 1979).
@@ -66,6 +67,8 @@ static void begin(const struct cn_layout *layout, struct cn_rate_spectrum *spect
     for (size_t t = 0; t < layout->tensor_count; t++) {
         const struct cn_tensor_info *tensor = &layout->tensors[t];
 
+        if (tensor->stays)
+            continue;
         *(is_sparse(tensor) ? &spectrum->total : &spectrum->others) += tensor->count;
         if (is_sparse(tensor) && tensor->density > 0)
             count_own(tensor, spectrum);

@@ -1,18 +1,9 @@
 #include "runtime/update/residual.h"
 
-#include <float.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "runtime/update/update_block.h"
-
-static float clip(float value)
-{
-    // NaN and infinity pass unclipped, so that the encoder reports them.
-    if (value > CN_UPDATE_VALUE_MAX && value <= FLT_MAX)
-        return CN_UPDATE_VALUE_MAX;
-    return value < -CN_UPDATE_VALUE_MAX && value >= -FLT_MAX ? -CN_UPDATE_VALUE_MAX : value;
-}
 
 // Encodes a clipped copy of the values. Values above the limit are rare; only then a copy is made.
 static cn_err encode_clipped(const struct cn_update_header *header, const struct cn_layout *layout,
@@ -24,7 +15,7 @@ static cn_err encode_clipped(const struct cn_update_header *header, const struct
     if (!clipped)
         return CN_ENOMEM;
     for (size_t i = 0; i < layout->total; i++)
-        clipped[i] = clip(change[i]);
+        clipped[i] = cn_update_clip(change[i]);
     err = cn_update_encode(header, layout, clipped, next, out);
     free(clipped);
     for (size_t i = 0; i < layout->total && !err; i++)

@@ -2,12 +2,13 @@
 
 #include "runtime/base/words.h"
 #include "runtime/profile/layer_entry.h"
+#include "runtime/update/local_tensors.h"
 #include "runtime/update/update_block.h"
 
 static cn_err refuse(const char *key, const char *name, struct cn_diag *diag)
 {
-    cn_diag_add(diag, "%s: the model has no trained tensor '%s' of %d values or more", key, name,
-                CN_UPDATE_SMALL_COUNT);
+    cn_diag_add(diag, "%s: the model has no trained tensor '%s' of %d values or more that travels",
+                key, name, CN_UPDATE_SMALL_COUNT);
     return CN_ENOTFOUND;
 }
 
@@ -19,7 +20,7 @@ static struct cn_tensor_info *next_fitting(struct cn_layout *layout, const char 
         struct cn_tensor_info *tensor = &layout->tensors[(*at)++];
 
         if (tensor->class == CN_TENSOR_PARAM && tensor->count >= CN_UPDATE_SMALL_COUNT &&
-            tensor->name && cn_words_match(name, tensor->name))
+            !tensor->stays && tensor->name && cn_words_match(name, tensor->name))
             return tensor;
     }
     return NULL;
@@ -73,6 +74,8 @@ cn_err cn_tensor_rules_set(struct cn_layout *layout, const struct cn_job *job, s
         layout->tensors[i].density = 0;
         layout->tensors[i].priority = 0;
     }
-    err = set_densities(layout, job->options.densities, diag);
+    err = cn_local_tensors_set(layout, job, diag);
+    if (!err)
+        err = set_densities(layout, job->options.densities, diag);
     return err ? err : set_priorities(layout, job->options.priorities, diag);
 }

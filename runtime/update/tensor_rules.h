@@ -1,6 +1,7 @@
-// tensor_rules.h - a job's settings for single tensors: densities and priorities in top-k.
+// tensor_rules.h - a job's settings for single tensors: which never travel (local_tensors.h), and
+// densities and priorities in top-k.
 //
-// Only encoders use them; a decoder needs neither (UPDATE.md). Threading: none.
+// Only encoders use densities and priorities; a decoder needs neither (UPDATE.md). Threading: none.
 #pragma once
 
 #include "runtime/base/diag.h"
@@ -8,8 +9,9 @@
 #include "runtime/profile/job.h"
 
 // Sets density and priority of the tensors that the job names, and resets those of all others. Of
-// several entries that match a tensor the last one counts. Returns CN_ENOTFOUND, with a line in
-// diag, for an entry that matches no trained tensor of 1024 values or more, since it is meant for
-// another model. Returns CN_EINVAL for a malformed entry.
+// several entries that match a tensor the last one counts. Sets which tensors never travel. Returns
+// CN_ENOTFOUND, with a line in diag, for an entry that matches no trained tensor of 1024 values or
+// more that travels, since it is meant for another model. Returns CN_EINVAL for a malformed entry.
+// Returns errors of cn_local_tensors_set.
 cn_err cn_tensor_rules_set(struct cn_layout *layout, const struct cn_job *job,
                            struct cn_diag *diag);

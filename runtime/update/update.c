@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "runtime/port/crypto.h"
+#include "runtime/update/local_tensors.h"
 #include "runtime/update/update_block.h"
 #include "runtime/update/update_frame.h"
 
@@ -35,6 +36,8 @@ static const struct {
 enum cn_update_kind cn_update_kind_of(const struct cn_update_header *header,
                                       const struct cn_tensor_info *tensor)
 {
+    if (header->leave_staying && tensor->stays)
+        return CN_UPDATE_KIND_NONE;
     // Rounding must not wipe out small statistics or biases.
     if (header->snapshot &&
         (tensor->class == CN_TENSOR_STAT || tensor->count < CN_UPDATE_SMALL_COUNT))
@@ -67,7 +70,7 @@ size_t cn_update_size_max(const struct cn_layout *layout)
     return size;
 }
 
-static cn_err check_values(const float *values, size_t count)
+cn_err cn_update_check_values(const float *values, size_t count)
 {
     uint32_t largest = 0;
 
@@ -90,17 +93,14 @@ static void subtract(const float *values, float *decoded, size_t count)
 
 struct encoder {
     const struct cn_update_header *header;
-    const float *values;
     bool feedback;
-    float *decoded;
     struct cn_buffer *out;
 };
 
-static cn_err put_block(const struct encoder *encoder, enum cn_update_kind kind, size_t start,
-                        size_t count, struct cn_update_pick *pick)
+static cn_err put_block(const struct encoder *encoder, enum cn_update_kind kind,
+                        const float *values, size_t count, struct cn_update_pick *pick,
+                        float *decoded)
 {
-    const float *values = encoder->values + start;
-    float *decoded = encoder->decoded + start;
     uint8_t block[CN_UPDATE_BLOCK_SIZE + CRC_SIZE];
     size_t size;
 
@@ -115,42 +115,48 @@ static cn_err put_block(const struct encoder *encoder, enum cn_update_kind kind,
     return cn_buffer_append(encoder->out, block, size + CRC_SIZE);
 }
 
-static cn_err put_tensor(const struct encoder *encoder, const struct cn_tensor_info *tensor,
-                         struct cn_update_pick *pick)
+cn_err cn_update_put_tensor(const struct cn_update_header *header,
+                            const struct cn_tensor_info *tensor, struct cn_update_pick pick,
+                            const float *values, bool feedback, float *decoded,
+                            struct cn_buffer *out)
 {
-    enum cn_update_kind kind = cn_update_kind_of(encoder->header, tensor);
+    const struct encoder encoder = {header, feedback, out};
+    enum cn_update_kind kind = cn_update_kind_of(header, tensor);
     size_t count;
 
     if (kind == CN_UPDATE_KIND_NONE) {
-        float *decoded = encoder->decoded + tensor->offset;
-
         memset(decoded, 0, tensor->count * sizeof(float));
-        if (encoder->feedback)
-            memcpy(decoded, encoder->values + tensor->offset, tensor->count * sizeof(float));
+        if (feedback)
+            memcpy(decoded, values, tensor->count * sizeof(float));
         return CN_OK;
     }
     for (size_t done = 0; done < tensor->count; done += count) {
         cn_err err;
 
-        count = cn_update_block_count(&encoder->header->rule, tensor, done);
-        err = put_block(encoder, kind, tensor->offset + done, count, pick);
+        count = cn_update_block_count(&header->rule, tensor, done);
+        err = put_block(&encoder, kind, values + done, count, &pick, decoded + done);
         if (err)
             return err;
     }
     return CN_OK;
 }
 
-static cn_err put_tensors(const struct encoder *encoder, const struct cn_layout *layout)
+static cn_err put_tensors(const struct cn_update_header *header, const struct cn_layout *layout,
+                          const float *values, bool feedback, float *decoded, struct cn_buffer *out)
 {
     struct cn_update_pick *picks = calloc(layout->tensor_count + 1, sizeof(*picks));
     cn_err err = CN_OK;
 
     if (!picks)
         return CN_ENOMEM;
-    if (encoder->header->rule.mode == CN_UPDATE_TOPK)
-        err = cn_update_select(encoder->header, layout, encoder->values, picks);
-    for (size_t t = 0; t < layout->tensor_count && !err; t++)
-        err = put_tensor(encoder, &layout->tensors[t], &picks[t]);
+    if (header->rule.mode == CN_UPDATE_TOPK)
+        err = cn_update_select(header, layout, values, picks);
+    for (size_t t = 0; t < layout->tensor_count && !err; t++) {
+        const struct cn_tensor_info *tensor = &layout->tensors[t];
+
+        err = cn_update_put_tensor(header, tensor, picks[t], values + tensor->offset, feedback,
+                                   decoded + tensor->offset, out);
+    }
     free(picks);
     return err;
 }
@@ -159,7 +165,6 @@ cn_err cn_update_encode_all(const struct cn_update_header *header, const struct 
                             const float *values, bool feedback, float *decoded,
                             struct cn_buffer *out)
 {
-    const struct encoder encoder = {header, values, feedback, decoded, out};
     size_t start = out->size;
     uint8_t head[CN_UPDATE_HEADER_SIZE];
     uint8_t digest[CN_DIGEST_SIZE];
@@ -171,13 +176,13 @@ cn_err cn_update_encode_all(const struct cn_update_header *header, const struct 
     err = cn_update_frame_put(header, layout->total, head, &head_size);
     if (err)
         return err;
-    err = check_values(values, layout->total);
+    err = cn_update_check_values(values, layout->total);
     if (err)
         return err;
     err = cn_buffer_append(out, head, head_size);
     if (err)
         return err;
-    err = put_tensors(&encoder, layout);
+    err = put_tensors(header, layout, values, feedback, decoded, out);
     if (!err) {
         cn_crypto_digest(out->data + start, out->size - start, digest);
         err = cn_buffer_append(out, digest, sizeof(digest));
@@ -398,32 +403,58 @@ cn_err cn_update_decode(const uint8_t *frame, size_t size, const struct cn_layou
     return cn_update_decode_few(frame, size, layout, &sink);
 }
 
-cn_err cn_update_snapshot(uint64_t run, uint32_t round, const uint8_t parent[CN_DIGEST_SIZE],
-                          const struct cn_layout *layout, float *weights, struct cn_buffer *out)
+// Copies the tensors that a frame has.
+static void take_sent(const struct cn_update_header *header, const struct cn_layout *layout,
+                      const float *values, float *to)
 {
-    struct cn_update_header header = {
-        .run = run, .round = round, .weight = 1, .rule = {.mode = CN_UPDATE_Q8}, .snapshot = true};
+    for (size_t t = 0; t < layout->tensor_count; t++) {
+        const struct cn_tensor_info *tensor = &layout->tensors[t];
+
+        if (cn_update_kind_of(header, tensor) != CN_UPDATE_KIND_NONE)
+            memcpy(to + tensor->offset, values + tensor->offset, tensor->count * sizeof(*to));
+    }
+}
+
+// Appends the frame of a snapshot and replaces weights by what it decodes to.
+static cn_err put_snapshot(struct cn_update_header *header, const struct cn_layout *layout,
+                           float *weights, struct cn_buffer *out)
+{
     float *rounded = malloc((layout->total + 1) * sizeof(*rounded));
     cn_err err;
 
     if (!rounded)
         return CN_ENOMEM;
-    memcpy(header.base, parent, CN_DIGEST_SIZE);
-    err = cn_update_encode(&header, layout, weights, rounded, out);
+    header->weight = 1;
+    header->rule = (struct cn_update_rule){.mode = CN_UPDATE_Q8};
+    header->snapshot = true;
+    err = cn_update_encode(header, layout, weights, rounded, out);
     if (!err)
-        memcpy(weights, rounded, layout->total * sizeof(*weights));
+        take_sent(header, layout, rounded, weights);
     free(rounded);
     return err;
 }
 
-static cn_err round_weights(const struct cn_update_header *header, const struct cn_layout *layout,
+cn_err cn_update_snapshot(uint64_t run, uint32_t round, const uint8_t parent[CN_DIGEST_SIZE],
+                          const struct cn_layout *layout, float *weights, struct cn_buffer *out)
+{
+    struct cn_update_header header = {
+        .run = run, .round = round, .leave_staying = cn_local_tensors_stay(layout)};
+
+    memcpy(header.base, parent, CN_DIGEST_SIZE);
+    return put_snapshot(&header, layout, weights, out);
+}
+
+static cn_err round_weights(const struct cn_update_header *frame, const struct cn_layout *layout,
                             float *weights)
 {
+    struct cn_update_header header = {
+        .run = frame->run, .round = frame->round, .leave_staying = frame->leave_staying};
     struct cn_buffer unused;
     cn_err err;
 
+    memcpy(header.base, frame->base, CN_DIGEST_SIZE);
     cn_buffer_init(&unused, cn_update_size_max(layout));
-    err = cn_update_snapshot(header->run, header->round, header->base, layout, weights, &unused);
+    err = put_snapshot(&header, layout, weights, &unused);
     cn_buffer_deinit(&unused);
     return err;
 }
@@ -441,6 +472,15 @@ static cn_err replace(void *context, size_t offset, const float *values, size_t 
 {
     memcpy((float *)context + offset, values, count * sizeof(*values));
     return CN_OK;
+}
+
+// Replaces the tensors that a snapshot has. It has no sparse blocks.
+static cn_err apply_snapshot(const uint8_t *frame, size_t size, const struct cn_layout *layout,
+                             float *to)
+{
+    const struct cn_update_sink sink = {replace, ignore_few, to};
+
+    return cn_update_decode_few(frame, size, layout, &sink);
 }
 
 // Encoding may take more from a variance than there was: the version has zero there.
@@ -463,7 +503,8 @@ cn_err cn_update_apply(const uint8_t *frame, size_t size, const struct cn_layout
     cn_err err = cn_update_frame_get(frame, size, layout->total, NULL, &header, &used);
 
     if (!err)
-        err = cn_update_decode(frame, size, layout, header.snapshot ? replace : add, to);
+        err = header.snapshot ? apply_snapshot(frame, size, layout, to)
+                              : cn_update_decode(frame, size, layout, add, to);
     if (!err && !header.snapshot)
         raise_variances(layout, to);
     return !err && header.rounded ? round_weights(&header, layout, to) : err;

@@ -87,6 +87,36 @@ struct cn_update_pick {
 cn_err cn_update_select(const struct cn_update_header *header, const struct cn_layout *layout,
                         const float *values, struct cn_update_pick *picks);
 
+// The same picks for members that have some of the tensors each (update_shares.h). count counts the
+// codes of the values that compete. With the sums over the members, ties counts for each tensor of
+// the whole model that this member owns the values of the threshold's code; others stay as they
+// are. With both sums, own sets the picks of the tensors that this member has.
+struct cn_update_share;
+cn_err cn_update_select_count(const struct cn_update_share *share, const float *values,
+                              int64_t codes[CN_UPDATE_CODE_COUNT]);
+cn_err cn_update_select_ties(const struct cn_update_share *share, const float *values,
+                             const int64_t codes[CN_UPDATE_CODE_COUNT], int64_t *equal);
+cn_err cn_update_select_own(const struct cn_update_share *share, const float *values,
+                            const int64_t codes[CN_UPDATE_CODE_COUNT], const int64_t *equal,
+                            struct cn_update_pick *picks);
+
+// Returns CN_EDIVERGED when a value is not finite, CN_ERANGE when one is above CN_UPDATE_VALUE_MAX.
+cn_err cn_update_check_values(const float *values, size_t count);
+
+// Limits a value to what a frame holds. NaN and infinity pass, so that the encoder reports them.
+static inline float cn_update_clip(float value)
+{
+    if (value > CN_UPDATE_VALUE_MAX && value <= FLT_MAX)
+        return CN_UPDATE_VALUE_MAX;
+    return value < -CN_UPDATE_VALUE_MAX && value >= -FLT_MAX ? -CN_UPDATE_VALUE_MAX : value;
+}
+
+// Appends the blocks of a tensor, whose values these are. decoded: as cn_update_encode_all.
+cn_err cn_update_put_tensor(const struct cn_update_header *header,
+                            const struct cn_tensor_info *tensor, struct cn_update_pick pick,
+                            const float *values, bool feedback, float *decoded,
+                            struct cn_buffer *out);
+
 // Dense blocks.
 size_t cn_update_raw_encode(const float *values, size_t count, float *decoded, uint8_t *block);
 cn_err cn_update_raw_decode(const uint8_t *bytes, size_t size, size_t count, float *values,

@@ -13,17 +13,20 @@ struct cn_update_cursor {
     struct cn_update_source source;
     const struct cn_layout *layout; // borrowed
     struct cn_update_header header;
-    size_t first;               // place in the frame of the first block
-    size_t end;                 // place after the last block
-    size_t position;            // place of the next block
-    size_t window, window_size; // place and number of the bytes in memory
-    size_t tensor, done;        // the tensor of the next block, and its elements before that
-    size_t count, used;         // values of the block in memory, and how many were taken
+    size_t first;       // offset of the first block in the frame
+    size_t end;         // offset of the first byte after the last block
+    size_t position;    // offset of the next block
+    size_t window;      // offset of the bytes in memory
+    size_t window_size; // number of the bytes in memory
+    size_t tensor;      // index of the tensor that the next block belongs to
+    size_t done;        // number of elements of that tensor before the next block
+    size_t count;       // number of values of the decoded block
+    size_t used;        // number of these values that were taken
     float values[CN_UPDATE_BLOCK_COUNT_MAX];
     uint8_t bytes[WINDOW_SIZE];
 };
 
-// Makes the bytes from position on available: a whole window, or what is left of the frame.
+// Reads the bytes from position on into memory: a whole window, or the rest of the frame.
 static cn_err fill(struct cn_update_cursor *cursor)
 {
     size_t left = cursor->end - cursor->position;

@@ -1,4 +1,4 @@
-// update_cursor.h - reads the values of a frame from first to last, as many at a time as asked for.
+// update_cursor.h - reads the values of a frame from first to last, some at a time.
 //
 // Several frames can thus be read side by side, in memory that does not grow with the model: about
 // 200 KiB for each cursor. A cursor is total, as decoding is: any bytes give finite values, or an
@@ -11,21 +11,22 @@
 struct cn_update_source {
     cn_err (*read)(void *context, uint64_t offset, void *data, size_t size);
     void *context;
-    size_t size; // of the frame
+    size_t size; // bytes of the frame
 };
 
 struct cn_update_cursor;
 
-// Opens a cursor before the first value. layout is borrowed until close, and so is what source
-// points to. Returns CN_EFORMAT or CN_ERANGE for a header that no update of this layout has, also
-// for a snapshot or a frame to round by; or an error of read.
+// Opens a cursor before the first value. Borrows layout and source->context until close. Returns
+// CN_EFORMAT or CN_ERANGE for a header that no update of this layout has, CN_EFORMAT also for a
+// snapshot and for a frame whose values are rounded, or an error of read.
 cn_err cn_update_cursor_open(const struct cn_update_source *source, const struct cn_layout *layout,
                              struct cn_update_cursor **cursor);
 void cn_update_cursor_close(struct cn_update_cursor *cursor);
 
-// Goes back to before the first value.
+// Moves the cursor back before the first value.
 void cn_update_cursor_rewind(struct cn_update_cursor *cursor);
 
-// Sets values to the next count ones; count is at most the number that is left. Returns the errors
-// of cn_update_decode, or of read. After an error only rewind and close are allowed.
+// Copies the next count values of the frame to values. count is at most the number of values that
+// are left. Returns the errors of cn_update_decode, or of read. After an error only rewind and
+// close are allowed.
 cn_err cn_update_cursor_next(struct cn_update_cursor *cursor, float *values, size_t count);

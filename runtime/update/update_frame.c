@@ -7,8 +7,12 @@
 #define FLAG_SNAPSHOT 1u
 #define FLAG_LEAVE 2u
 #define FLAG_ROUNDED 4u
+#define FLAG_STAY 8u
 
-static const uint8_t magic[8] = "cairnup2"; // the digit is the format's version
+// The last byte is the digit of the format's version. A frame has the lowest one that knows its
+// flags, so that older programs read all that they can.
+static const uint8_t magic[8] = "cairnup2";
+static const uint8_t magic_stay[8] = "cairnup3";
 
 const char *cn_update_mode_name(enum cn_update_mode mode)
 {
@@ -47,12 +51,12 @@ cn_err cn_update_frame_put(const struct cn_update_header *header, size_t total,
         return CN_EINVAL;
     if (header->weight < 1 || header->weight > CN_UPDATE_WEIGHT_MAX)
         return CN_ERANGE;
-    memcpy(bytes, magic, sizeof(magic));
+    memcpy(bytes, header->leave_staying ? magic_stay : magic, sizeof(magic));
     bytes[8] = (uint8_t)header->rule.mode;
     bytes[9] = is_topk ? (uint8_t)header->rule.value_bits : 0;
     bytes[10] = (uint8_t)group_size;
     bytes[11] = (uint8_t)(header->snapshot * FLAG_SNAPSHOT | header->leave_statistics * FLAG_LEAVE |
-                          header->rounded * FLAG_ROUNDED);
+                          header->rounded * FLAG_ROUNDED | header->leave_staying * FLAG_STAY);
     cn_put_u32(bytes + 12, header->round);
     cn_put_u64(bytes + 16, header->run);
     cn_put_u64(bytes + 24, header->weight);
@@ -101,15 +105,24 @@ static cn_err get_group(const uint8_t *bytes, size_t size, struct cn_diag *diag,
     return CN_EFORMAT;
 }
 
+// Says whether the magic is the one that goes with the flags.
+static bool starts_well(const uint8_t *bytes, size_t size)
+{
+    if (size < CN_UPDATE_FIXED_SIZE ||
+        bytes[11] & ~(FLAG_SNAPSHOT | FLAG_LEAVE | FLAG_ROUNDED | FLAG_STAY))
+        return false;
+    return memcmp(bytes, bytes[11] & FLAG_STAY ? magic_stay : magic, sizeof(magic)) == 0;
+}
+
 cn_err cn_update_frame_get(const uint8_t *bytes, size_t size, size_t total, struct cn_diag *diag,
                            struct cn_update_header *header, size_t *used)
 {
     cn_err err;
 
     *header = (struct cn_update_header){0};
-    if (size < CN_UPDATE_FIXED_SIZE || memcmp(bytes, magic, sizeof(magic)) != 0 ||
-        bytes[11] & ~(FLAG_SNAPSHOT | FLAG_LEAVE | FLAG_ROUNDED)) {
-        cn_diag_add(diag, "update: %zu bytes that do not start like an update of format 2", size);
+    if (!starts_well(bytes, size)) {
+        cn_diag_add(diag, "update: %zu bytes that do not start like an update of format 2 or 3",
+                    size);
         return CN_EFORMAT;
     }
     err = get_rule(bytes, diag, &header->rule);
@@ -121,6 +134,7 @@ cn_err cn_update_frame_get(const uint8_t *bytes, size_t size, size_t total, stru
     header->snapshot = bytes[11] & FLAG_SNAPSHOT;
     header->leave_statistics = bytes[11] & FLAG_LEAVE;
     header->rounded = bytes[11] & FLAG_ROUNDED;
+    header->leave_staying = bytes[11] & FLAG_STAY;
     if (!flags_are_valid(header)) {
         cn_diag_add(diag, "update: a snapshot that is not q8 of all tensors");
         return CN_EFORMAT;

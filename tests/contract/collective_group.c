@@ -127,6 +127,17 @@ static void run_over_nccl(struct rank *rank, const struct nccl_library *library)
     rank->collective = config.control;
 }
 
+// Tells what a failed assertion about err does not: in which phase it came, when, and who was
+// named.
+static void tell_end(const struct rank *rank, const char *phase, uint64_t begin_ms, uint32_t lost)
+{
+    if (rank->err)
+        fprintf(stderr, "rank %u of %u: %s ended after %llu ms, lost %d: %s\n",
+                rank->config.view.rank, rank->config.view.size, phase,
+                (unsigned long long)(cn_platform_now_ms() - begin_ms), (int)lost,
+                cn_err_text(rank->err));
+}
+
 void group_run_rank(struct rank *rank)
 {
     const struct nccl_library *library = library_for(rank->config.view.size);
@@ -135,11 +146,13 @@ void group_run_rank(struct rank *rank)
     uint64_t begin_ms = cn_platform_now_ms();
 
     rank->err = ops->open(&rank->config, &rank->collective, &rank->lost);
+    tell_end(rank, "open", begin_ms, rank->lost);
     if (!rank->err) {
         if (library && ops == group_ops)
             run_over_nccl(rank, library);
         else
             run_body(rank);
+        tell_end(rank, "body", begin_ms, ops->lost(rank->collective));
         ops->close(rank->collective);
     }
     rank->took_ms = cn_platform_now_ms() - begin_ms;

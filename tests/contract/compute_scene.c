@@ -176,7 +176,7 @@ static void compare(const struct cn_compute_ops *ops, const struct scene *scene,
 
         memcpy(&integer, &values[i], sizeof(integer));
         value = operand->integers ? integer : (double)values[i];
-        error = fabs(value - wanted);
+        error = isnan(wanted) && isnan(value) ? 0 : fabs(value - wanted);
         largest = fmax(largest, fabs(wanted));
         worst = error > worst || isnan(error) ? error : worst;
     }

@@ -17,7 +17,7 @@ struct scene_operand {
     size_t words;        // for a sample when batched
     bool batched;
     float *data;    // of all samples; owned
-    double *wanted; // NULL: not compared; owned
+    double *wanted; // NULL: not compared; owned. Where it is NaN, the result must be NaN
     bool integers;  // the results are int32
     size_t offset;
 };

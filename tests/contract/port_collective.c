@@ -321,7 +321,7 @@ static void a_rank_that_dies_before_it_is_connected_ends_the_open(void **state)
 static void *cancel_soon(void *context)
 {
     usleep(200000);
-    group_ops->cancel(context);
+    group_ops->cancel(context, false);
     return NULL;
 }
 
@@ -346,6 +346,48 @@ static void cancel_ends_a_running_call(void **state)
     group_set_up(&fixture, 2);
     group_run(&fixture, cancel_while_waiting);
     assert_int_equal(fixture.ranks[0].err, CN_ECANCELED);
+    group_tear_down(&fixture);
+}
+
+// Rank 2 is silent, rank 0 hears elsewhere that it is lost and gives up; rank 1 sees only rank 0.
+static atomic_uint ended;
+
+static void *give_up_soon(void *context)
+{
+    usleep(SETTLE_MS * 1000);
+    group_ops->cancel(context, true);
+    return NULL;
+}
+
+static void give_up_because_of_rank_two(struct rank *rank)
+{
+    uint32_t self = rank->config.view.rank;
+    pthread_t thread;
+
+    if (self == 2) {
+        for (int i = 0; atomic_load(&ended) < 2 && i < 60000; i++)
+            usleep(1000);
+        return;
+    }
+    if (self == 0)
+        pthread_create(&thread, NULL, give_up_soon, rank->collective);
+    reduce_until_error(rank);
+    if (self == 0)
+        pthread_join(thread, NULL);
+    atomic_fetch_add(&ended, 1);
+}
+
+static void a_rank_that_is_canceled_because_of_another_is_not_named(void **state)
+{
+    struct fixture fixture;
+
+    (void)state;
+    atomic_store(&ended, 0);
+    group_set_up(&fixture, 3);
+    group_run(&fixture, give_up_because_of_rank_two);
+    assert_int_equal(fixture.ranks[0].err, CN_ECANCELED);
+    assert_int_equal(fixture.ranks[1].err, CN_EPEER);
+    assert_int_not_equal(fixture.ranks[1].count, 0);
     group_tear_down(&fixture);
 }
 
@@ -382,6 +424,7 @@ int main(void)
         cmocka_unit_test(a_rank_that_is_gone_ends_the_open_of_the_others),
         cmocka_unit_test(a_rank_that_dies_before_it_is_connected_ends_the_open),
         cmocka_unit_test(cancel_ends_a_running_call),
+        cmocka_unit_test(a_rank_that_is_canceled_because_of_another_is_not_named),
         cmocka_unit_test(different_calls_end_in_an_error),
     };
 

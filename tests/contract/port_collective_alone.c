@@ -94,7 +94,7 @@ static void one_rank_that_is_canceled_aborts(void **state)
     struct cn_collective *nccl = open_one(&config);
 
     (void)state;
-    nccl->ops->cancel(nccl);
+    nccl->ops->cancel(nccl, false);
     close_one(nccl, config.control, "an abort");
 }
 

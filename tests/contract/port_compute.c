@@ -147,22 +147,23 @@ static double value_loss(enum cn_op op, double delta, double y, double target, d
     }
 }
 
-static void check_value_loss(enum cn_op op, float delta)
+static void check_value_loss(enum cn_op op, float delta, uint32_t outputs)
 {
     struct trial trial = {.call = {.op = op}, .samples = 9, .weight = 9};
 
-    trial.call.loss = (struct cn_loss_call){.outputs = 6, .rows = 1, .delta = delta};
-    trial.extent[0] = trial.extent[CN_CALL_INPUTS] = (struct extent){6, true};
-    trial.extent[1] = (struct extent){op == CN_OP_MEAN_LOSS ? 0 : 6, true};
+    trial.call.loss = (struct cn_loss_call){.outputs = outputs, .rows = 1, .delta = delta};
+    trial.extent[0] = trial.extent[CN_CALL_INPUTS] = (struct extent){outputs, true};
+    trial.extent[1] = (struct extent){op == CN_OP_MEAN_LOSS ? 0 : outputs, true};
     trial_init(&trial);
-    for (size_t i = 0; i < 9 * 6; i++) {
+    for (size_t i = 0; i < (size_t)9 * outputs; i++) {
         double slope, target;
 
         if (op == CN_OP_BINARY_ENTROPY)
             trial.data[1][i] = fabsf(trial.data[1][i]);
         target = op == CN_OP_MEAN_LOSS ? 0 : (double)trial.data[1][i];
-        trial.loss += value_loss(op, (double)delta, (double)trial.data[0][i], target, &slope) / 6;
-        trial.wanted[CN_CALL_INPUTS][i] = slope / 6;
+        trial.loss +=
+            value_loss(op, (double)delta, (double)trial.data[0][i], target, &slope) / outputs;
+        trial.wanted[CN_CALL_INPUTS][i] = slope / outputs;
     }
     trial_check(&trial, "loss of values");
     trial_deinit(&trial);
@@ -171,11 +172,12 @@ static void check_value_loss(enum cn_op op, float delta)
 static void losses_of_values_and_their_gradients_are_right(void **state)
 {
     (void)state;
-    check_value_loss(CN_OP_MSE, 0);
-    check_value_loss(CN_OP_BINARY_ENTROPY, 0);
-    check_value_loss(CN_OP_HUBER, 0);
-    check_value_loss(CN_OP_HUBER, 0.3f);
-    check_value_loss(CN_OP_MEAN_LOSS, 0);
+    for (uint32_t outputs = 6; outputs < 100000; outputs = 6 * outputs + 1) // 6 to 48211
+        check_value_loss(CN_OP_MSE, 0, outputs);
+    check_value_loss(CN_OP_BINARY_ENTROPY, 0, 6);
+    check_value_loss(CN_OP_HUBER, 0, 6);
+    check_value_loss(CN_OP_HUBER, 0.3f, 6);
+    check_value_loss(CN_OP_MEAN_LOSS, 0, 6);
 }
 
 int main(void)

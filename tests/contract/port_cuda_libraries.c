@@ -1,5 +1,6 @@
 // What cuBLASLt and cuDNN ask of the port, on their doubles (cuda_host.h), and what it does where
 // they have no way.
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,9 +11,10 @@
 #include "tests/support/cuda_host.h"
 
 #define SAMPLES 3
-#define WORDS 4096 // room for an operand
+#define WORDS 8192 // room for an operand
 
 static const struct cn_compute_ops *const ops = &cn_compute_cuda_host;
+static enum cn_precision precision; // of the devices that run opens
 
 static void fill(struct cn_compute *device, enum cn_arena arena)
 {
@@ -28,7 +30,7 @@ static void fill(struct cn_compute *device, enum cn_arena arena)
 // before the workspace.
 static void run(struct cn_call call, size_t before_workspace, float *result, size_t words)
 {
-    const struct cn_compute_config config = {.threads = 1};
+    const struct cn_compute_config config = {.threads = 1, .precision = precision};
     const struct cn_hyper hyper = {.samples = SAMPLES, .first = true};
     struct cn_compute_sizes sizes = {
         .words = {
@@ -67,7 +69,9 @@ static void run_both(struct cn_call call, size_t before_workspace, size_t words,
     run(call, before_workspace, wanted, words);
     cuda_host_settings = settings;
     for (size_t i = 0; i < words; i++)
-        assert_float_equal(result[i], wanted[i], 1e-4f);
+        assert_float_equal(result[i], wanted[i],
+                           precision == CN_PRECISION_FLOAT32 ? 1e-4f
+                                                             : fabsf(wanted[i]) / 128 + 1e-4f);
 }
 
 static struct cn_call product(void)
@@ -105,6 +109,7 @@ static int start_anew(void **state)
     (void)state;
     cuda_host_settings = (struct cuda_host_settings){0};
     cuda_host_counts = (struct cuda_host_counts){0};
+    precision = CN_PRECISION_FLOAT32;
     return 0;
 }
 
@@ -166,6 +171,24 @@ static void a_matrix_without_a_way_does_not_keep_the_others_from_theirs(void **s
     run_both(call, 0, (SAMPLES - 1) * 64 + 32, 2);
 }
 
+// Tensors of 16 bits are packed in tiles of 32 channels and 32 places, the last of which are not
+// full. The factors are whole in 16 bits, so only the results are rounded: the double cuts
+// them.
+static void a_16_bit_convolution_of_many_channels_moves_each_value_to_its_place(void **state)
+{
+    struct cn_call call = convolution(1, 0, 8);
+
+    (void)state;
+    call.window.kernel[0] = call.window.kernel[1] = 1;
+    call.window.channels_in = 40;
+    call.window.channels_out = 36;
+    call.window.in[0] = call.window.out[0] = 5;
+    call.in[0].stride = (size_t)40 * 40;
+    call.out[0].stride = (size_t)36 * 40;
+    precision = CN_PRECISION_BFLOAT16;
+    run_both(call, 0, (size_t)SAMPLES * 36 * 40, 1);
+}
+
 // The plan of a batch is no plan of one sample, which all samples share.
 static void a_convolution_that_samples_share_needs_no_plan(void **state)
 {
@@ -186,6 +209,8 @@ int main(void)
         cmocka_unit_test_setup(a_matrix_without_a_way_does_not_keep_the_others_from_theirs,
                                start_anew),
         cmocka_unit_test_setup(a_convolution_that_samples_share_needs_no_plan, start_anew),
+        cmocka_unit_test_setup(a_16_bit_convolution_of_many_channels_moves_each_value_to_its_place,
+                               start_anew),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

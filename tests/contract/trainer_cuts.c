@@ -161,10 +161,12 @@ static void a_weight_of_two_layers_is_held_by_both_parts(void **state)
     const struct cn_rules rules = {0};
     size_t size;
     const uint8_t *model = deep_model(&size);
+    uint32_t before = cuts_tied;
 
     (void)state;
     for (uint32_t threads = 1; threads <= trial_thread_counts(trial_ports[0], 2); threads++)
         check_model("deep model, tied", model, size, CN_LOSS_CROSS_ENTROPY, &rules, threads);
+    assert_true(cuts_tied > before);
 }
 
 static const char *other_path; // a model given by the user

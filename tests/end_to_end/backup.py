@@ -16,21 +16,10 @@ STATE = ("state", "gateway")
 scenario = Scenarios()
 
 
-def version(cluster):
-    return cluster.ledger("SELECT max(number) FROM version")[0][0] or 0
-
-
-def wait_for_version(cluster, number, timeout=60):
-    deadline = time.monotonic() + timeout
-    while version(cluster) < number:
-        assert time.monotonic() < deadline, f"no version {number} in {timeout} s"
-        time.sleep(0.02)
-
-
 def back_up(cluster):
     """With the gateway stopped; boards train on meanwhile."""
     cluster.kill("gateway")
-    shutil.copytree(cluster.path(*STATE), cluster.path("backup"))
+    shutil.copytree(cluster.path(*STATE), cluster.path("backup"), ignore=shutil.ignore_patterns("*.sock"))
 
 
 def restore(cluster):
@@ -47,14 +36,14 @@ def revocations(cluster, *options, check=True):
 def a_restored_gateway_is_noticed_and_goes_on(build):
     with Cluster(build, GROUPS, rounds=ENDLESS, quorum=1) as cluster:
         cluster.start_all()
-        wait_for_version(cluster, 2)
+        cluster.wait_for_version(2)
         back_up(cluster)
-        copied = version(cluster)
+        copied = cluster.version()
         cluster.start("gateway")
-        wait_for_version(cluster, copied + 5)
+        cluster.wait_for_version(copied + 5)
         cluster.command(cluster.aggregator, "revoke", "gateway.yaml", "board-2")
         cluster.wait_for_line("board-2", "refuses this board")
-        wait_for_version(cluster, version(cluster) + 3)
+        cluster.wait_for_version(cluster.version() + 3)
 
         restore(cluster)
         cluster.start("gateway")
@@ -70,11 +59,11 @@ def a_restored_gateway_is_noticed_and_goes_on(build):
         while "ahead of the aggregator" not in cluster.board_status("board-1").get("state", ""):
             assert time.monotonic() < deadline, "the board's status does not say that it is ahead"
             time.sleep(0.1)
-        held = version(cluster)
+        held = cluster.version()
 
         cluster.kill("gateway")
         cluster.start("gateway", "--restored")
-        wait_for_version(cluster, held + 5)
+        cluster.wait_for_version(held + 5)
         boards = {board for board, in cluster.ledger("SELECT board FROM contribution WHERE round > ?", held)}
         assert boards == {"board-1"}, f"these boards took part: {boards}"
         assert "ahead" not in cluster.board_status("board-1")["state"]

@@ -17,19 +17,15 @@ from cluster import ENDLESS, Cluster, free_ports, read_npy, same_model_everywher
 from scenarios import Scenarios
 
 THREE = {"lab": ["board-1", "board-2", "board-3"]}
-SETTINGS = {"rounds": 4, "local_steps": 20, "quorum": 1, "mixed": True, "form": "2 s", "rejoin": "300 ms"}
+# With "form", a board that meets nobody trains alone. Without end it still does so when the others meet it.
+SETTINGS = {"rounds": ENDLESS, "local_steps": 20, "quorum": 1, "mixed": True, "form": "2 s", "rejoin": "300 ms"}
+# All members wait for each other, so a few rounds are the same rounds for all.
+TOGETHER = {**SETTINGS, "rounds": 4, "form": "30 s", "rejoin": "30 s"}
 case = Scenarios()
 
 
 def support(build, name):
     return os.path.join(build, "..", "tests", "support", name)
-
-
-def edit(cluster, name, old, new):
-    with open(cluster.path(name)) as file:
-        text = file.read()
-    assert old in text, f"{name} has no '{old}'"
-    cluster.write(name, text.replace(old, new))
 
 
 def ends_with(cluster, name, *words, code=1, timeout=30):
@@ -72,8 +68,8 @@ def a_board_with_another_type_of_data_is_missed_by_name(build):
 @case
 def a_board_whose_interface_is_not_there_is_missed_by_name(build):
     def spoil(cluster):
-        edit(cluster, "board-3.yaml", f'listen: "127.0.0.1:{cluster.board_ports["board-3"]}"',
-             f'listen: "192.0.2.1:{cluster.board_ports["board-3"]}"')
+        port = cluster.board_ports["board-3"]
+        cluster.edit("board-3.yaml", (f'listen: "127.0.0.1:{port}"', f'listen: "192.0.2.1:{port}"'))
 
     end_at_once(build, spoil, "board-3", "192.0.2.1")
 
@@ -101,10 +97,10 @@ def a_member_of_another_run_and_model_is_left_out_by_name(build):
         with sqlite3.connect(cluster.path("state/other/ledger.sqlite")) as ledger:
             ledger.execute("UPDATE meta SET run = run + 1")
         port = write_other_gateway(cluster)
-        edit(cluster, "other.yaml", "job.yaml", "other-job.yaml")
+        cluster.edit("other.yaml", ("job.yaml", "other-job.yaml"))
         text = open(cluster.path("job.yaml")).read()
         cluster.write("other-job.yaml", text.replace("digits-cnn", "digits-mlp"))
-        edit(cluster, "board-3.yaml", f'address: "127.0.0.1:{cluster.port}"', f'address: "127.0.0.1:{port}"')
+        cluster.edit("board-3.yaml", (f'address: "127.0.0.1:{cluster.port}"', f'address: "127.0.0.1:{port}"'))
         start_other_gateway(cluster)
         cluster.start_all()
         for name in ("board-1", "board-2"):
@@ -115,7 +111,7 @@ def a_member_of_another_run_and_model_is_left_out_by_name(build):
 @case
 def a_member_with_another_list_of_members_is_left_out_by_name(build):
     with Cluster(build, THREE, **SETTINGS) as cluster:
-        edit(cluster, "board-3.yaml", "board-2: ", "board-9: ")
+        cluster.edit("board-3.yaml", ("board-2: ", "board-9: "))
         cluster.start_all()
         for name, other in (("board-1", "board-3"), ("board-3", "board-1")):
             cluster.wait_for_line(name, f"{other} works on another job or run, or names other members: {other} is left out")
@@ -169,13 +165,13 @@ class Forwarder(threading.Thread):
 @case
 def boards_behind_mapped_ports_are_a_group(build):
     """Each is called at its port in group.members and listens at the next one."""
-    with Cluster(build, {"lab": ["board-1", "board-2"]}, **{**SETTINGS, "form": "30 s"}) as cluster:
+    with Cluster(build, {"lab": ["board-1", "board-2"]}, **TOGETHER) as cluster:
         forwarders = []
         for name, port in cluster.board_ports.items():
-            edit(cluster, f"{name}.yaml", f'listen: "127.0.0.1:{port}"', f'listen: "0.0.0.0:{port + 1}"')
+            cluster.edit(f"{name}.yaml", (f'listen: "127.0.0.1:{port}"', f'listen: "0.0.0.0:{port + 1}"'))
             result = cluster.command(cluster.node, "check", f"{name}.yaml", check=False)
             assert result.returncode == 3 and "or group.mapped: true" in result.stderr, result
-            edit(cluster, f"{name}.yaml", f'0.0.0.0:{port + 1}"', f'0.0.0.0:{port + 1}", mapped: true')
+            cluster.edit(f"{name}.yaml", (f'0.0.0.0:{port + 1}"', f'0.0.0.0:{port + 1}", mapped: true'))
             forwarders.append(Forwarder(port, port + 1))
             forwarders[-1].start()
             cluster.links[name] = subprocess.Popen([cluster.relay, str(port), str(port + 1)],
@@ -195,8 +191,8 @@ def a_board_with_keys_of_another_gateway_is_not_heard(build):
         for board in cluster.boards:
             cluster.command(cluster.aggregator, "enroll", "other.yaml", board, "--group", "lab",
                             "-o", f"keys/other-{board}.key")
-        edit(cluster, "board-3.yaml", f'address: "127.0.0.1:{cluster.port}", key: keys/board-3.key',
-             f'address: "127.0.0.1:{port}", key: keys/other-board-3.key')
+        cluster.edit("board-3.yaml", (f'address: "127.0.0.1:{cluster.port}", key: keys/board-3.key',
+                                      f'address: "127.0.0.1:{port}", key: keys/other-board-3.key'))
         start_other_gateway(cluster)
         cluster.start_all()
         for name in ("board-1", "board-2"):
@@ -224,7 +220,7 @@ def a_member_of_another_release_is_left_out_by_name(build):
 
 @case
 def two_boards_of_one_name_are_left_out(build):
-    with Cluster(build, THREE, **{**SETTINGS, "rounds": ENDLESS, "local_steps": 60}) as cluster:
+    with Cluster(build, THREE, **{**SETTINGS, "local_steps": 60}) as cluster:
         text = open(cluster.path("board-2.yaml")).read()
         cluster.write("twin.yaml", text.replace('listen: "127.0.0.1:', 'listen: "127.0.0.2:')
                       .replace("state/board-2", "state/twin"))
@@ -241,7 +237,7 @@ def two_boards_of_one_name_are_left_out(build):
 
 
 def digest_of(build, environments):
-    with Cluster(build, THREE, **{**SETTINGS, "form": "30 s", "rejoin": "30 s"}) as cluster:
+    with Cluster(build, THREE, **TOGETHER) as cluster:
         for name in ["gateway", *cluster.boards]:
             cluster.start(name, environment=environments.get(name))
         finish(cluster, list(cluster.processes))
@@ -270,7 +266,7 @@ def fill(path):
 @case
 def a_board_with_a_full_disk_takes_part_and_another_leads(build):
     """A full disk takes no epoch, so that another board leads to the next; nor an update, which the others have."""
-    with Cluster(build, THREE, **{**SETTINGS, "rounds": ENDLESS, "local_steps": 60}) as cluster:
+    with Cluster(build, THREE, **{**SETTINGS, "local_steps": 60}) as cluster:
         state = cluster.path("state", "board-1")
         os.makedirs(state)
         mount = ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", state]

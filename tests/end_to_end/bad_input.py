@@ -287,13 +287,6 @@ def full_disk(cluster):
         shutil.rmtree(state)
 
 
-def wait_until(what, cluster, text, seconds=30):
-    end = time.monotonic() + seconds
-    while text not in cluster.log("gateway"):
-        assert time.monotonic() < end, f"{what}: no '{text}' in\n{cluster.log('gateway')}"
-        time.sleep(0.1)
-
-
 def full_gateway(cluster):
     """The gateway's disk is full: it says so once, boards wait, and the run goes on when there is space."""
     state = cluster.path("small")
@@ -308,12 +301,12 @@ def full_gateway(cluster):
         os.mkdir(cluster.path("keys"))
         cluster.enroll_all()
         cluster.start_all()
-        wait_until("below the reserve", cluster, "storage.reserve")
+        cluster.wait_for_line("gateway", "storage.reserve")
         cluster.kill("gateway")
         fill(os.path.join(state, "filler"))
         cluster.write("gateway.yaml", profile + "storage: {reserve: 0 B}\n")
         cluster.start("gateway")
-        wait_until("no space", cluster, "the disk is full")
+        cluster.wait_for_line("gateway", "the disk is full")
         time.sleep(5)
         assert cluster.log("gateway").count("full") <= 4, cluster.log("gateway")
         assert cluster.status()["version"] == 0
@@ -393,7 +386,7 @@ def small_norm(cluster):
     job = open(cluster.path("job.yaml")).read()
     cluster.write("job.yaml", job.replace("count: 2", "count: 500") + "limits: {max_norm: 0.01}\n")
     cluster.start_all()
-    wait_until("cut", cluster, "scaled down to limits.max_norm 0.01", 60)
+    cluster.wait_for_line("gateway", "scaled down to limits.max_norm 0.01")
     status = [cluster.aggregator, "status", "gateway.yaml"]
     end = time.monotonic() + 20
     while "is scaled down to limits.max_norm 0.01" not in cluster.command(*status).stdout:

@@ -5,9 +5,10 @@
 
 import json
 import os
+import struct
 import subprocess
 
-from bad_input import write_train
+from bad_input import npy, write_train
 from cluster import Cluster
 from scenarios import Scenarios
 
@@ -50,6 +51,29 @@ def best_round(lines):
     """The first of those with the highest accuracy."""
     rounds = [json.loads(line) for line in lines]
     return max(rounds, key=lambda one: one["held_out_accuracy"])["round"]
+
+
+@scenario
+def other_samples_make_another_best(build):
+    """A best that other samples measured would stand for ever."""
+    with Cluster(build, rounds=6, local_steps=STEPS) as cluster:
+        files = [cluster.path("x.npy"), cluster.path("y.npy")]
+
+        def samples(count, labels):
+            npy(files[0], "<f4", (count, 8, 8), struct.pack(f"<{count * 64}f", *(i % 7 / 7 for i in range(count * 64))))
+            npy(files[1], "|u1", (count,), bytes(labels(i) for i in range(count)))
+
+        samples(40, lambda i: 3)  # learnt at once
+        write_train(cluster, "state/samples", *files)
+        train(cluster, "--steps", str(3 * STEPS))
+        before = read(cluster, "state/samples", "model.best.onnx")
+        samples(50, lambda i: i * i % 10)  # and this hardly ever
+        lines, said = train(cluster, "--json")
+        assert "and the best round is sought anew" in said, said
+        rounds = [json.loads(line) for line in lines]
+        assert all(one["held_out_accuracy"] < 1 for one in rounds), rounds
+        assert read(cluster, "state/samples", "model.best.onnx") not in (None, before)
+        assert f"round {best_round(lines)}" in said, (said, rounds)
 
 
 @scenario

@@ -6,7 +6,7 @@ import sys
 import time
 
 from bad_input import expect, npy, write_train
-from cluster import DIGITS, Cluster
+from cluster import DIGITS, Cluster, free_ports
 from scenarios import chosen
 
 GROUPS = {"lab-a": ["board-1", "board-2"]}
@@ -20,13 +20,6 @@ def fine(result):
 def wrong(result, *words, code=1):
     expect(result, code, *words)
     assert "ok" not in result.stdout.splitlines(), result.stdout
-
-
-def edit(cluster, name, old, new):
-    text = open(cluster.path(name)).read()
-    assert old in text, f"{name} has no '{old}'"
-    cluster.write(name, text.replace(old, new))
-    return text
 
 
 def a_board_alone(cluster):
@@ -45,11 +38,11 @@ def a_board_alone(cluster):
     expect(result, 0, "warning: data: " + cluster.path("absent.npy"))
     write_train(cluster, "state/alone")
     model = os.path.join(DIGITS, "digits-cnn.onnx")
-    edit(cluster, "train.yaml", model, "absent.onnx")
+    cluster.edit("train.yaml", (model, "absent.onnx"))
     wrong(cluster.command(*check, check=False), "absent.onnx", "not found")
-    edit(cluster, "train.yaml", "absent.onnx", "job.yaml")
+    cluster.edit("train.yaml", ("absent.onnx", "job.yaml"))
     wrong(cluster.command(*check, check=False), "job.yaml: error")
-    edit(cluster, "train.yaml", "batch: 32", "batch: none")
+    cluster.edit("train.yaml", ("batch: 32", "batch: none"))
     wrong(cluster.command(*check, check=False), "train.batch", code=3)
     assert not os.path.exists(cluster.path("state/alone")), "check made a state directory"
 
@@ -59,7 +52,7 @@ def a_board_of_a_group(cluster):
     check = [cluster.node, "check", "board-1.yaml"]
     fine(cluster.command(*check))
     images = os.path.join(DIGITS, "board-1-images.npy")
-    profile = edit(cluster, "board-1.yaml", images, "job.yaml")
+    profile = cluster.edit("board-1.yaml", (images, "job.yaml"))
     wrong(cluster.command(*check, check=False), "job.yaml")
     cluster.write("board-1.yaml", profile.replace("board-1-labels", "absent-labels"))
     wrong(cluster.command(*check, check=False), "absent-labels.npy")
@@ -80,11 +73,11 @@ def a_gateway(cluster):
     fine(result)
     for line in ("parameters", "central set: digits-held-out", "boards: 2 in 1 groups", f"listen: 127.0.0.1:{cluster.port}"):
         assert line in result.stdout, result.stdout
-    edit(cluster, "job.yaml", "quorum: 1", "quorum: 2")
+    cluster.edit("job.yaml", ("quorum: 1", "quorum: 2"))
     result = cluster.command(*check)
     fine(result)
     assert "rounds.quorum is 2 groups and 1 are enrolled" in result.stderr, result.stderr
-    edit(cluster, "job.yaml", "quorum: 2", "quorum: 1")
+    cluster.edit("job.yaml", ("quorum: 2", "quorum: 1"))
 
     profile = open(cluster.path("gateway.yaml")).read()
     cluster.write("gateway.yaml", profile.replace("state/gateway", "state/new/gateway"))
@@ -100,7 +93,7 @@ def a_gateway(cluster):
     cluster.write("gateway.yaml", profile + "storage: {rest: 1}\n")
     wrong(cluster.command(*check, check=False), "storage.rest", code=3)
     cluster.write("gateway.yaml", profile)
-    job = edit(cluster, "job.yaml", "digits-cnn", "absent")
+    job = cluster.edit("job.yaml", ("digits-cnn", "absent"))
     wrong(cluster.command(*check, check=False), "absent.onnx")
     cluster.write("job.yaml", job.replace("update: {", "update: {densities: ['absent.*=20%'], "))
     wrong(cluster.command(*check, check=False), "absent.*")
@@ -122,7 +115,17 @@ def a_gateway(cluster):
     result = cluster.command(*check)
     fine(result)
     assert "held by the aggregator that runs here" in result.stdout, result.stdout
-    edit(cluster, "job.yaml", "learning_rate: 0.05", "learning_rate: 0.06")
+    port, = free_ports(1)
+    listen = f'"127.0.0.1:{cluster.port}"'
+    cluster.edit("gateway.yaml", (f"listen: {listen}", f'listen: [{listen}, "127.0.0.1:{port}"]'))
+    result = cluster.command(*check)
+    fine(result)
+    assert f"listen: 127.0.0.1:{port}\n" in result.stdout, result.stdout
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken:
+        taken.bind(("127.0.0.1", port))
+        wrong(cluster.command(*check, check=False), f"127.0.0.1:{port}: cannot listen")
+    cluster.write("gateway.yaml", profile)
+    cluster.edit("job.yaml", ("learning_rate: 0.05", "learning_rate: 0.06"))
     wrong(cluster.command(*check, check=False), "train.learning_rate: 0.05 in the ledger, 0.06 in the profile")
     cluster.kill("gateway")
 

@@ -15,7 +15,7 @@ import statistics
 import sys
 import time
 
-from cluster import Cluster, same_model_everywhere
+from cluster import Cluster
 
 GROUP = {"lab": ["board-1", "board-2", "board-3", "board-4"]}
 LIVES_ON = ("board-4", "gateway")

@@ -160,9 +160,30 @@ def mix_data(folder, boards):
             write_npy(os.path.join(folder, f"{board}-{part}.npy"), header, samples[index :: len(boards)])
 
 
+def wait_until(condition, what, timeout=120):
+    """Returns the first result of the condition that is true."""
+    deadline = time.monotonic() + timeout
+    while not (found := condition()):
+        assert time.monotonic() < deadline, f"not within {timeout} s: {what}"
+        time.sleep(0.05)
+    return found
+
+
 def same_model_everywhere(cluster, boards=None):
     models = {cluster.current_model(board) for board in boards or cluster.boards}
     assert len(models) == 1, "the boards hold different models"
+
+
+def remove_folder(directory):
+    """Removes a folder in which a hook of a process that was killed may still work for a moment."""
+    for left in range(50, -1, -1):
+        try:
+            shutil.rmtree(directory)
+            return
+        except OSError:
+            if not left:
+                raise
+            time.sleep(0.1)
 
 
 class Cluster:
@@ -199,7 +220,7 @@ class Cluster:
     def __exit__(self, kind, value, trace):
         self.stop_all()
         if kind is None and not self.keep:
-            shutil.rmtree(self.directory)
+            remove_folder(self.directory)
         else:
             print(f"kept: {self.directory}", file=sys.stderr)
             for name in sorted(os.listdir(self.path("logs"))):
@@ -227,6 +248,16 @@ class Cluster:
                 values["port"] = self.link_ports.get(board, self.port)
                 text = BOARD_TEXT.format(**values)
                 self.write(f"{board}.yaml", text)
+
+    def edit(self, name, *changes):
+        """Changes a file as a person does; each change is a text and what takes its place. Returns the old text."""
+        with open(self.path(name)) as file:
+            before = text = file.read()
+        for old, new in changes:
+            assert old in text, f"{name} has no '{old}'"
+            text = text.replace(old, new)
+        self.write(name, text)
+        return before
 
     def set_model(self, path):
         """The job's model, before anything is started."""
@@ -323,11 +354,8 @@ class Cluster:
     def end_run(self, more=2):
         """An ENDLESS run ends some versions from now, on a fast machine as on a slow one."""
         self.kill("gateway")
-        last = more + self.ledger("SELECT max(number) FROM version")[0][0]
-        with open(self.path("job.yaml")) as file:
-            text = file.read()
-        assert f"count: {ENDLESS}" in text, "the run has an end already"
-        self.write("job.yaml", text.replace(f"count: {ENDLESS}", f"count: {last}"))
+        last = more + self.version()
+        self.edit("job.yaml", (f"count: {ENDLESS}", f"count: {last}"))
         self.start("gateway")
         return last
 
@@ -367,6 +395,9 @@ class Cluster:
         result = self.command(self.node, "status", "--json", f"{name}.yaml", check=False)
         return json.loads(result.stdout) if result.returncode == 0 else {}
 
+    def wait_for_version(self, number, timeout=120):
+        wait_until(lambda: self.version() >= number, f"version {number}", timeout)
+
     def wait_for_status(self, name, part, timeout=60, **wanted):
         deadline = time.monotonic() + timeout
         while not wanted.items() <= self.board_status(name).get(part, {}).items():
@@ -389,6 +420,12 @@ class Cluster:
         uri = f"file:{self.path('state/gateway/ledger.sqlite')}?mode=ro"
         with contextlib.closing(sqlite3.connect(uri, uri=True)) as ledger:
             return ledger.execute(query, values).fetchall()
+
+    def version(self):
+        """The newest version's number; -1 before there is one."""
+        if not os.path.exists(self.path("state/gateway/ledger.sqlite")):
+            return -1
+        return self.ledger("SELECT ifnull(max(number), -1) FROM version")[0][0]
 
     def replay(self):
         """Lines of the replay; it fails by itself when a version differs."""

@@ -101,6 +101,7 @@ def check(complete, folder, path):
     after = ("cairn-aggregator", "init", "--after", "state", "--version")
     assert sorted(offered(*after, "")) == ["0", "1", "10", "2", "best", "last", "none"], offered(*after, "")
     assert offered("cairn-node", "--log-level", "w") == ["warn"]
+    assert offered("cairn-aggregator", "try", "--split", "l") == ["labels"]
     assert offered("cairn-node", "train", "--device", "cu") == ["cuda"]
 
 

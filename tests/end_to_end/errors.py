@@ -85,6 +85,10 @@ def a_round_that_was_given_up_is_told(build):
     with Cluster(build, ONE, **{**HASTY, "learning_rate": 1000}) as cluster:
         cluster.start_all()
         wait_until_told(cluster, "board-1", "is given up: the loss or a weight change is not finite")
+        cluster.kill("board-1")
+        cluster.start("board-1")
+        cluster.wait_for_line("board-1", "was given up, because the loss")
+        wait_until_told(cluster, "board-1", "`cairn-aggregator rollback PROFILE best --reason TEXT`")
         with open(cluster.path("job.yaml")) as file:
             job = file.read()
         cluster.write("job.yaml", job.replace("learning_rate: 1000", "learning_rate: 0.05"))

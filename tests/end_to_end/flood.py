@@ -164,17 +164,8 @@ class RelayedCluster(Cluster):
         pass
 
 
-def versions(cluster):
-    rows = cluster.ledger("SELECT max(number) FROM version")
-    return rows[0][0] or 0
-
-
 def wait_for_versions(cluster, more):
-    wanted = versions(cluster) + more
-    deadline = time.monotonic() + 120
-    while versions(cluster) < wanted:
-        assert time.monotonic() < deadline, f"no {more} versions in 120 s"
-        time.sleep(0.05)
+    cluster.wait_for_version(cluster.version() + more)
 
 
 def connections(cluster):

@@ -13,7 +13,7 @@ import socket
 import sys
 import time
 
-from cluster import ENDLESS, Cluster, same_model_everywhere
+from cluster import ENDLESS, Cluster, same_model_everywhere, wait_until
 from scenarios import Scenarios
 from sets import losses
 
@@ -36,13 +36,6 @@ def join_board(cluster, gpus="[0, 1]"):
 def members(cluster):
     lines = cluster.command(cluster.node, "status", "--json", "board-1.yaml", check=False).stdout.splitlines()
     return [json.loads(line) for line in lines]
-
-
-def wait_until(what, condition, seconds=60):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"not in {seconds} s: {what}"
-        time.sleep(0.1)
 
 
 def runs(pid):
@@ -71,7 +64,7 @@ def two_members_train_and_one_that_is_killed_comes_back(build):
     with Cluster(build, GROUP, **SETTINGS) as cluster:
         join_board(cluster)
         start(cluster)
-        wait_until("both at work", lambda: at_work(cluster, 1))
+        wait_until(lambda: at_work(cluster, 1), "both at work")
         found = members(cluster)
         assert [m["board"] for m in found] == ["board-1.0", "board-1.1"], found
         assert {m["group"]["size"] for m in found} == {3}, found
@@ -93,11 +86,11 @@ def both_end_with_their_parent(build):
         with Cluster(build, GROUP, **SETTINGS) as cluster:
             join_board(cluster)
             start(cluster)
-            wait_until("both at work", lambda: at_work(cluster, 1))
+            wait_until(lambda: at_work(cluster, 1), "both at work")
             pids = [m["pid"] for m in members(cluster)]
             cluster.signal("board-1", number)
             cluster.processes["board-1"].wait(30)
-            wait_until("the end of both", lambda: not any(runs(pid) for pid in pids), 30)
+            wait_until(lambda: not any(runs(pid) for pid in pids), "the end of both")
 
 
 def signs(manager, seconds):
@@ -120,7 +113,7 @@ def a_child_that_stands_still_stops_the_watchdog(build):
         join_board(cluster)
         cluster.start("gateway")
         cluster.start("board-1", environment={"NOTIFY_SOCKET": cluster.path("notify")})
-        wait_until("both processes", lambda: len(members(cluster)) == 2)
+        wait_until(lambda: len(members(cluster)) == 2, "both processes")
         assert signs(manager, 3) >= 2, "the watchdog is not fed"
         pid = members(cluster)[1]["pid"]
         os.kill(pid, signal.SIGSTOP)

@@ -12,9 +12,8 @@ import shutil
 import signal
 import socket
 import subprocess
-import time
 
-from cluster import ENDLESS, Cluster, free_ports
+from cluster import ENDLESS, Cluster, free_ports, wait_until
 from scenarios import SKIPPED, Scenarios
 
 scenario = Scenarios()
@@ -42,16 +41,6 @@ def get(cluster, path, method="GET", host=None, **headers):
     body = answer.read()
     connection.close()
     return answer, body.decode()
-
-
-def wait_until(condition, what, timeout=120):
-    deadline = time.monotonic() + timeout
-    while time.monotonic() < deadline:
-        found = condition()
-        if found:
-            return found
-        time.sleep(0.1)
-    raise AssertionError(f"{what}: not within {timeout} s")
 
 
 def is_up(cluster):
@@ -108,7 +97,9 @@ def metrics_follow_a_run_to_its_end(build):
         assert get(cluster, "/v1/versions?from=0", If_None_Match=answer.getheader("ETag"))[0].status == 304
         answer, page = get(cluster, "/")
         assert answer.status == 200 and answer.getheader("Content-Type").startswith("text/html"), answer.status
-        for path in re.findall(r'(?:src|href)="(/[a-z.]+)"', page):
+        paths = re.findall(r'(?:src|href)="(/[a-z.]+)"', page)
+        assert "/app.js" in paths and "/app.css" in paths, page
+        for path in paths:
             answer, _ = get(cluster, path)
             assert answer.status == 200 and answer.getheader("X-Content-Type-Options") == "nosniff", path
             assert get(cluster, path, If_None_Match=answer.getheader("ETag"))[0].status == 304, path
@@ -160,14 +151,13 @@ def strangers_get_nothing_and_hold_nobody_up(build):
         held = [dribble(cluster, b"GET /metrics HTTP/1.1\r\n" + host) for _ in range(20)]
         held += [dribble(cluster, bytes(range(256)) * 64) for _ in range(4)]
         held += [dribble(cluster, (b"GET /v1/state HTTP/1.1\r\n" + host + b"\r\n") * 50) for _ in range(4)]
-        before = cluster.ledger("SELECT max(number) FROM version")[0][0]
-        wait_until(lambda: cluster.ledger("SELECT max(number) FROM version")[0][0] >= before + 3, "three more versions")
+        cluster.wait_for_version(cluster.version() + 3)
         wait_until(lambda: is_up(cluster), "the gateway still answers")
         for client in held:
             client.close()
         last = cluster.end_run()
         cluster.wait_for_end(240)
-        assert all("DIFFERS" not in line for line in cluster.replay())
+        assert cluster.replay()[-1].startswith(f"{last + 1} versions, 0 differ"), last
         return f"{last} versions"
 
 
@@ -209,9 +199,9 @@ def an_address_in_use_is_said_at_the_start(build):
 @scenario
 def a_socket_file_survives_a_kill(build):
     with gateway_with_http(build, listen="unix:http.sock") as cluster:
-        for _ in range(2):
+        for start in range(2):
             cluster.start("gateway")
-            cluster.wait_for_line("gateway", "listening on", count=1)
+            cluster.wait_for_line("gateway", "listening on", count=1 + start)
 
             def answered():
                 client = socket.socket(socket.AF_UNIX)

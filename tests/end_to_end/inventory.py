@@ -43,5 +43,40 @@ def a_board_tells_what_it_is(build):
         assert found["type"] == "generic-x86-64" and found["silent_s"] is not None, found
 
 
+@scenario
+def a_board_with_two_systems_tells_which_one_runs(build):
+    """And how its last update went, soon after cairn-update has decided; the node does not start again for it."""
+    with Cluster(build, GROUPS, rounds=ENDLESS, quorum=1, model="digits-mlp.onnx") as cluster:
+        for folder in ("root/run/cairn-update", "root/sys", "root/proc"):
+            os.makedirs(cluster.path(folder))
+
+        def report(line):
+            cluster.write("root/run/cairn-update/new", line)
+            os.rename(cluster.path("root/run/cairn-update/new"), cluster.path("root/run/cairn-update/report"))
+
+        def wait_for(**wanted):
+            deadline = time.monotonic() + 60
+            while time.monotonic() < deadline:
+                found = inventory(cluster)
+                if all(found.get(key) == value for key, value in wanted.items()):
+                    return
+                time.sleep(0.2)
+            raise AssertionError(f"{wanted} is not told: {found}")
+
+        report("B 1.4.0 trying:1.4.0\n")
+        cluster.start("gateway")
+        node = cluster.start("board-1", "--sysroot", cluster.path("root"))
+        wait_for(slot="B", slot_version="1.4.0", update="trying", update_version="1.4.0")
+        report("B 1.4.0 good:1.4.0\n")
+        wait_for(slot="B", update="good")
+        text = cluster.command(cluster.aggregator, "status", "gateway.yaml").stdout
+        assert "\n                   slot B, version 1.4.0; update to 1.4.0: good\n" in text, text
+        report("\x1b[2J $(id) x\n")
+        wait_for(slot=None, update=None)
+        report("A unknown rolled-back:1.5.0\n")
+        wait_for(slot="A", slot_version=None, update="rolled-back", update_version="1.5.0")
+        assert node.poll() is None and cluster.log("board-1").count("registered in group") == 1
+
+
 if __name__ == "__main__":
     scenario.main()

@@ -8,7 +8,6 @@ The boards reach the gateway through relays that the test cuts; no program of th
 import re
 import shutil
 import signal
-import time
 
 from cluster import ENDLESS, Cluster, same_model_everywhere
 from scenarios import Scenarios
@@ -29,20 +28,9 @@ def revoke(cluster, board):
     cluster.command(cluster.aggregator, "revoke", "gateway.yaml", board)
 
 
-def version(cluster):
-    return cluster.ledger("SELECT max(number) FROM version")[0][0]
-
-
 def newest(cluster, board):
     """The newest version that its log tells of."""
     return max(int(number) for number in re.findall(r"version (\d+): held-out", cluster.log(board)))
-
-
-def wait_for_version(cluster, number, timeout=60):
-    deadline = time.monotonic() + timeout
-    while version(cluster) < number:
-        assert time.monotonic() < deadline, f"no version {number} in {timeout} s"
-        time.sleep(0.02)
 
 
 def wait_for_keys(cluster, boards, epoch, timeout=60):
@@ -56,7 +44,7 @@ def goes_on_without(cluster, thief, others):
     assert all(counts.values()), f"not a group of {len(others)}: {counts}"
     held = newest(cluster, thief)
     views = cluster.views(thief, len(others) + 1)
-    wait_for_version(cluster, version(cluster) + 10)
+    cluster.wait_for_version(cluster.version() + 10)
     assert newest(cluster, thief) == held, "the revoked board got another version"
     assert cluster.views(thief, len(others) + 1) == views, "the revoked board was taken in again"
 
@@ -77,7 +65,7 @@ def drop(build, thief):
             cluster.wait_for_line(board, "version 2: held-out")
         cut(cluster, thief)
         revoke(cluster, thief)
-        before = version(cluster)
+        before = cluster.version()
         wait_for_keys(cluster, others, 1)
         for board in others:
             cluster.wait_for_view(board, 2)
@@ -114,7 +102,7 @@ def a_name_that_is_enrolled_again_is_another_board(build):
         cluster.kill(thief)
         cluster.start(thief)
         cluster.wait_for_line(thief, "going on with the last registration")
-        wait_for_version(cluster, version(cluster) + 5)
+        cluster.wait_for_version(cluster.version() + 5)
         assert cluster.views("board-1", 2) == 1, "the stolen board was taken in again"
         cluster.kill(thief)
 

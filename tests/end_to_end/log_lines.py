@@ -51,6 +51,14 @@ def a_board_whose_clock_was_never_set_writes_the_time_since_boot(build):
 
 
 @scenario
+def a_format_and_levels_of_areas_are_chosen_by_options(build):
+    each_is("<[3467]>" + LINE, train(build, "--log-format", "journal"))
+    areas = {line.split()[2] for line in train(build, "--log-level", "error,train=info")
+             if not line.startswith("model: ")}
+    assert areas <= {"train:"}, areas
+
+
+@scenario
 def journald_gets_priorities_and_no_time(build):
     ours, journald = socket.socketpair()
     with ours, journald:
@@ -76,7 +84,7 @@ def json_is_an_object_a_line(build):
             assert list(line) == ["time", "level", "area", "message"], line
     program = os.path.join(build, "cairn-aggregator")
     wrong = subprocess.run([program, "run", "--log-format", "xml", "x"], capture_output=True, text=True, timeout=60)
-    assert wrong.returncode == 2 and "'xml' is not text or json" in wrong.stderr, wrong
+    assert wrong.returncode == 2 and "'xml' is not text, json or journal" in wrong.stderr, wrong
 
 
 if __name__ == "__main__":

@@ -5,9 +5,8 @@
 
 import json
 import re
-import time
 
-from cluster import ENDLESS, Cluster
+from cluster import ENDLESS, Cluster, wait_until
 from scenarios import Scenarios
 
 TWO = {"lab": ["board-1", "board-2"]}
@@ -23,10 +22,7 @@ def told(cluster, board):
 
 
 def wait_until_told(cluster, board, words):
-    deadline = time.monotonic() + 60
-    while words not in told(cluster, board)["status"]:
-        assert time.monotonic() < deadline, f"status did not say '{words}': {told(cluster, board)}"
-        time.sleep(0.1)
+    wait_until(lambda: words in told(cluster, board)["status"], f"status says '{words}'")
 
 
 def rows(cluster):

@@ -123,7 +123,7 @@ def a_ledger_of_a_later_schema_stays_as_it_is(build):
             refused = cluster.command(cluster.aggregator, command[0], "gateway.yaml", *command[1:], check=False)
             assert refused.returncode == UNREADABLE, (command, refused)
             assert "written by cairn-aggregator 7.1.0" in refused.stderr, refused.stderr
-            assert "schema 9" in refused.stderr and "reads 1 to 4" in refused.stderr, refused.stderr
+            assert "schema 9" in refused.stderr and "reads 1 to 5" in refused.stderr, refused.stderr
         assert writer(cluster, "gateway") == "cairn-aggregator 7.1.0\n"
 
 

@@ -34,6 +34,9 @@ def main(build, python):
         run(directory, node, "init", "--alone", "first.yaml")
         run(directory, node, "check", "first.yaml")
         run(directory, node, "bench", "first.yaml")
+        predicted = json.loads(run(directory, node, "bench", "--predict", "--json", "first.yaml"))
+        steps = {device["device"]: device["step_ms"] for device in predicted["devices"]}
+        assert predicted["calls"] and 0 < steps["H100 SXM"] < steps["Jetson Orin Nano 8GB"], predicted
         measured = run(directory, python, "load_back.py", "state/model.safetensors")
         assert float(measured.split()[1]) >= 0.9, measured
         print(f"held-out accuracy {rounds[-1]['held_out_accuracy']}, in PyTorch on all samples {measured.split()[1]}")

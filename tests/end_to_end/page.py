@@ -52,6 +52,7 @@ def check_matrix(page, cluster, closed):
     rows = page.run("""return [...document.querySelectorAll("#matrix tbody tr")].map((row) => [row.dataset.group,
         ...[...row.querySelectorAll("td:not(.total) > .sign")].map((sign) => sign.textContent)])""")
     assert [row[0] for row in rows] == list(cluster.groups), rows
+    assert all(len(signs) == len(heads) for _, *signs in rows), (heads, rows)
     seen = set()
     for group, *signs in rows:
         for number, sign in zip(map(int, heads), signs):
@@ -59,7 +60,21 @@ def check_matrix(page, cluster, closed):
                 wanted = ledger_sign(cluster, number, group)
                 assert SIGNS[sign] == wanted, f"round {number}, group {group}: {sign}, the ledger says {wanted}"
                 seen.add(wanted)
+    assert seen, "no closed round is shown"
     return seen
+
+
+def check_inventory(page, cluster):
+    """Each board has a row with the version of the program that runs here, and a disk."""
+    build = cluster.command(cluster.node, "--version").stdout.split()[1]
+    rows = page.texts("#inventory-table tbody tr")
+    assert len(rows) == 4 and all(build in row and "ago" in row and " GB" in row for row in rows), rows
+    assert page.text("#inventory-text") == f"{build} on 4 boards", page.text("#inventory-text")
+    page.run("document.getElementById('filter').focus()")
+    page.press("board-3")
+    assert [row.split()[0] for row in page.texts("#inventory-table tbody tr")] == ["board-3"]
+    page.press(*["BACKSPACE"] * len("board-3"))
+    assert page.count("#inventory-table tbody tr") == 4
 
 
 def check_quiet(page):
@@ -220,6 +235,7 @@ def the_page_follows_a_run_and_a_restart_of_its_gateway(build):
         assert page.run("return document.title").startswith("(1) digits"), "the title counts no error"
         page.wait("six versions", lambda: shown_version(page) >= 6)
         check_matrix(page, cluster, 6)
+        check_inventory(page, cluster)
         page.wait("a live page", lambda: page.text("#link") == "live")
         check_quiet(page)
         page.shot(pictures(build, "page-light.png"))

@@ -3,7 +3,6 @@
     reload.py BUILD [SCENARIO...]
 """
 
-import os
 import random
 import signal
 import subprocess
@@ -16,29 +15,6 @@ GROUPS = {"lab-a": ["board-1"], "lab-b": ["board-3"]}
 FAST = {"rounds": ENDLESS, "local_steps": 4, "model": "digits-mlp.onnx"}
 
 scenario = Scenarios()
-
-
-def newest(cluster):
-    if not os.path.exists(cluster.path("state/gateway/ledger.sqlite")):
-        return -1
-    return cluster.ledger("SELECT ifnull(max(number),-1) FROM version")[0][0]
-
-
-def wait_for_version(cluster, number):
-    deadline = time.monotonic() + 120
-    while newest(cluster) < number:
-        assert time.monotonic() < deadline, f"there was no version {number} after 120 s"
-        time.sleep(0.02)
-
-
-def edit(cluster, *changes):
-    """Changes the job's file as a person does; each change is a text and what takes its place."""
-    with open(cluster.path("job.yaml")) as file:
-        text = file.read()
-    for old, new in changes:
-        assert old in text, f"{old} is not in the job"
-        text = text.replace(old, new)
-    cluster.write("job.yaml", text)
 
 
 def reload(cluster, check=True):
@@ -57,8 +33,8 @@ def refuse(cluster, *texts):
 
 def finish(cluster, more=2):
     """The run ends some versions from now on, by a reload; every version can be made again."""
-    last = newest(cluster) + more + 2
-    edit(cluster, (f"count: {ENDLESS}", f"count: {last}"))
+    last = cluster.version() + more + 2
+    cluster.edit("job.yaml", (f"count: {ENDLESS}", f"count: {last}"))
     reload(cluster)
     cluster.wait_for_end(120)
     lines = cluster.replay()
@@ -71,12 +47,12 @@ def finish(cluster, more=2):
 def boards_train_by_what_a_reload_says(build):
     with Cluster(build, GROUPS, **FAST) as cluster:
         cluster.start_all()
-        wait_for_version(cluster, 2)
-        edit(cluster, ("learning_rate: 0.05", "learning_rate: 0.02"), ("local_steps: 4", "local_steps: 6"))
+        cluster.wait_for_version(2)
+        cluster.edit("job.yaml", ("learning_rate: 0.05", "learning_rate: 0.02"), ("local_steps: 4", "local_steps: 6"))
         said = reload(cluster).stdout
         assert "train.learning_rate: 0.05, now 0.02" in said and "train.local_steps: 4, now 6" in said, said
         row = cluster.ledger("SELECT max(from_round) FROM setting")[0][0]
-        wait_for_version(cluster, row + 1)
+        cluster.wait_for_version(row + 1)
         assert cluster.status()["settings"] == row, cluster.status()
         for board in cluster.boards:
             cluster.wait_for_line(board, "the aggregator has other settings for job 'digits'")
@@ -85,14 +61,14 @@ def boards_train_by_what_a_reload_says(build):
         for number, weight in weights.items():
             assert weight == (6 if number >= row else 4) * 32, (number, row, weight)
 
-        # The server's optimizer begins anew, also one with as many rows of state as the one before.
+        # The state of the server's optimizer starts from zero, also where the new one has as many rows.
         for change in ((("down: {mode: q8}}", "down: {mode: q8}}\nserver: {optimizer: fedadam}"),),
                        (("fedadam", "fedyogi"),)):
-            edit(cluster, *change)
-            assert "begins anew" in reload(cluster).stdout
-            wait_for_version(cluster, cluster.ledger("SELECT max(from_round) FROM setting")[0][0] + 1)
+            cluster.edit("job.yaml", *change)
+            assert "starts from zero" in reload(cluster).stdout
+            cluster.wait_for_version(cluster.ledger("SELECT max(from_round) FROM setting")[0][0] + 1)
         # By the signal.
-        edit(cluster, ("density: 10 %", "density: 20 %"))
+        cluster.edit("job.yaml", ("density: 10 %", "density: 20 %"))
         cluster.signal("gateway", signal.SIGHUP)
         cluster.wait_for_line("gateway", "update.up.density: 10 %, now 20 %")
         cluster.wait_for_line("gateway", "the settings written for round", 4)
@@ -104,7 +80,7 @@ def a_bad_file_changes_nothing(build):
     with Cluster(build, GROUPS, **FAST) as cluster:
         refuse_before(cluster)
         cluster.start_all()
-        wait_for_version(cluster, 1)
+        cluster.wait_for_version(1)
         good = open(cluster.path("job.yaml")).read()
         cases = (
             ((("seed: 1", "seed: 2"), ("batch: 32", "batch: 16")), ("seed: 1 in the ledger, 2 in the profile",)),
@@ -118,10 +94,10 @@ def a_bad_file_changes_nothing(build):
             ((("down: {mode: q8}", "down: {mode: q8}, residual: bf16"),), ("update.residual",)),
         )
         for changes, texts in cases:
-            edit(cluster, *changes)
+            cluster.edit("job.yaml", *changes)
             refuse(cluster, *texts)
             cluster.write("job.yaml", good)
-        edit(cluster, ("seed: 1", "seed: 2"))
+        cluster.edit("job.yaml", ("seed: 1", "seed: 2"))
         cluster.signal("gateway", signal.SIGHUP)
         cluster.wait_for_line("gateway", "seed: 1 in the ledger, 2 in the profile")
         cluster.wait_for_line("gateway", "nothing is changed: the profile is refused")
@@ -134,7 +110,7 @@ def a_bad_file_changes_nothing(build):
         over = "warning: the run is over: all rounds are done; "
         said = reload(cluster).stderr
         assert over + "with the values of the profile it stays so" in said, said
-        edit(cluster, (f"count: {last}", f"count: {last + 1}"))
+        cluster.edit("job.yaml", (f"count: {last}", f"count: {last + 1}"))
         said = reload(cluster).stderr
         assert over + "it goes on with these values when the aggregator is started again" in said, said
 
@@ -149,15 +125,15 @@ def the_quorum_of_an_open_round_can_be_lowered(build):
     """A round that waits for a group that is gone goes on when the quorum no longer needs it."""
     with Cluster(build, GROUPS, **{**FAST, "deadline": "2 s"}) as cluster:
         cluster.start_all()
-        wait_for_version(cluster, 1)
+        cluster.wait_for_version(1)
         cluster.kill("board-3")
-        edit(cluster, ("quorum: 2", "quorum: 1"))
-        at = newest(cluster)
+        cluster.edit("job.yaml", ("quorum: 2", "quorum: 1"))
+        at = cluster.version()
         said = reload(cluster).stdout
         assert "rounds.quorum: 2, now 1" in said, said
-        wait_for_version(cluster, at + 3)
-        last = newest(cluster) + 4
-        edit(cluster, (f"count: {ENDLESS}", f"count: {last}"))
+        cluster.wait_for_version(at + 3)
+        last = cluster.version() + 4
+        cluster.edit("job.yaml", (f"count: {ENDLESS}", f"count: {last}"))
         reload(cluster)
         cluster.wait_for_end(120, ["gateway", "board-1"])
         assert cluster.replay()[-1] == f"{last + 1} versions, 0 differ, 0 not checked"
@@ -168,22 +144,22 @@ def a_group_takes_the_values_together(build):
     """Two members; their leader hears of the change first."""
     with Cluster(build, {"lab-a": ["board-1", "board-2"], "lab-b": ["board-3"]}, **FAST) as cluster:
         cluster.start_all()
-        wait_for_version(cluster, 1)
-        edit(cluster, ("momentum: 0.9", "momentum: 0.5"))
+        cluster.wait_for_version(1)
+        cluster.edit("job.yaml", ("momentum: 0.9", "momentum: 0.5"))
         reload(cluster)
-        wait_for_version(cluster, cluster.ledger("SELECT max(from_round) FROM setting")[0][0] + 1)
+        cluster.wait_for_version(cluster.ledger("SELECT max(from_round) FROM setting")[0][0] + 1)
         for board in cluster.boards:
             cluster.wait_for_line(board, "the aggregator has other settings for job 'digits'")
         finish(cluster)
 
 
 def run(build, seed, kills):
-    """Six rounds; from round 3 on other values, whose row is written before the run begins."""
+    """Eight rounds; after the first the run is over, and a reload writes other values from round 2 on."""
     with Cluster(build, GROUPS, **{**FAST, "rounds": 1}) as cluster:
         draw = random.Random(seed)
         cluster.start_all()
         cluster.wait_for_end(120)
-        edit(cluster, ("count: 1", "count: 8"), ("learning_rate: 0.05", "learning_rate: 0.02"),
+        cluster.edit("job.yaml", ("count: 1", "count: 8"), ("learning_rate: 0.05", "learning_rate: 0.02"),
              ("down: {mode: q8}}", "down: {mode: topk, density: 50 %}}\nserver: {optimizer: nesterov, learning_rate: 0.3}"))
         # A reload that is killed wrote all of its row or nothing.
         for _ in range(6 if kills else 0):

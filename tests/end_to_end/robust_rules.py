@@ -9,7 +9,6 @@ import itertools
 import json
 import os
 import sys
-import time
 
 from cluster import ENDLESS, Cluster, DIGITS, SOURCE
 from scenarios import Scenarios
@@ -50,13 +49,6 @@ def cluster_of(build, rule, mix="none", optimizer="fedavg", **job):
                    **job})
 
 
-def wait_for_version(cluster, number):
-    deadline = time.monotonic() + 120
-    while cluster.ledger("SELECT count(*) FROM version")[0][0] <= number:
-        assert time.monotonic() < deadline, f"there was no version {number} after 120 s"
-        time.sleep(0.02)
-
-
 def check(cluster, rule, mix, optimizer):
     lines = cluster.replay()
     assert lines[-1] == f"{ROUNDS + 1} versions, 0 differ, 0 not checked", lines
@@ -69,9 +61,9 @@ def run(build, rule, mix, optimizer, kills=()):
     with cluster_of(build, rule, mix, optimizer) as cluster:
         cluster.start_all()
         for version in kills:
-            wait_for_version(cluster, version)
+            cluster.wait_for_version(version)
             cluster.kill("gateway")
-            assert cluster.ledger("SELECT count(*) FROM version")[0][0] <= ROUNDS, "the run was over before the kill"
+            assert cluster.version() < ROUNDS, "the run was over before the kill"
             cluster.start("gateway")
         cluster.wait_for_end(120)
         check(cluster, rule, mix, optimizer)
@@ -111,10 +103,10 @@ def a_rule_that_changes_in_a_run_is_made_again(build):
             with open(cluster.path("job.yaml")) as file:
                 lines = [f"robust: {{rule: {rule}}}" if line.startswith("robust:") else line
                          for line in file.read().splitlines()]
-            wait_for_version(cluster, cluster.ledger("SELECT count(*) FROM version")[0][0])
+            cluster.wait_for_version(cluster.version() + 1)
             cluster.write("job.yaml", "\n".join(lines) + "\n")
             cluster.command(cluster.aggregator, "reload", "gateway.yaml")
-            wait_for_version(cluster, cluster.ledger("SELECT max(from_round) FROM setting")[0][0])
+            cluster.wait_for_version(cluster.ledger("SELECT max(from_round) FROM setting")[0][0])
         last = cluster.end_run()
         cluster.wait_for_end(120)
         lines = cluster.replay()

@@ -14,6 +14,9 @@ def main(build):
         same_model_everywhere(cluster)
         lines = cluster.replay()
         assert len(lines) >= 8, f"replay checked only {len(lines)} versions"
+        for board in (name for names in cluster.groups.values() for name in names):
+            told = cluster.log(board).count("the run has ended: this board trains no more")
+            assert told == 1, f"{board} said {told} times that the run has ended:\n{cluster.log(board)}"
         print(f"held-out accuracy {accuracy}; replay: {lines[-1]}")
 
 

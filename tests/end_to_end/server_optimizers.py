@@ -8,7 +8,6 @@ by the aggregator and by the second implementation in tests/peers.
 
 import os
 import sys
-import time
 
 from cluster import Cluster, DIGITS, SOURCE
 from scenarios import Scenarios
@@ -28,13 +27,6 @@ def cluster_of(build, server, **job):
     return Cluster(build, {"lab-a": ["board-1"], "lab-b": ["board-3"]}, **job)
 
 
-def wait_for_version(cluster, number):
-    deadline = time.monotonic() + 120
-    while cluster.ledger("SELECT count(*) FROM version")[0][0] <= number:
-        assert time.monotonic() < deadline, f"there was no version {number} after 120 s"
-        time.sleep(0.02)
-
-
 def check(cluster, server):
     lines = cluster.replay()
     assert lines[-1] == f"{ROUNDS + 1} versions, 0 differ, 0 not checked", lines
@@ -46,9 +38,9 @@ def run(build, text, server, kills=()):
     with cluster_of(build, text) as cluster:
         cluster.start_all()
         for version in kills:
-            wait_for_version(cluster, version)
+            cluster.wait_for_version(version)
             cluster.kill("gateway")
-            assert cluster.ledger("SELECT count(*) FROM version")[0][0] <= ROUNDS, "the run was over before the kill"
+            assert cluster.version() < ROUNDS, "the run was over before the kill"
             cluster.start("gateway")
         cluster.wait_for_end(120)
         check(cluster, server)

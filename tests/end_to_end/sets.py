@@ -360,6 +360,28 @@ def replicas_of_shards_train_and_the_one_left_over_looks_on(build):
 
 
 @scenario
+def a_board_looks_on_until_it_is_charged(build):
+    """The others train meanwhile. The charge counts from the next round on, without another epoch."""
+    extra = "parallel: {train: charged, sets: {charged: battery >= 40 and bytes >= 1 MiB}}"
+    with Cluster(build, TWO, **{**SETTINGS, "rounds": ENDLESS}, extra=extra) as cluster:
+        supply = cluster.path("root", "sys/class/power_supply/battery")
+        os.makedirs(supply)
+        for name, text in ("type", "Battery"), ("status", "Discharging"), ("capacity", "20"):
+            with open(os.path.join(supply, name), "w") as file:
+                file.write(text + "\n")
+        for name in ("gateway", "board-1"):
+            cluster.start(name)
+        cluster.start("board-2", "--sysroot", cluster.path("root"))
+        cluster.wait_for_line("board-1", "board-1 train; looking on: board-2")
+        cluster.wait_for_version(3)
+        with open(os.path.join(supply, "capacity"), "w") as file:
+            file.write("60\n")
+        cluster.wait_for_line("board-1", "step 0: board-1 board-2 train")
+        assert cluster.views("board-1", 2) == 1, "another epoch began"
+        finish(cluster)
+
+
+@scenario
 def more_shards_than_members_are_as_many_as_there_are(build):
     with Cluster(build, TWO, **SHARDED, extra="parallel: {shard: 4, replicate: 2}") as cluster:
         cluster.start_all()

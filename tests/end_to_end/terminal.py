@@ -24,10 +24,11 @@ scenario = Scenarios()
 
 
 def on_terminal(folder, *command):
-    """Runs a command on a terminal of so many columns and returns the lines that it printed there."""
+    """Runs a command on a terminal of so many columns, without live lines, and returns the lines it printed there."""
     ours, terminal = os.openpty()
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 25, COLUMNS, 0, 0))
-    process = subprocess.Popen(command, cwd=folder, stdin=subprocess.DEVNULL, stdout=terminal, stderr=subprocess.PIPE)
+    process = subprocess.Popen(command, cwd=folder, stdin=subprocess.DEVNULL, stdout=terminal, stderr=subprocess.PIPE,
+                               env={**os.environ, "TERM": "dumb"})
     os.close(terminal)
     said = b""
     with open(ours, "rb", buffering=0) as file:
@@ -172,6 +173,19 @@ def a_port_that_is_taken_is_said_without_contradiction(build):
             cluster.start("board-1")
             cluster.wait_for_line("board-1", f"group.listen 127.0.0.1:{port}: another program uses this TCP port")
             cluster.wait_for_line("board-1", "accepted")
+
+
+@scenario
+def a_port_of_the_gateway_that_is_taken_is_said_once(build):
+    with Cluster(build, {"lab": ["board-1"]}, rounds=ENDLESS, quorum=1) as cluster:
+        for kind, name in ((socket.SOCK_DGRAM, "UDP"), (socket.SOCK_STREAM, "TCP")):
+            with socket.socket(socket.AF_INET, kind) as other:
+                other.bind(("127.0.0.1", cluster.port))
+                if kind == socket.SOCK_STREAM:
+                    other.listen()
+                said = expect(cluster.command(cluster.aggregator, "run", "gateway.yaml", check=False), 1,
+                              f"127.0.0.1:{cluster.port}: cannot listen: another program uses this {name} port")
+                assert said.count("cannot listen") == 1 and "input or output" not in said, said
 
 
 if __name__ == "__main__":

@@ -5,7 +5,6 @@
 NCCL and the GPU are doubles (tests/support/nccl_host.c, cuda_host.h): no GPU is needed, and none is tested.
 """
 
-import json
 import os
 import re
 import sys

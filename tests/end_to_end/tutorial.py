@@ -20,7 +20,7 @@ import time
 from cluster import SOURCE, free_ports
 
 LOOKING = ("cairn-aggregator status", "cairn-node status", "tail ")
-LOGGING = ("cairn-aggregator run", "cairn-node train")
+LOGGING = ("cairn-aggregator run", "cairn-aggregator try", "cairn-node train")
 PORTS = ("5684", "7100", "7102", "8684")  # of the pages; others are free here
 PATIENCE = 120  # seconds, for a command to end or to say what the page says
 MARK = "--- the command is done ---"

@@ -127,6 +127,7 @@ def another_run_waits_at_the_gateway(build):
         lan.start_all()
         cut_in_round(lan, 2)
         lan.kill("gateway")
+        until("board-1 tells its run", lambda: "run" in lan.board_status("board-1"))
         run_before = lan.board_status("board-1")["run"]
         start_again(lan, ["board-1"])  # board-2 runs on, and hears of the other run in a round
         for board in lan.boards:
@@ -136,7 +137,7 @@ def another_run_waits_at_the_gateway(build):
         lan.start("gateway")
         lan.mend("gateway")
         lan.wait_for_end(120)
-        assert lan.board_status("board-1")["run"] != run_before, "no other run"
+        assert lan.board_status("board-1").get("run", run_before) != run_before, "no other run"
         assert updates_of(lan, "lab") == [1, 2, 3]
         same_model_everywhere(lan)
 

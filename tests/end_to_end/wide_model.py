@@ -4,12 +4,14 @@
 
 Weights are drawn from a fixed generator, so the file is the same everywhere. A hidden layer is Gemm and Relu, or Gemm,
 BatchNormalization in training and Relu; layers from the second on may share one weight, which then is of equal sizes.
+Each hidden layer may end with a Dropout in training, and the last may add what the first gave, of the same size.
 """
 
 import array
 
 import math
 import random
+import struct
 import sys
 
 
@@ -63,17 +65,28 @@ def normalization(i, size):
     return node("BatchNormalization", [f"n{i}", *names], outputs, flag("training_mode")), tensors
 
 
+def dropout(i):
+    """A node from r{i} to h{i}, half of whose values are zeros."""
+    return node("Dropout", [f"r{i}", "ratio", "trains"], [f"h{i}"], block(5, block(1, "seed") + number(3, i) + number(20, 2)))
+
+
+def scalar(name, kind, data):
+    return block(5, number(2, kind) + block(8, name) + block(9, data))
+
+
 def value(field, name, words):
     dims = block(1, block(2, "batch")) + b"".join(block(1, number(1, w)) for w in words)
     return block(field, block(1, name) + block(2, block(1, number(1, 1) + block(2, dims))))
 
 
-def perceptron(shape, sizes, norm=False, tied=False):
+def perceptron(shape, sizes, norm=False, tied=False, drops=False, skips=False):
     """shape is that of a sample; sizes are the words of each layer's output."""
     generator = random.Random(4)
     parts = [node("Flatten", ["x"], ["h0"])]
     tensors = []
     words = math.prod(shape)
+    if drops:
+        tensors += [scalar("ratio", 1, struct.pack("<f", 0.5)), scalar("trains", 9, b"\1")]
     for i, size in enumerate(sizes):
         last = i + 1 == len(sizes)
         shares = tied and 1 < i and not last
@@ -82,21 +95,27 @@ def perceptron(shape, sizes, norm=False, tied=False):
             tensors.append(drawn(generator, weight, size, words))
         tensors.append(drawn(generator, f"b{i}", size))
         product = "y" if last else f"n{i}" if norm else f"g{i}"
-        parts.append(node("Gemm", [f"h{i}", weight, f"b{i}"], [product], flag("transB")))
+        source = f"h{i}"
+        if last and skips:
+            parts.append(node("Add", [source, "h1"], ["s"]))
+            source = "s"
+        parts.append(node("Gemm", [source, weight, f"b{i}"], [product], flag("transB")))
         if norm and not last:
             normalizes, statistics = normalization(i, size)
             parts.append(normalizes)
             tensors.append(statistics)
         if not last:
-            parts.append(node("Relu", [f"g{i}"], [f"h{i + 1}"]))
+            parts.append(node("Relu", [f"g{i}"], [f"r{i + 1}" if drops else f"h{i + 1}"]))
+        if not last and drops:
+            parts.append(dropout(i + 1))
         words = size
     parts += [block(2, "perceptron"), *tensors, value(11, "x", shape), value(12, "y", sizes[-1:])]
     return number(1, 8) + block(7, b"".join(parts)) + block(8, number(2, 17))
 
 
-def main(path, shape, *sizes, norm=False, tied=False):
+def main(path, shape, *sizes, **kinds):
     with open(path, "wb") as file:
-        file.write(perceptron([int(words) for words in shape.split(",")], [int(size) for size in sizes], norm, tied))
+        file.write(perceptron([int(words) for words in shape.split(",")], [int(size) for size in sizes], **kinds))
 
 
 if __name__ == "__main__":

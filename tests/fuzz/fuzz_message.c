@@ -40,6 +40,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         CHECK(struct cn_round_info, round);
     else if (choice == 3)
         CHECK(struct cn_declare_request, declare);
+    else if (choice == 5)
+        CHECK(struct cn_health, health);
     else
         CHECK(struct cn_upload_status, status);
     return 0;

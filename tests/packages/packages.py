@@ -27,7 +27,7 @@ EXPOSURE_MAX = 2.0
 SERVICES = {"cairn-node": "var/lib/cairn", "cairn-aggregator": "var/lib/cairn-aggregator"}
 
 
-WRITTEN = {"cairn-node": 4, "cairn-aggregator": 3}  # formats of state that today's programs write
+WRITTEN = {"cairn-node": 4, "cairn-aggregator": 4}  # formats of state that today's programs write
 PROGRAMS = [*SERVICES, "cairn-flash"]
 
 
@@ -66,8 +66,8 @@ def lintian_has_no_complaint(packages):
 def units_are_confined(folder):
     if not shutil.which("systemd-analyze"):
         return print("left out: no systemd-analyze")
-    for name in SERVICES:
-        root = os.path.join(folder, "unpacked", name)
+    for name in (*SERVICES, "cairn-node@"):
+        root = os.path.join(folder, "unpacked", name.rstrip("@"))
         unit = os.path.join(root, "usr/lib/systemd/system", f"{name}.service")
         with open(unit) as file:
             text = file.read()
@@ -78,6 +78,32 @@ def units_are_confined(folder):
         exposure = float(text.strip().splitlines()[-1].split(":")[1].split()[0])
         print(f"{name}.service: exposure {exposure}")
         assert exposure <= EXPOSURE_MAX, text
+
+
+def several_nodes_share_nothing_but_a_limit(folder):
+    """cairn-node@NAME is cairn-node with other files; systemd-analyze verify knows every line of it."""
+    units = os.path.join(folder, "unpacked/cairn-node/usr/lib/systemd/system")
+    with open(os.path.join(units, "cairn-node.service")) as one, open(os.path.join(units, "cairn-node@.service")) as many:
+        one, many = one.read().splitlines(), many.read().splitlines()
+    assert sorted(set(many) - set(one)) == sorted([
+        "Description=Cairn, training on this board (%i)", "ConditionPathExists=/etc/cairn/nodes/%i.yaml",
+        "ExecStart=/usr/bin/cairn-node run --key ${CREDENTIALS_DIRECTORY}/node.key $CAIRN_OPTIONS "
+        "/etc/cairn/nodes/%i.yaml", "LoadCredential=node.key:/etc/cairn/nodes/%i.key",
+        "StateDirectory=cairn-nodes/%i", "Environment=CUDA_CACHE_PATH=%S/cairn-nodes/%i/cuda",
+        "Slice=cairn-nodes.slice", "User=cairn-%i"]), many
+    assert len(many) == len(one) + 2, "a line of cairn-node.service is missing"
+    if not shutil.which("systemd-analyze"):
+        return print("left out: no systemd-analyze")
+    verified = os.path.join(folder, "verified")
+    shutil.copytree(units, verified)
+    program = os.path.join(folder, "unpacked/cairn-node/usr/bin/cairn-node")
+    with open(os.path.join(verified, "cairn-node@board-2.service"), "w") as unit:
+        unit.write("\n".join(many).replace("/usr/bin/cairn-node", program) + "\n")
+    result = run("systemd-analyze", "verify", "--man=no", "--recursive-errors=no",
+                 os.path.join(verified, "cairn-node@board-2.service"), os.path.join(verified, "cairn-nodes.slice"),
+                 check=False)
+    said = [line for line in (result.stdout + result.stderr).splitlines() if "cairn-node" in line]
+    assert not result.returncode and not said, result.stdout + result.stderr
 
 
 def sections_are_in(page, *sections):
@@ -110,7 +136,7 @@ def the_bill_is_whole(bill, name):
     digest = bill["documentNamespace"].rsplit(":", 1)[1]
     assert re.fullmatch("[0-9a-f]{32}", digest) and bill["creationInfo"]["creators"], bill
     parts = {part["name"]: part for part in bill["packages"]}
-    wanted = {"cairn-boards": set(), "cairn-flash": {"mbedtls", "libyaml"}}.get(name, {"mbedtls", "libyaml", "libcoap"})
+    wanted = {"cairn-boards": set(), "cairn-update": set(), "cairn-flash": {"mbedtls", "libyaml"}}.get(name, {"mbedtls", "libyaml", "libcoap"})
     assert {name} | wanted <= set(parts), sorted(parts)
     related = {end for relation in bill["relationships"] for end in (relation["spdxElementId"], relation["relatedSpdxElement"])}
     for part in parts.values():
@@ -189,10 +215,12 @@ def the_gpu_of_an_orin_may_be_opened(folder, packages):
         assert (f"SupplementaryGroups={group}" in lines) == (group in known), group
     assert any(line.startswith("Environment=CUDA_CACHE_PATH=") for line in lines)
     root.dpkg("-i", package_of(packages, "cairn-node"))
-    with open(dropin) as file:
-        assert file.read().count("DeviceAllow=/dev/nvmap") == 1
+    for path in (dropin, dropin.replace("cairn-node.", "cairn-node@.")):
+        with open(path) as file:
+            assert file.read().count("DeviceAllow=/dev/nvmap") == 1, path
     root.dpkg("--purge", "cairn-node")
     assert not root.has("etc/systemd/system/cairn-node.service.d"), "purge left the drop-in"
+    assert not root.has("etc/systemd/system/cairn-node@.service.d"), "purge left the drop-in of instances"
     other = Root(os.path.join(folder, "root-other"))
     other.dpkg("-i", package_of(packages, "cairn-node"))
     assert not other.has("etc/systemd/system/cairn-node.service.d"), "it is no Jetson"
@@ -272,6 +300,51 @@ def a_service_keeps_its_state_until_purge(folder, packages, name):
     assert not root.has(state) and not root.has(profile) and not root.has(options), "purge left something"
 
 
+def the_updater_is_whole(folder, packages):
+    """Its parts find each other where the package puts them; nothing happens on a board without RAUC's settings."""
+    root = Root(os.path.join(folder, "root-update"))
+    root.dpkg("-i", package_of(packages, "cairn-update"))
+    sections_are_in(root.path("usr/share/man/man8/cairn-update.8.gz"), "SYNOPSIS", "COMMANDS", "RESULTS", "FILES")
+    for unit in ("cairn-update-keep.service", "cairn-update-check.service",
+                 "nv-l4t-bootloader-config.service.d/cairn-update.conf"):
+        with open(root.path("usr/lib/systemd/system", unit)) as file:
+            assert re.search("^ConditionPathExists=!?/etc/rauc/system.conf$", file.read(), re.MULTILINE), unit
+    inside = {name for name in os.listdir(root.path("usr/lib/cairn-update"))}
+    with open(root.path("usr/sbin/cairn-update")) as file:
+        wanted = set(re.findall(r'^\. "\$library/(.*)"$', file.read(), re.MULTILINE))
+    assert wanted and wanted <= inside and {"cairn-boot", "boot-uboot.sh", "boot-tryboot.sh", "boot-nvbootctrl.sh"} <= inside
+    root.write("etc/default/cairn-update", b"CAIRN_BOOT=uboot\n")
+    root.write("proc/cmdline", b"rauc.slot=C\n")
+    environment = {**os.environ, "CAIRN_SYSROOT": root.folder}
+    library = root.path("usr/lib/cairn-update")
+    said = run(os.path.join(library, "cairn-boot"), "get-current", check=False, env=environment)
+    assert said.returncode == 1 and "names no slot" in said.stderr, said
+    root.write("var/lib/private/cairn-update/result", b"1.0 A good\n")
+    root.dpkg("--purge", "cairn-update")
+    assert not root.has("var/lib/private/cairn-update") and not root.has("etc/default/cairn-update")
+
+
+def each_of_several_nodes_keeps_its_state_until_purge(folder, packages):
+    root = Root(os.path.join(folder, "root-several"))
+    package, state = package_of(packages, "cairn-node"), "var/lib/cairn-nodes/two/checkpoint.a"
+    root.dpkg("-i", package)
+    own = [f"etc/cairn/nodes/{name}" for name in ("one.yaml", "two.yaml", "two.key")]
+    for name in own:
+        root.write(name, b"-")
+    root.write("var/lib/cairn-nodes/one/checkpoint.a", f"cairnck{WRITTEN['cairn-node']}".encode() + bytes(300))
+    root.write(state, b"cairnck9" + bytes(300))
+    root.write("var/lib/cairn-nodes/two/written_by", b"cairn-node 0.0.9\n")
+    refused = root.dpkg("-i", package, check=False)
+    assert refused.returncode and "written by cairn-node 0.0.9." in refused.stderr, refused.stderr
+    root.write(state, f"cairnck{WRITTEN['cairn-node']}".encode() + bytes(300))
+    root.dpkg("-i", package)
+    root.dpkg("--remove", "cairn-node")
+    assert root.has(state) and all(map(root.has, own)), "remove took too much"
+    root.dpkg("-i", package)
+    root.dpkg("--purge", "cairn-node")
+    assert not root.has("var/lib/cairn-nodes") and not root.has("etc/cairn"), "purge left something"
+
+
 def main(build):
     folder = tempfile.mkdtemp(prefix="cairn-packages-")
     try:
@@ -280,19 +353,22 @@ def main(build):
             print(f"{os.path.getsize(path):9} {os.path.basename(path)}")
         the_packages_are_the_same_when_made_again(build, folder, packages)
         lintian_has_no_complaint(packages)
-        for name in [*PROGRAMS, "cairn-boards"]:
+        for name in [*PROGRAMS, "cairn-boards", "cairn-update"]:
             os.makedirs(os.path.join(folder, "unpacked", name))
             run("dpkg", "-x", package_of(packages, name), os.path.join(folder, "unpacked", name))
         units_are_confined(folder)
+        several_nodes_share_nothing_but_a_limit(folder)
         manuals_and_bills_are_readable(folder)
         no_file_names_the_folder_it_was_built_in(folder)
         bill = run("zcat", os.path.join(folder, "unpacked/cairn-boards/usr/share/doc/cairn-boards/sbom.spdx.json.gz"))
         the_bill_is_whole(json.loads(bill.stdout), "cairn-boards")
+        the_updater_is_whole(folder, packages)
         the_manual_of_profiles_has_every_key(folder)
         the_installed_boards_are_found(folder)
         the_gpu_of_an_orin_may_be_opened(folder, packages)
         for name in SERVICES:
             a_service_keeps_its_state_until_purge(folder, packages, name)
+        each_of_several_nodes_keeps_its_state_until_purge(folder, packages)
     finally:
         shutil.rmtree(folder)
 

@@ -10,6 +10,7 @@ them, so that opening one that the unit allows gives "no such device", and anoth
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -113,7 +114,21 @@ systemctl daemon-reload
 decided cairn-node opened.without
 cp -L /var/lib/cairn/found.json /out/found.without.json
 
+decided cairn-node@one opened.one
+cp -L /var/lib/cairn-nodes/one/found.json /out/found.one.json
+
 cp /run/cairn-node /usr/bin/cairn-node
+# docs/run-a-site.md, "Several nodes on one machine".
+systemctl start --no-block cairn-node@one cairn-node@two
+for name in one two; do
+    for _ in $(seq 100); do [ -e /var/lib/cairn-nodes/$name/written_by ] || sleep 0.1; done
+    stat -L -c '%U %a' /var/lib/cairn-nodes/$name
+    systemctl show -P ControlGroup cairn-node@$name
+done >/out/several
+systemctl stop cairn-node@one cairn-node@two
+systemctl start --no-block cairn-node@three # has no profile
+systemctl show -P ActiveState cairn-node@three >/out/no_profile
+
 mkdir -p /var/lib/private/cairn
 cp /out/checkpoint.a /var/lib/private/cairn/
 decided cairn-node later_state
@@ -123,11 +138,22 @@ decided cairn-node wrong_profile
 
 decided cairn-aggregator no_job
 cp /out/job.yaml /etc/cairn/job.yaml
+systemd-sysusers cairn-aggregator.conf
+systemctl daemon-reload
 systemctl reset-failed cairn-aggregator
 systemctl start cairn-aggregator
 systemctl show -P SubState cairn-aggregator >/out/first_run
 cairn-aggregator enroll /etc/cairn/gateway.yaml board-1 -o /tmp/board-1.key
+stat -c '%n %a %U %G' /run/cairn-aggregator/*.sock >/out/sockets
+steer()
+{
+    setpriv --reuid 4321 --regid nogroup --groups "$1" cairn-aggregator "$2" /etc/cairn/gateway.yaml 2>&1
+}
+{ steer cairn-operator pause; steer cairn-operator stop; steer cairn-view resume; } >/out/steered
 systemctl stop cairn-aggregator
+# The sockets are stopped because the service was, a moment later.
+for _ in $(seq 50); do [ -z "$(ls -A /run/cairn-aggregator)" ] || sleep 0.1; done
+ls -A /run/cairn-aggregator >/out/sockets_after
 
 # docs/run-a-site.md, "Go on from a trained model with other values", as a service.
 sed -i 's|^state: .*|state: /var/lib/cairn-aggregator-2|' /etc/cairn/gateway.yaml
@@ -140,19 +166,45 @@ systemctl show -P SubState cairn-aggregator >/out/next_run
 cairn-aggregator status --json /etc/cairn/gateway.yaml >/out/next_status
 ls -ld /var/lib/cairn-aggregator-2
 systemctl stop cairn-aggregator
+
+# A board with two systems whose nvbootctrl is a script: nothing happens before RAUC has its settings.
+systemctl is-enabled cairn-update-keep cairn-update-check >/out/update_enabled 2>&1
+systemctl start cairn-update-check
+{ systemctl show -P ConditionResult cairn-update-check; ls /run/cairn-update 2>/dev/null; } >/out/update_without
+mkdir -p /etc/rauc
+: >/etc/rauc/system.conf
+echo CAIRN_BOOT=nvbootctrl >/etc/default/cairn-update
+cp /out/nvbootctrl /usr/local/bin/
+systemctl start cairn-update-check
+for _ in $(seq 100); do [ -e /run/cairn-update/report ] || sleep 0.1; done
+cat /run/cairn-update/report >/out/update_report
+systemctl start cairn-update-keep 2>/dev/null || true
+systemctl show -P Result cairn-update-keep >/out/update_keep # no partition is mounted for what both systems share
 journalctl --no-pager -o cat >/out/journal 2>&1
 echo done >/out/end
 systemctl --force --force poweroff
+"""
+
+NVBOOTCTRL = """\
+#!/bin/sh
+echo "$*" >>/out/update_calls
+if [ "$1" = -t ]; then
+    printf 'Current rootfs slot: A\\nActive rootfs slot: A\\nnum_slots: 2\\n'
+    for slot in 0 1; do echo "slot: $slot,             retry_count: 3,             status: normal"; done
+fi
 """
 
 # A credential's file has an access list, which not every kernel gives to a file system in memory.
 KEY = """\
 [Service]
 LoadCredential=
-ExecStartPre=+/bin/sh -c 'cd /var/lib/private/cairn && cp /etc/cairn/node.key . && chown --reference . node.key'
+ExecStartPre=+/bin/sh -c 'cd /var/lib/private/cairn && cp /etc/cairn/node.key node.key && chown --reference . node.key'
 ExecStart=
 ExecStart=/usr/bin/cairn-node run --key /var/lib/cairn/node.key $CAIRN_OPTIONS /etc/cairn/node.yaml
 """
+
+INSTANCE_KEY = KEY.replace("private/cairn", "private/cairn-nodes/%i").replace("lib/cairn/", "lib/cairn-nodes/%i/") \
+                  .replace("/etc/cairn/node.", "/etc/cairn/nodes/%i.")
 
 NODE = """\
 schema: cairn/site/v1
@@ -204,12 +256,13 @@ def prepare(build, folder):
     out, root = os.path.join(folder, "out"), Root(os.path.join(folder, "system"))
     packages = make_packages(build, os.path.join(folder, "packages"))
     root.write("proc/device-tree/compatible", b"nvidia,p3768-0000+p3767-0005\0nvidia,tegra234\0")
-    root.dpkg("-i", *(package_of(packages, name) for name in (*SERVICES, "cairn-boards")))
+    root.dpkg("-i", *(package_of(packages, name) for name in (*SERVICES, "cairn-boards", "cairn-update")))
     for part in ("proc", "tmp", "var/lib/dpkg"):  # what the machine below has itself
         shutil.rmtree(root.path(part))
     write(out, "devices", CLASSES)
     write(out, "opener", OPENER % json.dumps([*GPU, "other"]), 0o755)
     write(out, "drive", DRIVE)
+    write(out, "nvbootctrl", NVBOOTCTRL, 0o755)
     write(out, "job.yaml", JOB)
     write_nodes(out)
     write(root.folder, "etc/systemd/system/cairn-test.target", TARGET)
@@ -218,6 +271,11 @@ def prepare(build, folder):
     write(root.folder, "etc/cairn/gateway.yaml", GATEWAY)
     write(root.folder, "etc/cairn/node.key", f"cairn-key-1 board-1 {'5a' * 32}\n", 0o600)
     write(root.folder, "etc/systemd/system/cairn-node.service.d/key.conf", KEY)
+    for name in ("one", "two"):
+        profile = NODE.replace("board-1", name).replace("lib/cairn", f"lib/cairn-nodes/{name}")
+        write(root.folder, f"etc/cairn/nodes/{name}.yaml", re.sub(r"(images|labels)\.npy", r"../\g<0>", profile))
+        write(root.folder, f"etc/cairn/nodes/{name}.key", f"cairn-key-1 {name} {'5b' * 32}\n", 0o600)
+    write(root.folder, "etc/systemd/system/cairn-node@.service.d/key.conf", INSTANCE_KEY)
     shutil.copy(os.path.join(DIGITS, "digits-mlp.onnx"), root.path("etc/cairn/model.onnx"))
     for part in ("images", "labels"):
         shutil.copy(os.path.join(DIGITS, f"board-1-{part}.npy"), root.path(f"etc/cairn/{part}.npy"))
@@ -248,13 +306,26 @@ def the_gpu_is_open_and_nothing_else(out):
     print("as a service:", ", ".join(f"{name} {found[name]}" for name in [*GPU, "other"]))
     for name in GPU:
         assert found[name] in ("OK", "ENXIO", "ENODEV"), f"the service may not open /dev/{name}: {found[name]}"
+    assert found["power"] == "1\n", "the GPU had no power before the service began"
+    assert found["cache"] == "/var/lib/cairn/cuda", found["cache"]
     without = json.loads(said(out, "found.without.json"))
     if found["other"] not in ("EPERM", "EACCES") and without["other"] == found["other"]:
         return print("left out: this kernel lets no control group limit devices")
     assert found["other"] == "EPERM", "the service may open what is not the GPU's"
-    assert found["power"] == "1\n", "the GPU had no power before the service began"
-    assert found["cache"] == "/var/lib/cairn/cuda", found["cache"]
     assert all(without[name] in ("EPERM", "EACCES") for name in GPU), f"the drop-in is not what opens the GPU: {without}"
+
+
+def each_of_several_nodes_has_a_state_and_a_user_of_its_own(out):
+    with open(os.path.join(out, "found.one.json")) as file:
+        found = json.load(file)
+    assert found["cache"] == "/var/lib/cairn-nodes/one/cuda", found
+    assert all(found[name] in ("OK", "ENXIO", "ENODEV") for name in GPU), f"cairn-node@one may not open the GPU: {found}"
+    owner, group, other, other_group = said(out, "several").splitlines()
+    print("several nodes:", owner, other)
+    assert owner.endswith(" 700") and other.endswith(" 700") and owner != other, (owner, other)
+    assert group == "/cairn.slice/cairn-nodes.slice/cairn-node@one.service", group
+    assert other_group == group.replace("@one", "@two"), other_group
+    assert said(out, "no_profile") == "inactive", said(out, "no_profile")
 
 
 def what_does_not_mend_itself_is_not_started_again(out):
@@ -267,6 +338,25 @@ def the_next_run_has_a_state_directory_of_its_own(out):
     run, *boards = map(json.loads, said(out, "next_status").splitlines())
     assert [board["board"] for board in boards if "board" in board] == ["board-1"], boards
     assert "-> private/cairn-aggregator-2" in said(out, "said"), said(out, "said")
+
+
+def who_reaches_a_socket_has_its_role(out):
+    """The groups are the package's; the sockets go with the service."""
+    wanted = [f"/run/cairn-aggregator/{role}.sock 660 root cairn-{role}" for role in ("admin", "operator", "view")]
+    assert said(out, "sockets").splitlines() == wanted, said(out, "sockets")
+    paused, stopped, resumed = said(out, "steered").splitlines()
+    assert paused.startswith("paused until `resume`: "), paused
+    assert stopped == "error: stop needs the role admin; this socket gives the role operator", stopped
+    assert resumed == "error: resume needs the role operator; this socket gives the role view", resumed
+    assert said(out, "sockets_after") == "", said(out, "sockets_after")
+
+
+def a_boot_of_one_of_two_systems_is_confirmed(out):
+    assert said(out, "update_enabled").split() == ["enabled", "enabled"], said(out, "update_enabled")
+    assert said(out, "update_without") == "no", "a board with one system is touched"
+    assert said(out, "update_report") == "A unknown none", said(out, "update_report")
+    assert "verify" in said(out, "update_calls").splitlines(), "the tries of the running system are not ended"
+    assert said(out, "update_keep") == "exit-code", said(out, "update_keep")
 
 
 def main(build):
@@ -283,8 +373,11 @@ def main(build):
         assert os.path.exists(os.path.join(out, "end")), f"{result.stdout}{result.stderr}{log}"
         try:
             the_gpu_is_open_and_nothing_else(out)
+            each_of_several_nodes_has_a_state_and_a_user_of_its_own(out)
             what_does_not_mend_itself_is_not_started_again(out)
             the_next_run_has_a_state_directory_of_its_own(out)
+            who_reaches_a_socket_has_its_role(out)
+            a_boot_of_one_of_two_systems_is_confirmed(out)
         except AssertionError:
             print(log)
             raise

@@ -302,11 +302,12 @@ def read_version(data):
 
 PHASES = ["empty", "base", "train", "send"]
 HALVES = {"residual", "next residual", "change"}
-ARRAYS = ["base", "weights", "optimizer", "residual", "next residual", "change", "second"]
+ARRAYS = ["base", "weights", "optimizer", "residual", "next residual", "change", "second", "control", "server control"]
 MUST = {"empty": set(), "base": {"base"}, "train": {"weights"},
         "send": {"base", "next residual", "change"}}
-MAY = {"empty": set(), "base": {"optimizer", "residual", "second"}, "train": {"base", "optimizer", "residual", "second"},
-       "send": {"optimizer", "residual", "second"}}
+KEPT = {"optimizer", "residual", "second", "control", "server control"}
+MAY = {"empty": set(), "base": KEPT, "train": {"base"} | KEPT, "send": KEPT}
+CONTROL = struct.Struct("<IIIf")  # the rest of the header in version 5
 CHECKPOINT = struct.Struct("<8sQQQIIIIQQII32s32s32sQddQQQQQ32sIIddIIIBBHQ32sII32s")
 
 
@@ -351,6 +352,7 @@ class Checkpoint(NamedTuple):
     counted_own: int
     counted: bytes
     frame: bytes = b""
+    control: tuple = (0, 0, 0, 0.0)  # epoch, updates, version, inverse distance
 
 
 def get_array(data, count):
@@ -362,10 +364,14 @@ def get_array(data, count):
 def read_checkpoint(data):
     refuse(len(data) < CHECKPOINT.size + 32, "a checkpoint is too short")
     found = Checkpoint(*CHECKPOINT.unpack_from(data))
-    refuse(found.magic != b"cairnck4" or found.size != len(data), "magic or size of a checkpoint")
+    refuse(found.magic not in (b"cairnck4", b"cairnck5") or found.size != len(data), "magic or size of a checkpoint")
+    newest = found.magic == b"cairnck5"
+    refuse(newest and len(data) < CHECKPOINT.size + CONTROL.size + 32, "a checkpoint is too short")
+    found = found._replace(control=CONTROL.unpack_from(data, CHECKPOINT.size)) if newest else found
     refuse(found.halves > 1 or found.scale > 64 or found.counted_own > 1, "what is not in use")
     refuse(found.phase >= len(PHASES) or found.arrays >= 1 << len(ARRAYS), "phase or arrays")
-    phase, at, arrays = PHASES[found.phase], CHECKPOINT.size, {}
+    phase, at, arrays = PHASES[found.phase], CHECKPOINT.size + (CONTROL.size if newest else 0), {}
+    refuse(not newest and found.arrays >> 7, "control variates in an older checkpoint")
     names = [name for bit, name in enumerate(ARRAYS) if found.arrays >> bit & 1]
     refuse(not MUST[phase] <= set(names) <= MUST[phase] | MAY[phase], "arrays of another phase")
     refuse(bool(found.frame_size) != (phase == "send"), "a frame in another phase")

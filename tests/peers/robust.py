@@ -186,6 +186,7 @@ def main(path):
         bits = ["%08x" % int.from_bytes(floats([value]).tobytes(), sys.byteorder) for value in mean]
         refuse(bits != expected, "%s, %s, %s of %s: %s" % (rule, mix, tolerate, n, " ".join(bits)))
         count += 1
+    refuse(not count, "no vectors")
     print("%d vectors computed" % count)
 
 

@@ -37,6 +37,12 @@ class Server(NamedTuple):
     def rate(self):
         return narrow(self.learning_rate or RATES.get(self.optimizer, 1 - self.momentum))
 
+    def asynchronous(self, buffer, quorum):
+        """That of an asynchronous run: the optimizer's own learning rate is for as many updates as the quorum."""
+        if self.learning_rate or buffer >= quorum:
+            return self
+        return self._replace(learning_rate=RATES.get(self.optimizer, 1 - self.momentum) * buffer / quorum)
+
     def step(self, mean, rows, statistics):
         """The step, and the rows after it. Statistics take the mean and leave their part of the rows alone."""
         refuse(len(rows) != len(self.begin(0)), "rows of the server's optimizer")

@@ -15,9 +15,9 @@ from array import array
 from typing import NamedTuple
 
 RAW32, Q8, TOPK, BF16, Q4, SIGN, _, SKIP = range(8)
-PARAM, STATISTIC = range(2)
+PARAM, STATISTIC, STAYS = 0, 1, 2  # a tensor that never travels has STAYS added to its class
 BLOCK, THIN_BLOCK, THIN, GROUP, SMALL = 4096, 16384, 0.002, 256, 1024
-SNAPSHOT, LEAVE, ROUNDED = 1, 2, 4
+SNAPSHOT, LEAVE, ROUNDED, STAY = 1, 2, 4, 8
 CODE_MIN, CODE_MAX, LARGEST = 0x0100, 0x8300, 16.0
 NAME = re.compile("[a-z0-9][a-z0-9._-]{0,62}")
 HEADER = struct.Struct("<8sBBBBIQQQQ32s")
@@ -95,7 +95,9 @@ KINDS = {
 
 
 def kind_of(header, tensor):
-    count, kind = tensor
+    count, kind = tensor[0], tensor[1] & ~STAYS
+    if header.flags & STAY and tensor[1] & STAYS:
+        return None
     if header.flags & SNAPSHOT and (kind == STATISTIC or count < SMALL):
         return "raw"
     if kind == STATISTIC:
@@ -419,7 +421,7 @@ def encode(header, tensors, values):
     chosen = select(header, tensors, values) if sparse else ()
     group = header.group.encode()
     frame = bytearray(HEADER.pack(
-        b"cairnup2", header.mode, header.value_bits if sparse else 0, len(group), header.flags, header.round, header.run,
+        magic_of(header.flags), header.mode, header.value_bits if sparse else 0, len(group), header.flags, header.round, header.run,
         header.weight, len(values), struct.unpack("<Q", struct.pack("<d", header.density if sparse else 0))[0],
         header.base) + group)
     for kind, start, count in blocks(header, tensors):
@@ -433,11 +435,15 @@ def encode(header, tensors, values):
     return bytes(frame + hashlib.sha256(frame).digest())
 
 
+def magic_of(flags):
+    return b"cairnup3" if flags & STAY else b"cairnup2"
+
+
 def get_header(frame, tensors):
     refuse(len(frame) < HEADER.size + 32, "too short")
     magic, mode, value_bits, size, flags, number, run, weight, count, density, base = HEADER.unpack_from(frame)
-    refuse(magic != b"cairnup2" or mode not in KINDS or flags & ~(SNAPSHOT | LEAVE | ROUNDED), "header")
-    refuse(flags & SNAPSHOT and (mode != Q8 or flags != SNAPSHOT), "a snapshot that is not q8 of all tensors")
+    refuse(magic != magic_of(flags) or mode not in KINDS or flags & ~(SNAPSHOT | LEAVE | ROUNDED | STAY), "header")
+    refuse(flags & SNAPSHOT and (mode != Q8 or flags & ~STAY != SNAPSHOT), "a snapshot that is not q8 of all tensors")
     refuse(value_bits > (8 if mode == TOPK else 0), "bits of a magnitude")
     refuse(HEADER.size + size + 32 > len(frame), "name of the group")
     refuse(not 1 <= weight <= 1 << 31, "weight")
@@ -474,13 +480,15 @@ def use(header, decoded, tensors, weights, variances=()):
     """The weights of the version that a frame makes of those of its parent. variances: where weights are running
     variances, which are never negative."""
     if header.flags & SNAPSHOT:
-        return decoded
+        sent = [kind for kind, _, count in blocks(header, tensors) for _ in range(count)]
+        return floats(new if kind else old for new, old, kind in zip(decoded, weights, sent))
     weights = floats(a + b for a, b in zip(weights, decoded))
     for at in variances:
         weights[at] = max(weights[at], 0.0)
     if header.flags & ROUNDED:
-        snapshot = Header(Q8, 0, "", header.round, header.run, 1, 0.0, header.base, SNAPSHOT)
-        _, weights = decode(encode(snapshot, tensors, weights), tensors)
+        flags = SNAPSHOT | header.flags & STAY
+        snapshot = Header(Q8, 0, "", header.round, header.run, 1, 0.0, header.base, flags)
+        weights = use(snapshot, decode(encode(snapshot, tensors, weights), tensors)[1], tensors, weights)
     return weights
 
 

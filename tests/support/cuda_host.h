@@ -9,7 +9,8 @@
 // The doubles have the names of the functions that they replace. Tests of the port link them. As
 // shared libraries they lie in build/NAME/tests/support/cuda_host, where LD_LIBRARY_PATH lets a
 // program find them. The environment variable CAIRN_CUDA_HOST="unified managed apart pageable late
-// backwards two" switches settings on by name; "two" means two devices.
+// backwards wide two" switches settings on by name; "wide" means blocks of 256 threads, as real
+// GPUs have them, and "two" two devices.
 #pragma once
 
 #include <stdbool.h>
@@ -38,6 +39,7 @@ struct cuda_host_settings {
     bool no_blas, no_dnn; // the library is missing
     bool loaded; // the libraries count as loaded at the start: devices do not destroy their handles
     bool no_capture;       // a graph cannot be captured
+    bool cold;             // nor what a library does first, until it has done something outside
     bool no_device;        // the driver is there, but no GPU
     int devices;           // number of GPUs; 0: 1
     int driver_version;    // 0: the version of the build
@@ -80,6 +82,9 @@ void cuda_host_run(int kernel, uint32_t blocks, uint32_t threads, const struct c
 void cuda_host_fill_driver(struct cuda_library *library);
 void cuda_host_fill_blas(struct cuda_library *library);
 void cuda_host_fill_dnn(struct cuda_library *library);
+
+// Notes that a library works on a stream, see cold.
+void cuda_host_warm(void *stream);
 
 // Submits work to a stream: calls run(context) now, or later as part of the graph that is being
 // captured. context has size bytes and is copied.

@@ -366,6 +366,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t prod
     if (c != d || of_c != of_d || !fits(&m, algo) || !can_end(&m) || (size && !workspace))
         return CUBLAS_STATUS_INVALID_VALUE;
     count_product(m.product.end);
+    cuda_host_warm((void *)stream);
     cuda_host_submit((void *)stream, run_multiplication, &m, sizeof(m));
     return CUBLAS_STATUS_SUCCESS;
 }

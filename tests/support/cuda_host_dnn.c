@@ -498,6 +498,7 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
         c.dilation[i] = number(window, CUDNN_ATTR_CONVOLUTION_DILATIONS, i);
     }
     cuda_host_counts.convolutions++;
+    cuda_host_warm((void *)handle->stream);
     cuda_host_submit((void *)handle->stream, run_convolution, &c, sizeof(c));
     return CUDNN_STATUS_SUCCESS;
 }

@@ -25,6 +25,7 @@ __attribute__((constructor)) static void read_settings(void)
     cuda_host_settings.backwards = strstr(names, "backwards") != NULL;
     cuda_host_settings.apart = strstr(names, "apart") != NULL;
     cuda_host_settings.pageable = strstr(names, "pageable") != NULL;
+    cuda_host_settings.block = strstr(names, "wide") ? 256 : 0;
     cuda_host_settings.devices = strstr(names, "two") ? 2 : 1;
 }
 
@@ -233,6 +234,16 @@ static bool spoils(CUstream stream)
 
     queue->spoiled = queue->capturing != NULL;
     return queue->spoiled;
+}
+
+void cuda_host_warm(void *stream)
+{
+    struct cuda_host_stream *queue = stream;
+
+    if (cuda_host_settings.cold && queue->capturing)
+        queue->spoiled = true;
+    else
+        cuda_host_settings.cold = false;
 }
 
 CUresult cuStreamDestroy_v2(CUstream stream)

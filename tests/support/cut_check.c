@@ -103,7 +103,7 @@ static cn_err train_whole(struct cut_check *check, struct cn_trainer *trainer)
                                                      : check->ended[step];
     }
     if (!err)
-        err = cn_trainer_evaluate(trainer, &check->batches[0], &metrics);
+        err = check->evaluated = cn_trainer_evaluate(trainer, &check->batches[0], &metrics);
     check->evaluation = metrics.loss;
     return err && err != CN_EDIVERGED ? err : cn_trainer_get_weights(trainer, check->weights);
 }
@@ -219,8 +219,9 @@ static bool compare_steps(struct cut_check *check, const struct cn_cut *cut, enu
     tensor = find_difference(check, weights, tolerance);
     if (tensor)
         return fails(check, cut, order, tensor);
-    if (chain_evaluate(chain, &check->batches[0], &whole) == CN_OK &&
-        !same_loss(whole.loss, check->evaluation, tolerance))
+    if (chain_evaluate(chain, &check->batches[0], &whole) != check->evaluated)
+        return fails(check, cut, order, "an evaluation that ends in another way");
+    if (!check->evaluated && !same_loss(whole.loss, check->evaluation, tolerance))
         return fails(check, cut, order, "another loss of an evaluation");
     return true;
 }

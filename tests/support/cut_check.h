@@ -23,6 +23,7 @@ struct cut_check {
     int32_t *labels;         // owned
     struct cn_batch batches[CUT_CHECK_BATCHES];
     double losses[CUT_CHECK_STEPS], evaluation; // of the whole model
+    cn_err evaluated;                           // how its evaluation ended
     cn_err ended[CUT_CHECK_STEPS];              // how its steps ended
     float *weights;                             // owned; of the whole model after the steps
     uint32_t cuts, tied;                        // cuts tried; those with tied tensors

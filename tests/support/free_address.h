@@ -41,8 +41,8 @@ static inline bool reserve_port(unsigned port)
     return false;
 }
 
-// Writes "127.0.0.1:PORT" with a reserved port. Include cmocka.h before this header.
-static inline void free_address(char address[32])
+// Returns a reserved port. Include cmocka.h before this header.
+static inline unsigned free_port(void)
 {
     const unsigned pairs = (FREE_PORT_END - FREE_PORT_FIRST) / 2;
     unsigned begin = (unsigned)getpid() * 37;
@@ -53,5 +53,11 @@ static inline void free_address(char address[32])
         port = FREE_PORT_FIRST + (begin + tried) % pairs * 2;
         assert_true(tried++ < pairs);
     } while (!reserve_port(port));
-    snprintf(address, 32, "127.0.0.1:%u", port);
+    return port;
+}
+
+// Writes "127.0.0.1:PORT" with a reserved port.
+static inline void free_address(char address[32])
+{
+    snprintf(address, 32, "127.0.0.1:%u", free_port());
 }

@@ -11,8 +11,10 @@
 // other addresses. SIGUSR2 ends and begins an outage. The values are those of link_model.h: rate
 // (bit/s), delay (ms, one way), queue (ms), loss, burst, length, reorder, reorder_ms, duplicate,
 // mtu, overhead, seed. They hold for both directions. With hold=N an outage begins behind the N-th
-// datagram of 600 bytes or more that goes up, and it says "held". On SIGTERM it prints the bytes of
-// such datagrams that went up, and how many datagrams of each direction were sent, lost or dropped.
+// datagram of 600 bytes or more that goes up, and it says "held". With spike_at=N and spike=MS
+// nothing goes up for so long behind the N-th such datagram; then all that waited does. On SIGTERM
+// it prints the bytes of such datagrams that went up, and how many datagrams of each direction were
+// sent, lost or dropped.
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -59,8 +61,9 @@ struct relay {
     unsigned count;
     struct datagram *first, *last; // in the order of due_us
     bool out;
-    uint64_t hold, large; // numbers of large datagrams; hold 0: no outage
-    uint64_t large_bytes; // bytes of large datagrams that were sent upwards
+    uint64_t hold, spike_at, large; // numbers of large datagrams; hold 0: no outage
+    uint64_t spike_us;              // 0: no spike of delay
+    uint64_t large_bytes;           // bytes of large datagrams that were sent upwards
 };
 
 static volatile sig_atomic_t stopped, rebind_asked, outage_asked;
@@ -153,23 +156,41 @@ static void insert(struct relay *relay, struct datagram *datagram)
         relay->last = datagram;
 }
 
-// Begins an outage after `hold` large datagrams: the next one is lost, with all that follow it.
-static void hold(struct relay *relay)
+// Begins an outage: this datagram is lost, with all that follow it.
+static void begin_outage(struct relay *relay)
 {
-    if (!relay->hold || relay->large++ != relay->hold)
-        return;
     relay->out = true;
     printf("held\n");
     fflush(stdout);
 }
 
+// Holds back what leaves after all that was sent upwards so far.
+static void begin_spike(struct relay *relay, uint64_t now)
+{
+    struct cn_link_model *up = &relay->up;
+
+    up->shape.hold_us =
+        1 + up->shape.delay_us + (up->free_us > (double)now ? (uint64_t)up->free_us : now);
+    up->shape.held_us = relay->spike_us;
+}
+
+static void count_large(struct relay *relay, uint64_t now)
+{
+    uint64_t number = relay->large++;
+
+    if (relay->hold && number == relay->hold)
+        begin_outage(relay);
+    if (relay->spike_us && number == relay->spike_at)
+        begin_spike(relay, now);
+}
+
 static void offer(struct relay *relay, unsigned client, bool up, const uint8_t *data, size_t size)
 {
-    uint64_t leave_us[2];
-    unsigned copies = cn_link_model_offer(up ? &relay->up : &relay->down, size, now_us(), leave_us);
+    uint64_t leave_us[2], now = now_us();
+    unsigned copies = cn_link_model_offer(up ? &relay->up : &relay->down, size, now, leave_us);
 
     if (up && size >= LARGE)
-        hold(relay);
+        count_large(relay, now);
     for (unsigned i = 0; !relay->out && i < copies; i++) {
         struct datagram *datagram = malloc(sizeof(*datagram) + size);
 
@@ -327,6 +348,20 @@ static void read_value(struct cn_link_shape *shape, double *queue_ms, const char
     }
 }
 
+// Returns false for a value of another kind.
+static bool read_moment(struct relay *relay, const char *text)
+{
+    if (strncmp(text, "hold=", 5) == 0)
+        relay->hold = strtoull(text + 5, NULL, 10);
+    else if (strncmp(text, "spike_at=", 9) == 0)
+        relay->spike_at = strtoull(text + 9, NULL, 10);
+    else if (strncmp(text, "spike=", 6) == 0)
+        relay->spike_us = 1000 * strtoull(text + 6, NULL, 10);
+    else
+        return false;
+    return true;
+}
+
 static void print_counts(const char *way, const struct cn_link_counts *counts)
 {
     printf("%s offered %llu delivered %llu lost %llu overflowed %llu too_large %llu bytes %llu\n",
@@ -347,9 +382,7 @@ int main(int argc, char **argv)
         return 2;
     }
     for (int i = 3; i < argc; i++) {
-        if (strncmp(argv[i], "hold=", 5) == 0)
-            relay.hold = strtoull(argv[i] + 5, NULL, 10);
-        else
+        if (!read_moment(&relay, argv[i]))
             read_value(&shape, &queue_ms, argv[i]);
     }
     shape.queue_bytes = (uint64_t)((double)shape.rate_bps / 8e3 * queue_ms);

@@ -19,7 +19,8 @@ struct cn_sim_gateway {
     bool
         renewed; // either end was started anew: what is there is known from the next declaration on
     uint64_t now_ms, messages;
-    uint8_t *known; // chunks that are known, as in the spool's bitmap
+    uint64_t later_ms; // declarations before this time are answered with "later"
+    uint8_t *known;    // chunks that are known, as in the spool's bitmap
     uint64_t known_count, known_repeats;
     const uint8_t *data;
     size_t size;
@@ -87,6 +88,11 @@ static void handle_post(void *context, const struct cn_coap_request *request,
     }
     if (cn_message_get_declare(request->body, request->size, &declared))
         abort();
+    if (gateway->now_ms < gateway->later_ms) {
+        cn_coap_reply_error(reply, CN_COAP_UNAVAILABLE, "later");
+        reply->max_age_s = 1;
+        return;
+    }
     if (declared.round != gateway->round)
         gateway->decided = false;
     gateway->round = declared.round;
@@ -205,7 +211,7 @@ void cn_sim_gateway_tick(struct cn_sim_gateway *gateway, uint64_t now_ms)
 {
     gateway->now_ms = now_ms;
     if (!gateway->down)
-        cn_spool_expire(gateway->spool, 1, now_ms);
+        cn_spool_expire(gateway->spool, 1, 1, now_ms);
 }
 
 void cn_sim_gateway_kill(struct cn_sim_gateway *gateway)
@@ -229,6 +235,11 @@ void cn_sim_gateway_expect_renewal(struct cn_sim_gateway *gateway)
     gateway->renewed = true;
     if (gateway->upload)
         note_known(gateway);
+}
+
+void cn_sim_gateway_postpone(struct cn_sim_gateway *gateway, uint64_t until_ms)
+{
+    gateway->later_ms = until_ms;
 }
 
 uint64_t cn_sim_gateway_messages(const struct cn_sim_gateway *gateway)

@@ -36,5 +36,9 @@ void cn_sim_gateway_expect_renewal(struct cn_sim_gateway *gateway);
 // Returns the number of those chunks. Sets *repeats to the number of them that were sent again.
 uint64_t cn_sim_gateway_known(const struct cn_sim_gateway *gateway, uint64_t *repeats);
 
+// Answers declarations with "later" and Max-Age 1 until this time. Without ticks the gateway's time
+// stands still.
+void cn_sim_gateway_postpone(struct cn_sim_gateway *gateway, uint64_t until_ms);
+
 // Returns the number of messages with chunks that arrived.
 uint64_t cn_sim_gateway_messages(const struct cn_sim_gateway *gateway);

@@ -79,7 +79,8 @@ static bool is_done(const struct board *board)
     return cn_download_state(board->download) == CN_DOWNLOAD_FINISHED;
 }
 
-static uint64_t drive(struct board *board, const struct cn_sim_case *one)
+static uint64_t drive(struct board *board, struct cn_sim_gateway *gateway,
+                      const struct cn_sim_case *one)
 {
     uint64_t begin_us = cn_sim_now_us(board->exchange);
     uint64_t elapsed_us = 0;
@@ -93,6 +94,8 @@ static uint64_t drive(struct board *board, const struct cn_sim_case *one)
             cn_download_step(board->download, cn_sim_now_us(board->exchange), &wake_us);
         cn_sim_advance(board->exchange, wake_us);
         elapsed_us = cn_sim_now_us(board->exchange) - begin_us;
+        if (one->later_us)
+            cn_sim_gateway_tick(gateway, elapsed_us / 1000);
         if (one->watch)
             one->watch(board->exchange, &board->controller, elapsed_us);
     }
@@ -130,8 +133,9 @@ void cn_sim_run(const struct cn_sim_case *one, struct cn_sim_result *result)
     config.context = gateway;
     if (cn_sim_open(&config, &board.exchange))
         abort();
+    cn_sim_gateway_postpone(gateway, one->later_us / 1000);
     start(&board, one, data);
-    *result = (struct cn_sim_result){.elapsed_us = drive(&board, one)};
+    *result = (struct cn_sim_result){.elapsed_us = drive(&board, gateway, one)};
     result->done = is_done(&board);
     result->share = share_of_ceiling(one, &board, result->elapsed_us);
     result->repeats = cn_sim_gateway_repeats(gateway);

@@ -9,7 +9,8 @@ struct cn_sim_case {
     size_t size;       // of the frame or blob
     uint32_t body_max; // bytes of a message's body; 0: 1152
     bool download;
-    bool again; // an upload of which some chunks may be there already
+    bool again;        // an upload of which some chunks may be there already
+    uint64_t later_us; // until then the gateway answers a declaration with "later" and Max-Age 1
     // Called after each step with the time since the start. It may reshape the path.
     void (*watch)(struct cn_exchange *exchange, const struct cn_controller *controller,
                   uint64_t elapsed_us);

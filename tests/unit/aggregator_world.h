@@ -246,7 +246,8 @@ static inline void world_ask(struct world *world, const char *board, enum cn_coa
 // A program that meets an error it cannot mend ends; the service manager starts it again.
 static inline void world_keep_alive(struct world *world)
 {
-    while (!world->run) {
+    for (int i = 0; !world->run; i++) {
+        assert_true(i < 1000);
         world_now_ms += 1000;
         if (world_start(world) == CN_OK)
             return;
@@ -361,6 +362,35 @@ static inline bool world_take_part(struct world *world, const char *board, const
     bool sent = world_send(world, board, &info, &frame, &status);
     cn_buffer_deinit(&frame);
     return sent && status.decided && status.verdict == CN_VERDICT_ACCEPTED;
+}
+
+// Begins an asynchronous run whose buffer is one update, and has a group's second update of round 1
+// refused when the run is at round 6.
+static inline void world_refuse_old(struct world *world, const char *group, const char *other)
+{
+    struct cn_round_info first = {0}, info = {0};
+    struct cn_upload_status status = {0};
+    struct cn_buffer frame;
+    world_stop(world);
+    world->job.async = (struct cn_rounds_async){CN_ROUNDS_ASYNCHRONOUS, 1, 8, false};
+    world->job.rounds = 100;
+    assert_int_equal(world_start(world), CN_OK);
+    for (int i = 0; i < 500 && (info.round < 6 || info.state != CN_ROUND_OPEN); i++) {
+        const char *sender = info.round == 1 ? group : other;
+        if (info.round == 1)
+            first = info;
+        if (info.round >= 1 && info.round < 6)
+            world_take_part(world, sender, sender);
+        world_now_ms += 50;
+        assert_int_equal(cn_run_tick(world->run, world_now_ms), CN_OK);
+        assert_true(world_get_round(world, group, &info));
+    }
+    assert_int_equal(first.round, 1);
+    assert_int_equal(info.round, 6);
+    world_make_frame(world, &first, group, 9, &frame);
+    assert_true(world_send(world, group, &first, &frame, &status));
+    assert_int_equal(status.verdict, CN_VERDICT_REJECTED);
+    cn_buffer_deinit(&frame);
 }
 
 static inline cn_err world_tick(struct world *world, uint64_t ms)

@@ -21,10 +21,12 @@ struct fake {
     // What a test sets.
     bool forgotten;       // answers 4.01 until the board registers again
     bool busy;            // answers 5.03
+    bool postpones;       // answers declarations with 5.03, to come back after an hour
     bool misfit;          // refuses the board's versions
     uint64_t key_epoch;   // of the keys of pairs
     bool raises_keys;     // the epoch is raised after the next registration
     bool enlist_unneeded; // never answers 4.01
+    bool knows_no_health; // as an aggregator of an older release
     uint32_t corrupt;     // so many commits find another digest
     uint32_t regress;     // before so many commits chunks 3 to 9 are lost
     enum cn_verdict verdict;
@@ -35,8 +37,10 @@ struct fake {
     void (*on_chunk)(struct fake *fake); // after each chunk that was stored
 
     // What came.
-    uint32_t registrations, declarations, commits, chunks, probes;
-    size_t largest; // body of a message with chunks
+    uint32_t registrations, declarations, postponed, commits, chunks, probes;
+    size_t largest;                   // body of a message with chunks
+    uint32_t healths, health_answers; // reports, and how many of them wanted an answer
+    struct cn_health health;          // the newest
     struct cn_declare_request declared;
     bool declared_any, decided;
     uint8_t received[FAKE_SIZE_MAX];
@@ -230,6 +234,12 @@ static void fake_post(void *context, const struct cn_coap_request *request,
         cn_coap_reply_error(reply, CN_COAP_NOT_FOUND, "no such upload");
         return;
     }
+    if (fake->postpones) {
+        fake->postponed++;
+        cn_coap_reply_error(reply, CN_COAP_UNAVAILABLE, "later");
+        reply->max_age_s = 3600;
+        return;
+    }
     if (cn_message_get_declare(request->body, request->size, &fake->declared)) {
         cn_coap_reply_error(reply, CN_COAP_BAD_REQUEST, "malformed");
         return;
@@ -281,14 +291,36 @@ static void fake_probe(void *context, const struct cn_coap_request *request,
     memset(reply->body, 0, reply->size);
 }
 
+static void fake_health(void *context, const struct cn_coap_request *request,
+                        struct cn_coap_reply *reply)
+{
+    struct fake *fake = context;
+
+    fake->healths++;
+    fake->health_answers += request->wants_reply;
+    if (fake->knows_no_health)
+        cn_coap_reply_error(reply, CN_COAP_NOT_FOUND, "no such resource");
+    else if (fake_turns_away(fake, reply))
+        return;
+    else if (cn_message_get_health(request->body, request->size, &fake->health))
+        cn_coap_reply_error(reply, CN_COAP_BAD_REQUEST, "malformed");
+    else
+        reply->code = request->wants_reply ? CN_COAP_CHANGED : CN_COAP_SILENT;
+}
+
 static const struct cn_coap_route fake_routes[] = {
-    {CN_COAP_POST, "reg", false, fake_register, false}, {CN_COAP_GET, "k", false, fake_key, false},
-    {CN_COAP_GET, "r", true, fake_round, false},        {CN_COAP_GET, "b", false, fake_blob, true},
-    {CN_COAP_POST, "u", false, fake_post, false},       {CN_COAP_PUT, "u", false, fake_put, true},
-    {CN_COAP_POST, "p", false, fake_probe, false},
+    {CN_COAP_POST, "reg", false, fake_register, false},
+    {CN_COAP_GET, "k", false, fake_key, false},
+    {CN_COAP_GET, "r", true, fake_round, false},
+    {CN_COAP_GET, "b", false, fake_blob, true},
+    {CN_COAP_POST, "u", false, fake_post, false},
+    {CN_COAP_PUT, "u", false, fake_put, true},
+    {CN_COAP_POST, "h", false, fake_health, false},
+    {CN_COAP_POST, "p", false, fake_probe, false}, // the last one: see below
 };
 
 #define FAKE_ROUTE_COUNT (sizeof(fake_routes) / sizeof(fake_routes[0]))
+#define FAKE_ROUTES_BEFORE_PROBES (FAKE_ROUTE_COUNT - 1) // those of an older aggregator
 
 static void fake_fill(uint8_t *data, size_t size, uint32_t seed)
 {

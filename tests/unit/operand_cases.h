@@ -40,15 +40,15 @@ static const struct refusal refusals[] = {
     {"Resize a _ s -> r", ALWAYS, "the input must be samples"},
     {"RNN a b c -> o", ALWAYS, "the input must be samples"},
     // Not there yet.
-    {"Bernoulli p -> r", ALWAYS, "probabilities must be known and drawn for each sample"},
+    {"Bernoulli p -> r", ALWAYS, "must be known before training, and drawn for each"},
     {"RandomUniformLike a -> u", ALWAYS,
      "the same random numbers for all samples are not supported"},
     {"Mod a b -> r fmod=1", ALWAYS, "only integers known before training are supported"},
     {"Pad h p _ i -> y", ALWAYS, "4 pads for rank 3"},
-    {"ReduceLogSumExp a i -> r", WEIGHT, "only samples and what is known are reduced"},
-    {"ReduceMax a i -> r", WEIGHT, "only samples and what is known are reduced"},
-    {"ReduceMin a i -> r", WEIGHT, "only samples and what is known are reduced"},
-    {"ReduceProd a i -> r keepdims=0", WEIGHT, "only what is known before training is multiplied"},
+    {"ReduceLogSumExp a i -> r", WEIGHT, "a reduction of weights by this op is not supported"},
+    {"ReduceMax a i -> r", WEIGHT, "a reduction of weights by this op is not supported"},
+    {"ReduceMin a i -> r", WEIGHT, "a reduction of weights by this op is not supported"},
+    {"ReduceProd a i -> r keepdims=0", WEIGHT, "a product of samples or weights is not supported"},
     // Operands that must be known before training.
     {"Clip a l u -> r", COMPUTED_WEIGHT, "the limits must be known before training"},
     {"Clip h l u -> y", COMPUTED_WEIGHT, "the limits must be known before training"},
@@ -58,8 +58,9 @@ static const struct refusal refusals[] = {
     {"Pad a p v -> r", COMPUTED_WEIGHT, "the number to pad with must be known before training"},
     {"Pad h p v -> y", COMPUTED_WEIGHT, "the number to pad with must be known before training"},
     {"Range f l d -> r", COMPUTED_WEIGHT, "start, limit and step must be known before training"},
-    {"Resize h f s -> y", COMPUTED_WEIGHT, "scales or sizes must be known"},
-    {"Resize h _ s -> y mode=linear", COMPUTED_WEIGHT, "scales or sizes must be known"},
+    {"Resize h f s -> y", COMPUTED_WEIGHT, "scales or sizes must be known before training"},
+    {"Resize h _ s -> y mode=linear", COMPUTED_WEIGHT,
+     "scales or sizes must be known before training"},
 };
 
 // Operands that an op takes from the samples only, or not at all.

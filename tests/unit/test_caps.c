@@ -9,6 +9,10 @@
 #include "aggregator/merge/caps.h"
 
 #define FOUR 4
+#define UPDATE(samples, from, size)                                                                \
+    {                                                                                              \
+        .weight = (samples), .boards = (from), .norm = (size)                                      \
+    }
 
 static struct cn_caps_result find(struct cn_caps_entry *entries, size_t count)
 {
@@ -21,10 +25,8 @@ static struct cn_caps_result find(struct cn_caps_entry *entries, size_t count)
 
 static void a_forged_sample_count_counts_as_the_median(void **state)
 {
-    struct cn_caps_entry entries[FOUR] = {{1920, 1, 100, false},
-                                          {1920, 1, 110, false},
-                                          {1u << 31, 1, 105, false},
-                                          {1800, 1, 90, false}};
+    struct cn_caps_entry entries[FOUR] = {UPDATE(1920, 1, 100), UPDATE(1920, 1, 110),
+                                          UPDATE(1u << 31, 1, 105), UPDATE(1800, 1, 90)};
 
     (void)state;
     assert_int_equal(find(entries, FOUR).board_weight, 1920);
@@ -34,8 +36,8 @@ static void a_forged_sample_count_counts_as_the_median(void **state)
 
 static void a_group_of_eight_beside_single_boards_is_not_capped(void **state)
 {
-    struct cn_caps_entry entries[FOUR] = {
-        {640, 1, 100, false}, {640, 1, 100, false}, {5120, 8, 100, false}, {640, 1, 100, false}};
+    struct cn_caps_entry entries[FOUR] = {UPDATE(640, 1, 100), UPDATE(640, 1, 100),
+                                          UPDATE(5120, 8, 100), UPDATE(640, 1, 100)};
 
     (void)state;
     find(entries, FOUR);
@@ -46,8 +48,8 @@ static void a_group_of_eight_beside_single_boards_is_not_capped(void **state)
 
 static void an_update_that_stands_far_above_all_others_is_left_out(void **state)
 {
-    struct cn_caps_entry entries[FOUR] = {
-        {1, 1, 1000, false}, {1, 1, 1200, false}, {1, 1, 900, false}, {1, 1, 2101, false}};
+    struct cn_caps_entry entries[FOUR] = {UPDATE(1, 1, 1000), UPDATE(1, 1, 1200), UPDATE(1, 1, 900),
+                                          UPDATE(1, 1, 2101)};
     struct cn_caps_result result;
 
     (void)state;
@@ -63,8 +65,8 @@ static void an_update_that_stands_far_above_all_others_is_left_out(void **state)
 // Two of four are no outliers: which two would lie?
 static void at_most_a_quarter_is_left_out(void **state)
 {
-    struct cn_caps_entry entries[FOUR] = {
-        {1, 1, 100, false}, {1, 1, 100, false}, {1, 1, 9000, false}, {1, 1, 9000, false}};
+    struct cn_caps_entry entries[FOUR] = {UPDATE(1, 1, 100), UPDATE(1, 1, 100), UPDATE(1, 1, 9000),
+                                          UPDATE(1, 1, 9000)};
 
     (void)state;
     assert_int_equal(find(entries, FOUR).norm_max, 125);
@@ -74,8 +76,8 @@ static void at_most_a_quarter_is_left_out(void **state)
 // Groups whose link had no time send zeros. They say nothing of how large an update is.
 static void zeros_are_not_compared_with(void **state)
 {
-    struct cn_caps_entry entries[FOUR] = {
-        {1, 1, 0, false}, {1, 1, 0, false}, {1, 1, 9000, false}, {1, 1, 0, false}};
+    struct cn_caps_entry entries[FOUR] = {UPDATE(1, 1, 0), UPDATE(1, 1, 0), UPDATE(1, 1, 9000),
+                                          UPDATE(1, 1, 0)};
 
     (void)state;
     assert_int_equal(find(entries, FOUR).norm_max, 0);
@@ -84,7 +86,7 @@ static void zeros_are_not_compared_with(void **state)
 
 static void two_groups_are_no_majority(void **state)
 {
-    struct cn_caps_entry entries[2] = {{1, 1, 1, false}, {1000, 1, 1000, false}};
+    struct cn_caps_entry entries[2] = {UPDATE(1, 1, 1), UPDATE(1000, 1, 1000)};
 
     (void)state;
     assert_int_equal(find(entries, 2).norm_max, 0);

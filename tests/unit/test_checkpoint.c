@@ -192,6 +192,45 @@ static void every_phase_comes_back_as_it_was_saved(void **state)
     }
 }
 
+// Version 5 has them. A state without them is written as version 4, which older releases read.
+static void control_variates_come_back_as_they_were_saved(void **state)
+{
+    struct fixture *f = *state;
+
+    for (enum cn_phase phase = CN_PHASE_BASE; phase <= CN_PHASE_SEND; phase++)
+        for (int rows = 0; rows < 3; rows++) {
+            struct cn_checkpoint back = {0};
+            struct cn_buffer out;
+
+            cn_checkpoint_deinit(&f->saved);
+            make_state(phase, &f->saved);
+            cn_buffer_init(&out, 1 << 16);
+            assert_int_equal(cn_checkpoint_encode(&f->saved, &out), CN_OK);
+            assert_memory_equal(out.data, "cairnck4", 8);
+            out.size = 0;
+            f->saved.control =
+                (struct cn_variates){.epoch = 4, .count = 3, .version = 8, .inverse = 0.125f};
+            f->saved.control.own = rows > 0 ? row(8) : NULL;
+            f->saved.control.server = rows > 1 ? row(9) : NULL;
+            assert_int_equal(cn_checkpoint_encode(&f->saved, &out), CN_OK);
+            assert_memory_equal(out.data, "cairnck5", 8);
+            assert_int_equal(
+                cn_checkpoint_decode(out.data, out.size, TOTAL, FRAME_LIMIT, NULL, &back), CN_OK);
+            expect_same(&f->saved, &back);
+            assert_int_equal(back.control.epoch, 4);
+            assert_int_equal(back.control.count, 3);
+            assert_int_equal(back.control.version, 8);
+            assert_true(back.control.inverse == 0.125f);
+            expect_row(f->saved.control.own, back.control.own);
+            expect_row(f->saved.control.server, back.control.server);
+            cn_checkpoint_deinit(&back);
+            assert_int_equal(cn_checkpoint_save(f->store, &f->saved), CN_OK);
+            assert_int_equal(load(f), CN_OK);
+            expect_row(f->saved.control.own, f->loaded.control.own);
+            cn_buffer_deinit(&out);
+        }
+}
+
 static void halve(struct cn_row *row)
 {
     struct cn_row half = {0};
@@ -660,6 +699,7 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         TEST(every_phase_comes_back_as_it_was_saved),
+        TEST(control_variates_come_back_as_they_were_saved),
         TEST(a_residual_in_halves_comes_back_as_it_was_saved),
         TEST(an_empty_store_has_no_checkpoint),
         TEST(the_newest_of_many_saves_is_loaded),

@@ -48,7 +48,7 @@ static struct cn_cut read_cut(struct cut_scene *scene, const char *names)
 {
     struct cn_cut cut;
 
-    if (cn_cut_read(&scene->graph, names, &scene->diag, &cut))
+    if (cn_cut_read(&scene->graph, &scene->layout, names, &scene->diag, &cut))
         fail_msg("%s", cn_diag_first(&scene->diag));
     return cut;
 }
@@ -249,7 +249,8 @@ static void expect_refusal(struct cut_scene *scene, const char *names, const cha
     struct cn_cut cut;
 
     cn_diag_init(&scene->diag);
-    assert_int_equal(cn_cut_read(&scene->graph, names, &scene->diag, &cut), CN_EINVAL);
+    assert_int_equal(cn_cut_read(&scene->graph, &scene->layout, names, &scene->diag, &cut),
+                     CN_EINVAL);
     if (!strstr(cn_diag_first(&scene->diag), text))
         fail_msg("'%s': '%s' is not in '%s'", names, text, cn_diag_first(&scene->diag));
 }
@@ -260,11 +261,55 @@ static void names_that_are_no_cut_are_refused(void **state)
 
     (void)state;
     open_scene(&scene, &residual);
-    expect_refusal(&scene, "nothing", "'nothing': no node of the model makes");
-    expect_refusal(&scene, "x", "'x': no node of the model makes");
-    expect_refusal(&scene, "w", "'w': no node of the model makes");
+    expect_refusal(&scene, "nothing", "'nothing': the model has neither a tensor");
+    expect_refusal(&scene, "x", "'x': the model has neither a tensor");
+    expect_refusal(&scene, "w", "'w': the model has neither a tensor");
     expect_refusal(&scene, "j h", "'h' comes before 'j'");
     expect_refusal(&scene, "j j", "'j' is at the same place as 'j'");
+    close_scene(&scene);
+}
+
+static void a_part_begins_with_the_first_node_that_reads_a_tensor(void **state)
+{
+    static struct cut_scene scene;
+    struct cn_cut by_tensor, by_value;
+
+    (void)state;
+    open_scene(&scene, &residual);
+    by_tensor = read_cut(&scene, "b d");
+    by_value = read_cut(&scene, "h r");
+    assert_int_equal(by_tensor.parts, 3);
+    assert_memory_equal(&by_tensor, &by_value, sizeof(by_value));
+    expect_refusal(&scene, "*", "part 0 has no nodes");
+    close_scene(&scene);
+}
+
+// Eight layers of the same size but for the narrow third one, whose values are cheap to send.
+static const struct net narrow = {"8",
+                                  {"weight a 8,8", "Gemm x a -> h", "weight b 8,8", "Gemm h b -> i",
+                                   "weight c 8,7", "Gemm i c -> j", "weight d 7,8", "Gemm j d -> k",
+                                   "weight e 8,8", "Gemm k e -> l", "weight f 8,8", "Gemm l f -> m",
+                                   "weight g 8,8", "Gemm m g -> n", "weight o 8,8",
+                                   "Gemm n o -> y"}};
+
+static void the_cut_of_no_name_divides_the_work_equally(void **state)
+{
+    static struct cut_scene scene;
+    struct cn_cut cut;
+    char text[512];
+
+    (void)state;
+    open_scene(&scene, &narrow);
+    assert_int_equal(cn_trainer_choose_cut(&scene.graph, 4, &scene.diag, &cut), CN_OK);
+    assert_int_equal(cut.parts, 4);
+    for (uint32_t p = 0; p < 3; p++)
+        assert_int_equal(cut.places[p], 2 * (p + 1));
+    assert_int_equal(cn_trainer_choose_cut(&scene.graph, 2, &scene.diag, &cut), CN_OK);
+    assert_int_equal(cut.places[0], 4);
+    assert_int_equal(cn_trainer_cut_text(&scene.graph, &cut, text, sizeof(text)), CN_OK);
+    assert_non_null(strstr(text, "'k' (8 + 8 values of a sample)"));
+    assert_int_equal(cn_trainer_choose_cut(&scene.graph, 16, &scene.diag, &cut), CN_EINVAL);
+    assert_non_null(strstr(cn_diag_first(&scene.diag), "wanted 16"));
     close_scene(&scene);
 }
 
@@ -348,6 +393,8 @@ int main(void)
         cmocka_unit_test(a_part_reads_the_inputs_of_its_nodes_only),
         cmocka_unit_test(one_part_is_the_whole_graph),
         cmocka_unit_test(names_that_are_no_cut_are_refused),
+        cmocka_unit_test(a_part_begins_with_the_first_node_that_reads_a_tensor),
+        cmocka_unit_test(the_cut_of_no_name_divides_the_work_equally),
         cmocka_unit_test(parts_without_nodes_are_refused),
         cmocka_unit_test(a_cut_through_a_value_of_all_samples_is_refused),
         cmocka_unit_test(a_cut_inside_of_a_recurrent_layer_is_refused),

@@ -235,6 +235,10 @@ static void arrays_that_do_not_fit_the_model_are_refused_by_name(void **state)
     write_array(fixture->labels, "<i4", "50,", labels, sizeof(labels));
     assert_refused(fixture,
                    "labels.npy: sample 33 has the label 5; the model's classes are 0 to 4");
+    fixture->shape.outputs = 1;
+    assert_refused(fixture, "classes are 0 to 0; for yes-or-no answers use float32 labels and "
+                            "`loss: binary_cross_entropy`");
+    fixture->shape.outputs = 5;
     labels[33] = -1;
     write_array(fixture->labels, "<i4", "50,", labels, sizeof(labels));
     assert_refused(fixture, "sample 33 has the label -1");

@@ -15,6 +15,7 @@
 
 #include "ports/cpu/compute_cpu.h"
 #include "ports/tcp/collective_tcp.h"
+#include "runtime/engine/trainer/trainer_parts.h"
 #include "runtime/port/crypto.h"
 #include "runtime/port/platform.h"
 #include "runtime/round/epoch/epoch.h"
@@ -224,11 +225,11 @@ static cn_err mortal_run(struct cn_collective *collective, const struct cn_colle
     return last && !err ? CN_ECANCELED : err;
 }
 
-static void mortal_cancel(struct cn_collective *collective)
+static void mortal_cancel(struct cn_collective *collective, bool gives_up)
 {
     struct cn_collective *ring = ((struct mortal *)collective)->ring;
 
-    ring->ops->cancel(ring);
+    ring->ops->cancel(ring, gives_up);
 }
 
 static const struct cn_collective_ops mortal_ops = {
@@ -636,6 +637,104 @@ static void a_loss_in_any_call_of_shards_changes_nothing_in_the_update(void **st
     sweep_shards(*state, false, false);
 }
 
+// Both boards have the samples of the first, and each holds half of the model.
+static void cut_in_two(struct world *world)
+{
+    world->job.parallel.scope = CN_SCOPE_SHARED;
+    world->job.pipeline.parts = 2;
+    world->job.accumulate = 2;
+    world->job.rules.clip = 1;
+    world->boards[1].settings.data[0] = world->boards[0].settings.data[0];
+    for (int i = 0; i < 2; i++) {
+        close_session(&world->boards[i]);
+        open_session(world, i);
+    }
+}
+
+// A model whose state takes a minute to store does not spend all its time on that.
+static void a_divided_state_is_stored_at_most_a_tenth_of_the_time(void **state)
+{
+    struct world *world = *state;
+    struct cn_session *session;
+    uint8_t digest[CN_DIGEST_SIZE];
+
+    cut_in_two(world);
+    train_round(world, digest);
+    end_epoch(world);
+    session = world->boards[0].session;
+    session->disk.saved_ms = cn_platform_now_ms() - 60000;
+    session->disk.store_took_ms = 0;
+    assert_true(cn_session_store_due(session));
+    session->disk.store_took_ms = 60000;
+    assert_false(cn_session_store_due(session));
+}
+
+// Allocations of nearly this size are counted.
+static atomic_size_t watched, taken;
+
+void *__real_malloc(size_t size);
+void *__wrap_malloc(size_t size);
+
+void *__wrap_malloc(size_t size)
+{
+    size_t wanted = atomic_load(&watched);
+
+    if (wanted && size >= wanted && size <= wanted + sizeof(float))
+        atomic_fetch_add(&taken, 1);
+    return __real_malloc(size);
+}
+
+// The buffers of messages are taken with the trainer, in whose plan they are.
+static void a_step_of_a_chain_takes_no_memory_for_its_messages(void **state)
+{
+    struct world *world = *state;
+    uint8_t digest[CN_DIGEST_SIZE];
+    struct cn_session *session;
+    size_t bytes = 0;
+
+    for (int i = 0; i < 2; i++) // by its name a board knows its part when it opens the model
+        snprintf(world->boards[i].settings.name, CN_NAME_SIZE, "board-%d", i + 1);
+    world->job.batch = 13; // no other array has a size of this kind
+    cut_in_two(world);
+    session = world->boards[0].session;
+    atomic_store(&taken, 0);
+    atomic_store(&watched, cn_trainer_boundary_words(session->trainer, CN_BOUNDARY_OUTPUTS) *
+                               world->job.batch * session->chain.slots * sizeof(float));
+    assert_true(watched > 0);
+    train_round(world, digest);
+    end_epoch(world);
+    atomic_store(&watched, 0);
+    assert_int_equal(taken, 0);
+    for (int which = 0; which < CN_BOUNDARY_COUNT; which++)
+        bytes +=
+            session->chain.lanes[which].words * session->chain.lanes[which].count * sizeof(float);
+    assert_true(bytes > 0);
+    assert_int_equal(cn_trainer_plan(session->trainer)->messages, bytes);
+}
+
+static void sweep_chain(struct world *world, bool hears, bool dies)
+{
+    uint8_t undisturbed[CN_DIGEST_SIZE];
+
+    world->job.local_steps = 2;
+    cut_in_two(world);
+    train_round(world, undisturbed);
+    end_epoch(world);
+    assert_int_equal(world->boards[0].session->chain.part, 0);
+    assert_int_equal(world->boards[1].session->chain.part, 1);
+    assert_int_equal(sweep_calls(world, hears, dies, undisturbed), 0);
+}
+
+static void a_death_after_any_call_of_a_chain_changes_nothing_in_the_update(void **state)
+{
+    sweep_chain(*state, true, true);
+}
+
+static void a_loss_in_any_call_of_a_chain_changes_nothing_in_the_update(void **state)
+{
+    sweep_chain(*state, false, false);
+}
+
 // A member whose disk does not take the state of the shards trains on, with the others that have
 // it: in one case a save fails, in the other it knows before and holds the state in memory.
 static void a_disk_that_takes_nothing_of_shards_changes_nothing_in_the_update(void **state)
@@ -924,6 +1023,14 @@ int main(void)
         cmocka_unit_test_setup_teardown(
             a_death_after_any_call_of_shards_changes_nothing_in_the_update, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_loss_in_any_call_of_shards_changes_nothing_in_the_update,
+                                        set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_divided_state_is_stored_at_most_a_tenth_of_the_time,
+                                        set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_step_of_a_chain_takes_no_memory_for_its_messages, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(
+            a_death_after_any_call_of_a_chain_changes_nothing_in_the_update, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_loss_in_any_call_of_a_chain_changes_nothing_in_the_update,
                                         set_up, tear_down),
         cmocka_unit_test_setup_teardown(
             a_disk_that_takes_nothing_of_shards_changes_nothing_in_the_update, set_up, tear_down),

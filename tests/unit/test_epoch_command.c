@@ -101,6 +101,16 @@ static void a_decision_travels_with_the_time_left(void **state)
     }
 }
 
+static void a_control_variate_travels_with_its_epoch_and_size(void **state)
+{
+    struct cn_epoch_command command = {.kind = CN_EPOCH_CONTROL,
+                                       .control = {.epoch = 7, .size = 1ull << 33}};
+    struct wire wire = wire_of(9, 7, 1ull << 33, false);
+
+    (void)state;
+    expect(&command, &wire);
+}
+
 static void other_commands_are_their_kind(void **state)
 {
     const enum cn_epoch_command_kind kinds[] = {CN_EPOCH_IDLE, CN_EPOCH_END, CN_EPOCH_REFORM,
@@ -119,7 +129,7 @@ static void other_commands_are_their_kind(void **state)
 static void what_no_leader_sends_is_refused(void **state)
 {
     const struct wire wrong[] = {
-        wire_of(9, 0, 0, false),                       // unknown kind
+        wire_of(10, 0, 0, false),                      // unknown kind
         wire_of(255, 0, 0, false),                     //
         wire_of(3, CN_BFLOAT16 + 1, 1 << 20, false),   // unknown number format
         wire_of(5, CN_VERDICT_LATE + 1, 9, true),      // unknown verdict
@@ -140,6 +150,7 @@ int main(void)
         cmocka_unit_test(an_order_travels_with_the_update_that_counts),
         cmocka_unit_test(steps_travel_with_bucket_and_number_format),
         cmocka_unit_test(a_decision_travels_with_the_time_left),
+        cmocka_unit_test(a_control_variate_travels_with_its_epoch_and_size),
         cmocka_unit_test(other_commands_are_their_kind),
         cmocka_unit_test(what_no_leader_sends_is_refused),
     };

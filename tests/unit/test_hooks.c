@@ -179,6 +179,27 @@ static void the_facts_are_in_the_environment(void **state)
     cn_hooks_deinit(&hooks);
 }
 
+// A hook may change its directory before it reads the model.
+static void a_relative_state_is_told_as_an_absolute_path(void **state)
+{
+    static struct cn_hook_facts facts;
+    const struct cn_progress progress = {.round = 1};
+    char directory[CN_PATH_SIZE], wanted[2 * CN_PATH_SIZE];
+    bool told = false;
+
+    (void)state;
+    assert_non_null(getcwd(directory, sizeof(directory)));
+    assert_int_equal(chdir(root), 0);
+    assert_int_equal(mkdir("state", 0700), 0);
+    snprintf(settings.state, sizeof(settings.state), "state");
+    cn_hook_facts_init(&facts, &settings, "version", &progress);
+    assert_int_equal(chdir(directory), 0);
+    snprintf(wanted, sizeof(wanted), "CAIRN_MODEL=%s/state/model.current.onnx", root);
+    for (size_t i = 0; i < facts.count; i++)
+        told = told || strcmp(facts.lines[i], wanted) == 0;
+    assert_true(told);
+}
+
 static void while_one_runs_only_the_newest_waits(void **state)
 {
     static struct cn_hooks hooks;
@@ -225,6 +246,7 @@ int main(void)
         CASE(a_hook_that_hangs_is_ended_with_all_it_started),
         CASE(a_hook_keeps_no_lock_of_the_store),
         CASE(the_facts_are_in_the_environment),
+        CASE(a_relative_state_is_told_as_an_absolute_path),
         CASE(while_one_runs_only_the_newest_waits),
         CASE(the_last_version_is_told_at_the_end),
     };

@@ -19,6 +19,7 @@
 
 #include "runtime/port/crypto.h"
 #include "runtime/port/platform.h"
+#include "tests/support/free_address.h"
 #include "transport/http/http_server.h"
 #include "transport/http/http_token.h"
 
@@ -727,27 +728,16 @@ static void whoever_idles_the_longest_makes_room(void **state)
     close_world(&world);
 }
 
-static int find_port(void)
-{
-    struct sockaddr_in address = {.sin_family = AF_INET};
-    socklen_t size = sizeof(address);
-    int probe = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    assert_true(probe >= 0);
-    assert_int_equal(bind(probe, (const struct sockaddr *)&address, size), 0);
-    assert_int_equal(getsockname(probe, (struct sockaddr *)&address, &size), 0);
-    close(probe);
-    return ntohs(address.sin_port);
-}
-
 // Returns how many of 12 connections from one address a server keeps.
 static unsigned count_kept(bool local)
 {
     char listen[32];
-    int clients[12], port = find_port();
+    int clients[12];
+    unsigned port = free_port();
     struct cn_http_config config = {.routes = routes, .route_count = 1, .local = local};
     struct cn_http_server *server;
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
-    snprintf(listen, sizeof(listen), "0.0.0.0:%d", port);
+    snprintf(listen, sizeof(listen), "0.0.0.0:%u", port);
     config.listen = listen;
     cn_http_rules_set(&config.rules, listen, "", NULL);
     assert_int_equal(cn_http_open(&config, &server), CN_OK);

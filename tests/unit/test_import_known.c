@@ -1,7 +1,7 @@
 // What is known when a model is read is worked out then, within bounds.
 #include "tests/unit/gradient_check.h"
 
-#define REFUSED "takes too long to work out"
+#define REFUSED "known before training takes too long"
 
 // Takes 126 of 134 million steps of work: an exponential counts as 16.
 #define WORK                                                                                       \

@@ -118,9 +118,45 @@ static void the_answer_to_the_transmission_before_shows_that_nothing_was_lost(vo
     cn_in_flight_deinit(&world.flight);
 }
 
+// After a silence the window may be full of parcels that are lost, so that it never empties.
+static void the_parcel_of_a_time_out_needs_no_room_in_the_window(void **state)
+{
+    struct world world;
+    uint64_t wake_us = UINT64_MAX;
+
+    (void)state;
+    start(&world);
+    world.controller.window_max = 2 * UNIT;
+    assert_false(cn_in_flight_may_send(&world.flight, world.now_us, &wake_us));
+    while (!cn_in_flight_expire(&world.flight, &world.rtt, world.now_us, &wake_us))
+        world.now_us = wake_us, wake_us = UINT64_MAX;
+    assert_true(cn_in_flight_may_send(&world.flight, world.now_us, &wake_us));
+    cn_in_flight_sent(&world.flight, cn_in_flight_next(&world.flight), UNIT, world.now_us);
+    assert_false(cn_in_flight_may_send(&world.flight, world.now_us, &wake_us)); // only that one
+    cn_in_flight_deinit(&world.flight);
+}
+
+static void an_arrival_that_may_be_of_an_earlier_transmission_gives_no_rate(void **state)
+{
+    struct world world;
+
+    (void)state;
+    start(&world);
+    cn_in_flight_again(&world.flight, 10, world.now_us);
+    cn_in_flight_sent(&world.flight, 10, UNIT, world.now_us);
+    world.now_us += RTT_US;
+    assert_true(cn_in_flight_arrived(&world.flight, 10, CN_IN_FLIGHT_UNSURE, world.now_us));
+    assert_false(world.controller.sampled);
+    assert_true(cn_in_flight_arrived(&world.flight, 11, CN_IN_FLIGHT_UNSURE, world.now_us));
+    assert_true(world.controller.sampled); // it was sent once only
+    cn_in_flight_deinit(&world.flight);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_parcel_of_a_time_out_needs_no_room_in_the_window),
+        cmocka_unit_test(an_arrival_that_may_be_of_an_earlier_transmission_gives_no_rate),
         cmocka_unit_test(after_four_silent_time_outs_the_link_is_gone_and_its_rate_forgotten),
         cmocka_unit_test(a_parcel_that_was_held_back_is_the_next_and_counts_as_no_loss),
         cmocka_unit_test(a_parcel_sent_again_in_a_spike_of_delay_makes_no_other_look_lost),

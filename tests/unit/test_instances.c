@@ -6,7 +6,7 @@
 // cmocka.h needs the four above.
 #include <cmocka.h>
 
-#include "aggregator/store/instances.h"
+#include "aggregator/roster/instances.h"
 
 static void two_that_take_turns_are_found_once(void **state)
 {

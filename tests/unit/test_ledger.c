@@ -9,7 +9,7 @@
 
 #include <math.h>
 
-#include "aggregator/store/ledger_sql.h"
+#include "aggregator/ledger/ledger_sql.h"
 #include "tests/unit/aggregator_world.h"
 
 static int open_world(void **state)
@@ -150,6 +150,8 @@ static void a_ledger_of_the_schema_before_is_brought_up_with_all_it_has(void **s
     struct cn_ledger_board found;
     assert_int_equal(world_enroll(world, "a", "g", 7), CN_OK);
     assert_int_equal(cn_ledger_sql_run(world->ledger,
+                                       "DROP INDEX contribution_version; ALTER TABLE contribution "
+                                       "DROP COLUMN version; DROP TABLE training; "
                                        "DROP TABLE key_epoch; DROP TABLE setting; DROP TABLE "
                                        "ruling; DROP TABLE rollback; ALTER TABLE "
                                        "meta ADD COLUMN job BLOB; PRAGMA user_version=1"),
@@ -170,7 +172,7 @@ static void a_ledger_of_the_schema_before_is_brought_up_with_all_it_has(void **s
 static void a_ledger_of_a_later_schema_is_refused(void **state)
 {
     struct world *world = *state;
-    assert_int_equal(cn_ledger_sql_run(world->ledger, "PRAGMA user_version=5"), CN_OK);
+    assert_int_equal(cn_ledger_sql_run(world->ledger, "PRAGMA user_version=6"), CN_OK);
     cn_ledger_close(world->ledger);
     assert_int_equal(cn_ledger_open(world->directory, &world->ledger), CN_EVERSION);
 }

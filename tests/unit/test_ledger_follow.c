@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "aggregator/store/ledger_sql.h"
+#include "aggregator/ledger/ledger_sql.h"
 #include "tests/unit/aggregator_world.h"
 
 struct both {

@@ -136,6 +136,71 @@ static void a_registration_brings_the_manifest_and_the_keys_of_the_pairs(void **
     stop(&world);
 }
 
+static const struct cn_health well = {.state = CN_HEALTH_TRAINING, .step = 5, .seq = 1};
+
+static void tell_health(struct world *world)
+{
+    world->link->ops->tell(world->link, &well);
+    expect_nothing(world);
+}
+
+static void health_is_told_to_an_aggregator_that_knows_it(void **state)
+{
+    struct world world = {0};
+
+    (void)state;
+    start(&world);
+    tell_health(&world); // not registered yet
+    assert_int_equal(world.fake->healths, 0);
+    register_board(&world);
+    tell_health(&world);
+    assert_int_equal(world.fake->healths, 1);
+    assert_int_equal(world.fake->health_answers, 1);
+    assert_memory_equal(&world.fake->health, &well, sizeof(well));
+    assert_int_equal(world.link->ops->watch(world.link, true), CN_OK);
+    expect(&world, CN_LINK_ROUND);
+    tell_health(&world);
+    assert_int_equal(world.fake->healths, 2);
+    assert_int_equal(world.fake->health_answers, 1); // the round's requests show that it lives
+    stop(&world);
+}
+
+static void an_older_aggregator_is_told_once(void **state)
+{
+    (void)state;
+    for (int watching = 0; watching < 2; watching++) {
+        struct world world = {0};
+
+        start(&world);
+        world.fake->knows_no_health = true;
+        register_board(&world);
+        if (watching) {
+            assert_int_equal(world.link->ops->watch(world.link, true), CN_OK);
+            expect(&world, CN_LINK_ROUND);
+        }
+        for (int i = 0; i < 3; i++)
+            tell_health(&world);
+        assert_int_equal(world.fake->healths, 1);
+        upload(&world); // all else goes on
+        expect_receipt(&world);
+        stop(&world);
+    }
+}
+
+static void health_finds_an_aggregator_that_forgot_the_board(void **state)
+{
+    struct world world = {0};
+
+    (void)state;
+    start(&world);
+    register_board(&world);
+    world.fake->forgotten = true;
+    world.link->ops->tell(world.link, &well);
+    expect(&world, CN_LINK_REGISTERED);
+    assert_int_equal(world.fake->registrations, 2);
+    stop(&world);
+}
+
 static void keys_of_an_epoch_that_was_raised_meanwhile_are_asked_for_again(void **state)
 {
     struct world world = {0};
@@ -375,6 +440,29 @@ static void a_busy_aggregator_is_asked_later(void **state)
     stop(&world);
 }
 
+static void an_update_put_off_is_declared_again_when_the_round_changes(void **state)
+{
+    struct world world = {0};
+
+    (void)state;
+    start(&world);
+    register_board(&world);
+    assert_int_equal(world.link->ops->watch(world.link, true), CN_OK);
+    expect(&world, CN_LINK_ROUND);
+    world.fake->postpones = true;
+    upload(&world);
+    for (int i = 0; i < 600 && !world.fake->postponed; i++)
+        assert_int_equal(next_event(&world, 100), CN_EAGAIN);
+    assert_int_equal(world.fake->postponed, 1);
+    assert_int_equal(world.fake->chunks, 0);
+    world.fake->postpones = false;
+    world.fake->round.round++;
+    assert_int_equal(next_event(&world, 60000), CN_OK);
+    assert_int_equal(world.event.type, CN_LINK_ROUND);
+    expect_receipt(&world);
+    stop(&world);
+}
+
 static void an_outage_is_told_once_and_transfers_go_on_after_it(void **state)
 {
     struct world world = {0};
@@ -416,6 +504,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_registration_brings_the_manifest_and_the_keys_of_the_pairs),
+        cmocka_unit_test(health_is_told_to_an_aggregator_that_knows_it),
+        cmocka_unit_test(an_older_aggregator_is_told_once),
+        cmocka_unit_test(health_finds_an_aggregator_that_forgot_the_board),
         cmocka_unit_test(keys_of_an_epoch_that_was_raised_meanwhile_are_asked_for_again),
         cmocka_unit_test(a_board_that_hears_nothing_is_told_its_last_registration),
         cmocka_unit_test(versions_that_do_not_fit_are_told_once_with_the_reason),
@@ -428,6 +519,7 @@ int main(void)
         cmocka_unit_test(chunks_the_aggregator_lost_are_sent_again),
         cmocka_unit_test(a_board_that_was_forgotten_registers_again_and_goes_on),
         cmocka_unit_test(a_busy_aggregator_is_asked_later),
+        cmocka_unit_test(an_update_put_off_is_declared_again_when_the_round_changes),
         cmocka_unit_test(an_outage_is_told_once_and_transfers_go_on_after_it),
         cmocka_unit_test(abandoned_transfers_end_without_an_event),
     };

@@ -5,10 +5,12 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "runtime/base/log_line.h"
+#include "runtime/command/log_options.h"
 
 static void assert_line(enum cn_log_format format, const struct cn_log_event *event,
                         const char *wanted)
@@ -156,6 +158,41 @@ static void other_streams_than_journalds_get_text(void **state)
     assert_int_equal(cn_log_find_format(), CN_LOG_TEXT);
 }
 
+static void an_area_may_have_a_level_of_its_own(void **state)
+{
+    char list[] = "--log-level=error,run=debug,spool=warn", other[] = "--log-level",
+         bad[] = "run=x";
+    char long_name[] = "an-area-with-a-name-that-is-too-long=info",
+         format[] = "--log-format=journal";
+    char *wanted[] = {"program", list, format, "left", NULL};
+    char *wrong[] = {"program", other, bad, NULL};
+    int count = 4;
+
+    (void)state;
+    assert_int_equal(cn_log_options_take(&count, wanted), 0);
+    assert_int_equal(count, 2);
+    assert_string_equal(wanted[1], "left");
+    assert_true(cn_log_is_written(CN_LOG_DEBUG, "run"));
+    assert_false(cn_log_is_written(CN_LOG_INFO, "spool"));
+    assert_true(cn_log_is_written(CN_LOG_WARN, "spool"));
+    assert_false(cn_log_is_written(CN_LOG_WARN, "node"));
+    assert_true(cn_log_is_written(CN_LOG_ERROR, "node"));
+    count = 3;
+    assert_int_equal(cn_log_options_take(&count, wrong), -1);
+    wrong[2] = long_name;
+    count = 3;
+    assert_int_equal(cn_log_options_take(&count, wrong), -1);
+    for (int i = 0; i < CN_LOG_AREAS + 2; i++) {
+        char name[16];
+
+        snprintf(name, sizeof(name), "a%d", i);
+        assert_int_equal(cn_log_set_area_level(name, CN_LOG_INFO),
+                         i < CN_LOG_AREAS - 2 ? CN_OK : CN_ERANGE);
+    }
+    cn_log_set_level(CN_LOG_INFO);
+    cn_log_set_format(CN_LOG_TEXT);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -168,6 +205,7 @@ int main(void)
         cmocka_unit_test(a_long_object_is_closed),
         cmocka_unit_test(a_long_message_is_cut_between_characters),
         cmocka_unit_test(other_streams_than_journalds_get_text),
+        cmocka_unit_test(an_area_may_have_a_level_of_its_own),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

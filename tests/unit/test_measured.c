@@ -133,7 +133,7 @@ static void expect_groups(struct world *world, const char *words)
     size_t size = 0;
     FILE *stream = open_memstream(&text, &size);
 
-    assert_int_equal(cn_status_print_groups(world->ledger, 1, true, stream), CN_OK);
+    assert_int_equal(cn_status_print_groups(world->ledger, 1, false, true, stream), CN_OK);
     fclose(stream);
     if (!strstr(text, words))
         fail_msg("'%s' is not in:\n%s", words, text);

@@ -171,7 +171,8 @@ static void messages_survive_a_round_trip(void **state)
     assert_true(size_again > size); // it is left out where there is none
     assert_int_equal(cn_message_get_register(again, size_again, &request_back), CN_OK);
     assert_memory_equal(&request, &request_back, sizeof(request));
-    request.facts.inventory = (struct cn_inventory){"0.1.0+git1.8f2c01de", "JetPack", 64, 32};
+    request.facts.inventory = (struct cn_inventory){
+        "0.1.0+git1.8f2c01de", "JetPack", 64, 32, "B", "1.4.0", "rolled-back", "1.5.0"};
     assert_int_equal(cn_message_put_register(&request, again, &size_again), CN_OK);
     assert_int_equal(cn_message_get_register(again, size_again, &request_back), CN_OK);
     assert_memory_equal(&request, &request_back, sizeof(request));
@@ -224,6 +225,9 @@ static void rules_travel_when_there_are_any(void **state)
     snprintf(rules.manifest.job.rules.freeze, CN_WORDS_SIZE, "conv*.weight bias");
     snprintf(rules.manifest.job.options.densities, CN_WORDS_SIZE, "head.*=20%%");
     snprintf(rules.manifest.job.options.priorities, CN_WORDS_SIZE, "conv*=4");
+    snprintf(rules.manifest.job.options.local, CN_WORDS_SIZE, "fc.*");
+    rules.manifest.job.options.frozen = CN_FROZEN_LOCAL;
+    rules.manifest.base.digest[31] = 7;
     assert_int_equal(cn_message_put_manifest(&plain, bytes, &plain_size), CN_OK);
     assert_int_equal(cn_message_put_manifest(&rules, bytes, &size), CN_OK);
     assert_true(size > plain_size);
@@ -233,8 +237,13 @@ static void rules_travel_when_there_are_any(void **state)
     assert_string_equal(back.manifest.job.rules.freeze, "conv*.weight bias");
     assert_string_equal(back.manifest.job.options.densities, "head.*=20%");
     assert_string_equal(back.manifest.job.options.priorities, "conv*=4");
+    assert_string_equal(back.manifest.job.options.local, "fc.*");
+    assert_int_equal(back.manifest.base.digest[31], 7);
+    assert_int_equal(back.manifest.job.options.frozen, CN_FROZEN_LOCAL);
     assert_int_equal(cn_message_graph_ops(&plain.manifest.job), 1);
     assert_int_equal(cn_message_graph_ops(&rules.manifest.job), 2);
+    assert_int_equal(cn_message_update_format(&plain.manifest.job), 2);
+    assert_int_equal(cn_message_update_format(&rules.manifest.job), 3);
 }
 
 static void each_setting_of_a_job_is_in_its_digest(void **state)
@@ -383,6 +392,37 @@ static void numbers_that_are_zero_are_left_out(void **state)
     assert_int_equal(size, plain + 10 + 2 + 2);
     assert_int_equal(cn_message_get_round(bytes, size, &back), CN_OK);
     assert_int_equal(back.forget, 9);
+    assert_int_equal(back.oldest, 0);
+    round.oldest = 4;
+    assert_int_equal(cn_message_put_round(&round, bytes, &size), CN_OK);
+    assert_int_equal(size, plain + 10 + 2 + 2 + 3); // key 25 takes two bytes
+    assert_int_equal(cn_message_get_round(bytes, size, &back), CN_OK);
+    assert_int_equal(back.oldest, 4);
+}
+
+static void control_variates_travel_where_a_job_has_them(void **state)
+{
+    struct cn_round_info round = sample_round(), back;
+    struct cn_register_reply plain = sample_manifest(), corrected = sample_manifest(), again;
+    uint8_t bytes[CN_MESSAGE_MAX];
+    size_t without, size;
+
+    (void)state;
+    assert_int_equal(cn_message_put_round(&round, bytes, &without), CN_OK);
+    round.control = (struct cn_round_control){.epoch = 3, .size = 5000, .digest = {[31] = 9}};
+    assert_int_equal(cn_message_put_round(&round, bytes, &size), CN_OK);
+    assert_int_equal(size, without + 2 + 1 + 2 + 4 + 3 + 32);
+    assert_int_equal(cn_message_get_round(bytes, size, &back), CN_OK);
+    assert_memory_equal(&back.control, &round.control, sizeof(back.control));
+    corrected.manifest.job.correction.kind = CN_CORRECTION_SCAFFOLD;
+    assert_int_equal(cn_message_put_manifest(&plain, bytes, &without), CN_OK);
+    assert_int_equal(cn_message_put_manifest(&corrected, bytes, &size), CN_OK);
+    assert_int_equal(size, without + 2 + 1 + 2);
+    assert_int_equal(cn_message_get_manifest(bytes, size, &again), CN_OK);
+    assert_int_equal(again.manifest.job.correction.kind, CN_CORRECTION_SCAFFOLD);
+    assert_int_equal(cn_message_graph_ops(&again.manifest.job), 5);
+    bytes[size - 1] = 2; // a correction that nobody knows
+    assert_int_equal(cn_message_get_manifest(bytes, size, &again), CN_EFORMAT);
 }
 
 static void malformed_messages_are_refused(void **state)
@@ -464,6 +504,7 @@ int main(void)
         cmocka_unit_test(the_largest_messages_fit),
         cmocka_unit_test(the_examples_of_the_protocol_are_what_the_code_makes),
         cmocka_unit_test(numbers_that_are_zero_are_left_out),
+        cmocka_unit_test(control_variates_travel_where_a_job_has_them),
         cmocka_unit_test(malformed_messages_are_refused),
         cmocka_unit_test(unknown_keys_are_skipped),
         cmocka_unit_test(numbers_outside_their_limits_are_refused),

@@ -130,7 +130,7 @@ static void boards_are_counted_by_state(void **state)
     cn_roster_note(world.roster, "board-1", &facts);
     cn_roster_hear(world.roster, "board-2", world_now_ms - 120001);
     cn_roster_hear(world.roster, "board-3", world_now_ms);
-    cn_roster_blame(world.roster, "board-3", "<img src=x>\nevil 1", world_now_ms);
+    cn_roster_blame(world.roster, "board-3", "<img src=x>\nevil 1", 0, world_now_ms);
     const char *written = write_metrics(&world, 4, &out);
     expect(written, "cairn_build_info{version=\"1.2.3\",protocol=\"3\"} 1");
     expect(written, "cairn_run_info{job=\"job\",run=\"0000000000000abc\"} 1");

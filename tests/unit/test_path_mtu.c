@@ -180,7 +180,7 @@ static void an_aggregator_that_does_not_know_probes_gets_messages_of_the_base(vo
     struct cn_loopback_config config = {
         .board = "board-1",
         .routes = fake_routes,
-        .route_count = FAKE_ROUTE_COUNT - 1, // the last one answers probes
+        .route_count = FAKE_ROUTES_BEFORE_PROBES,
         .body_max = 1424,
         .mtu = 1424,
     };

@@ -151,6 +151,19 @@ static void a_day_has_a_budget_of_writes(void **state)
     assert_int_equal(cn_pause_decide(&care, &rules, &reading, 24 * HOUR + 1, NOON), CN_PAUSE_NONE);
 }
 
+static void an_update_of_the_system_comes_first(void **state)
+{
+    const struct cn_pause_rules rules = {.pause_above_mc = 88000, .resume_below_mc = 80000};
+    struct cn_reading hot = at_temperature(90000);
+    struct cn_pause_state care = {.held = true, .link = CN_PAUSE_BYTES};
+
+    (void)state;
+    assert_int_equal(cn_pause_decide(&care, &rules, &hot, 1000, NOON), CN_PAUSE_UPDATE);
+    assert_string_equal(cn_pause_word(care.pause), "update");
+    care.held = false;
+    assert_int_equal(cn_pause_decide(&care, &rules, &hot, 2000, NOON), CN_PAUSE_HEAT);
+}
+
 static void without_rules_nothing_pauses(void **state)
 {
     const struct cn_pause_rules none = {0};
@@ -178,6 +191,7 @@ int main(void)
         cmocka_unit_test(a_sensor_that_sticks_is_not_believed_for_ever),
         cmocka_unit_test(power_pauses_after_a_while_and_for_a_while),
         cmocka_unit_test(other_programs_come_first),
+        cmocka_unit_test(an_update_of_the_system_comes_first),
         cmocka_unit_test(a_window_may_go_over_midnight),
         cmocka_unit_test(a_clock_that_was_never_set_is_outside_every_window),
         cmocka_unit_test(a_day_has_a_budget_of_writes),

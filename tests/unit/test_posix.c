@@ -13,6 +13,7 @@
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "runtime/port/crypto.h"
@@ -262,6 +263,16 @@ static cn_err write_ends(void *context, uint8_t *zeros)
 }
 
 // A model's graph is such a file, and its weights need not be anywhere.
+static void a_directory_and_the_parent_of_a_path_are_synced(void **state)
+{
+    (void)state;
+    assert_int_equal(cn_platform_sync_directory("/tmp"), CN_OK);
+    assert_int_equal(cn_platform_sync_directory("/tmp/not/there"), CN_ENOTFOUND);
+    assert_int_equal(cn_platform_sync_parent("/tmp/any"), CN_OK);
+    assert_int_equal(cn_platform_sync_parent("any"), CN_OK); // in the working directory
+    assert_int_equal(cn_platform_sync_parent("/tmp/not/there/any"), CN_ENOTFOUND);
+}
+
 static void zeros_that_are_not_written_take_no_memory(void **state)
 {
     struct cn_mapping mapping = {0};
@@ -378,6 +389,34 @@ static void a_mapped_file_that_is_written_to_has_changed(void **state)
     unlink(path);
 }
 
+// The next write then has another time, although the clock of files stands still between its ticks.
+static void a_file_is_mapped_after_the_tick_of_its_last_write(void **state)
+{
+    char path[] = "/tmp/cairn-posix-XXXXXX";
+    int descriptor = mkstemp(path);
+    struct timespec times[2], after;
+    struct cn_mapping mapping;
+
+    (void)state;
+    assert_true(descriptor >= 0);
+    assert_int_equal(pwrite(descriptor, "before", 6, 0), 6);
+    for (int i = 0; i < 20; i++) {
+        assert_int_equal(clock_gettime(CLOCK_REALTIME_COARSE, &times[0]), 0);
+        times[1] = times[0];
+        assert_int_equal(futimens(descriptor, times), 0);
+        assert_int_equal(cn_platform_map(path, SIZE_MAX, &mapping), CN_OK);
+        assert_int_equal(clock_gettime(CLOCK_REALTIME_COARSE, &after), 0);
+        assert_true(after.tv_sec != times[0].tv_sec || after.tv_nsec != times[0].tv_nsec);
+        cn_platform_unmap(&mapping);
+    }
+    times[1].tv_sec += 86400; // of a machine whose clock is ahead: not waited for
+    assert_int_equal(futimens(descriptor, times), 0);
+    assert_int_equal(cn_platform_map(path, SIZE_MAX, &mapping), CN_OK);
+    cn_platform_unmap(&mapping);
+    close(descriptor);
+    unlink(path);
+}
+
 // As a service, which is not root.
 static int written_by_a_hidden_process(void)
 {
@@ -451,6 +490,8 @@ int main(void)
         cmocka_unit_test(a_file_that_is_cut_off_while_it_is_mapped_is_named),
         cmocka_unit_test(a_file_that_is_removed_while_it_is_mapped_stays_readable),
         cmocka_unit_test(a_mapped_file_that_is_written_to_has_changed),
+        cmocka_unit_test(a_file_is_mapped_after_the_tick_of_its_last_write),
+        cmocka_unit_test(a_directory_and_the_parent_of_a_path_are_synced),
         cmocka_unit_test(zeros_that_are_not_written_take_no_memory),
         cmocka_unit_test(a_process_that_hides_its_memory_still_knows_what_it_wrote),
         cmocka_unit_test(developers_may_have_a_core),

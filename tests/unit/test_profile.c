@@ -231,15 +231,118 @@ static void robust_rules_are_refused_where_they_mean_nothing(void **state)
     assert_non_null(strstr(mistake_of_job("robust: {rule: krum}"), "multi_krum"));
 }
 
+static void asynchronous_rounds_are_refused_where_they_mean_nothing(void **state)
+{
+    (void)state;
+    assert_non_null(strstr(mistake_of_job("rounds: {quorum: 4, mode: asynchronous, async: {buffer: "
+                                          "5}}"),
+                           "rounds.async.buffer: 5 updates of the 4 groups of rounds.quorum"));
+    assert_non_null(strstr(mistake_of_job("rounds: {quorum: 4, mode: asynchronous, async: "
+                                          "{max_staleness: 9}}"),
+                           "max_staleness"));
+    assert_non_null(strstr(mistake_of_job("rounds: {mode: fast}"), "asynchronous"));
+    assert_non_null(strstr(mistake_of_job("rounds: {mode: asynchronous}\n  server: {normalize: "
+                                          "steps}"),
+                           "updates of asynchronous rounds began from several"));
+    assert_non_null(
+        strstr(mistake_of_job("rounds: {mode: asynchronous, async: {buffer: 0}}"), "buffer"));
+    assert_non_null(strstr(mistake_of_job("robust: {rule: rfa}\n  rounds: {quorum: 5, mode: "
+                                          "asynchronous, async: {buffer: 4}}"),
+                           "a rule needs 5 to tolerate 1"));
+    assert_non_null(strstr(mistake_of_job("robust: {rule: multi_krum, tolerate: 2, short: clip}\n  "
+                                          "rounds: {quorum: 8, mode: asynchronous}"),
+                           "made of 6 updates (rounds.async.buffer), but in asynchronous rounds a "
+                           "rule needs 7 to tolerate 2"));
+}
+
+static void a_buffer_is_three_quarters_of_the_quorum_unless_it_is_said(void **state)
+{
+    struct cn_profile *profile =
+        parse("schema: cairn/site/v1\njob: {rounds: {quorum: 10, mode: asynchronous}}\n");
+    struct cn_job job = cn_profile_settings(profile)->job;
+    (void)state;
+    assert_int_equal(cn_job_updates_needed(&job), 8);
+    assert_int_equal(job.async.max_staleness, 8);
+    job.async.buffer = 3;
+    assert_int_equal(cn_job_updates_needed(&job), 3);
+    job.async.mode = CN_ROUNDS_SYNCHRONOUS;
+    assert_int_equal(cn_job_updates_needed(&job), 10);
+    cn_profile_free(profile);
+}
+
+static void personal_layers_are_refused_where_they_mean_nothing(void **state)
+{
+    (void)state;
+    assert_non_null(strstr(mistake_of_job("update: {local: [fc], residual: bf16}"),
+                           "update.residual: bf16 would round the tensors of update.local"));
+    assert_non_null(strstr(mistake_of_job("update: {local: [fc]}\n  central: {set: test}\n"
+                                          "  stop: {target_accuracy: 90 %}"),
+                           "stop.target_accuracy: central.set measures versions whose update.local "
+                           "tensors nobody trains"));
+    assert_non_null(strstr(mistake_of_job("update: {local: [fc]}\n  central: {set: test}\n"
+                                          "  gate: {loss: 1}"),
+                           "gate.loss: central.set measures versions whose update.local"));
+    assert_non_null(strstr(mistake_of_job("update: {frozen: local}"),
+                           "update.frozen: local, but nothing is frozen; expected train.freeze"));
+}
+
+static void steps_are_compared_where_they_have_a_length(void **state)
+{
+    (void)state;
+    assert_non_null(strstr(mistake_of_job("server: {normalize: steps}\n"
+                                          "  train: {optimizer: adam}"),
+                           "server.normalize: steps of adam and adamw have no length"));
+    assert_non_null(strstr(mistake_of_job("server: {normalize: steps}\n"
+                                          "  rounds: {quorum: 3}\n  robust: {rule: rfa}"),
+                           "server.normalize: a robust rule combines whole updates"));
+}
+
+static void control_variates_need_whole_updates_of_plain_steps(void **state)
+{
+    static const struct {
+        const char *keys, *message;
+    } cases[] = {
+        {"train: {correction: scaffold, optimizer: adam}", "train.optimizer: does not go with"},
+        {"train: {correction: scaffold, keep_optimizer: true}", "train.keep_optimizer: does not"},
+        {"update: {up: {mode: topk}}\n  train: {correction: scaffold}",
+         "update.up.mode: does not go with train.correction: scaffold: updates that leave values"},
+        {"update: {up: {mode: q4}}\n  train: {correction: scaffold}", "update.up.mode: does not"},
+        {"update: {up: {mode: auto}}\n  train: {correction: scaffold}", "update.up.mode: does not"},
+        {"rounds: {mode: asynchronous, quorum: 4}\n  train: {correction: scaffold}",
+         "rounds.mode: does not go with"},
+        {"train: {correction: scaffold}", "limits.trust_groups: does not go with"},
+        {"server: {optimizer: fedadam}\n  train: {correction: scaffold}",
+         "server.optimizer: does not go with"},
+        {"parallel: {shard: 2}\n  train: {correction: scaffold}", "parallel.shard: does not"},
+        {"parallel: {kind: auto}\n  train: {correction: scaffold}", "parallel.kind: does not"},
+        {"train: {correction: scaffold, lr_scaling: linear}", "train.lr_scaling: does not"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        char keys[400];
+
+        snprintf(keys, sizeof(keys), "%s%s%s", cases[i].keys,
+                 strstr(cases[i].keys, "update:") ? "" : "\n  update: {up: {mode: q8}}",
+                 strstr(cases[i].message, "trust") ? "" : "\n  limits: {trust_groups: true}");
+        assert_non_null(strstr(mistake_of_job(keys), cases[i].message));
+    }
+    struct cn_profile *profile =
+        parse("schema: cairn/site/v1\njob:\n  update: {up: {mode: bf16}}\n"
+              "  limits: {trust_groups: true}\n  train: {correction: scaffold, momentum: 0.5}\n");
+    assert_int_equal(cn_profile_settings(profile)->job.correction.kind, CN_CORRECTION_SCAFFOLD);
+    cn_profile_free(profile);
+}
+
 static void a_round_waits_for_what_the_robust_rule_needs_or_takes_its_quorum(void **state)
 {
     (void)state;
     struct cn_profile *profile =
         parse("schema: cairn/site/v1\njob: {robust: {rule: multi_krum, short: wait}}\n");
-    assert_int_equal(cn_job_quorum(&cn_profile_settings(profile)->job), 5);
+    assert_int_equal(cn_job_updates_needed(&cn_profile_settings(profile)->job), 5);
     cn_profile_free(profile);
     profile = parse("schema: cairn/site/v1\njob: {robust: {rule: multi_krum, short: clip}}\n");
-    assert_int_equal(cn_job_quorum(&cn_profile_settings(profile)->job), 1);
+    assert_int_equal(cn_job_updates_needed(&cn_profile_settings(profile)->job), 1);
     cn_profile_free(profile);
 }
 
@@ -270,6 +373,18 @@ static void what_a_program_requires_is_told_at_once(void **state)
     assert_int_equal(cn_profile_require(profile, CN_PROFILE_NODE, &diag), CN_EINVAL);
     assert_int_equal(diag.count, 4);
     assert_string_equal(diag.lines[0], "test.yaml:1:1: error: state: not set; expected a path");
+    cn_profile_free(profile);
+}
+
+static void a_profile_without_a_job_is_told_so_once(void **state)
+{
+    struct cn_profile *profile = parse("schema: cairn/site/v1\nname: board-1\nstate: s\n");
+
+    (void)state;
+    cn_diag_init(&diag);
+    assert_int_equal(cn_profile_require(profile, CN_PROFILE_TRAIN, &diag), CN_EINVAL);
+    assert_int_equal(diag.count, 1);
+    assert_non_null(strstr(diag.lines[0], "error: the profile names no job: expected"));
     cn_profile_free(profile);
 }
 
@@ -620,9 +735,15 @@ int main(void)
         cmocka_unit_test(a_run_ends_by_what_boards_measure_only_where_they_are_trusted),
         cmocka_unit_test(momentum_of_the_server_is_refused_beside_signs),
         cmocka_unit_test(every_robust_rule_has_its_word),
+        cmocka_unit_test(asynchronous_rounds_are_refused_where_they_mean_nothing),
+        cmocka_unit_test(a_buffer_is_three_quarters_of_the_quorum_unless_it_is_said),
+        cmocka_unit_test(steps_are_compared_where_they_have_a_length),
+        cmocka_unit_test(control_variates_need_whole_updates_of_plain_steps),
+        cmocka_unit_test(personal_layers_are_refused_where_they_mean_nothing),
         cmocka_unit_test(robust_rules_are_refused_where_they_mean_nothing),
         cmocka_unit_test(a_round_waits_for_what_the_robust_rule_needs_or_takes_its_quorum),
         cmocka_unit_test(what_a_program_requires_is_told_at_once),
+        cmocka_unit_test(a_profile_without_a_job_is_told_so_once),
         cmocka_unit_test(a_job_needs_a_mapped_data_set_to_train),
         cmocka_unit_test(held_out_names_another_data_set),
         cmocka_unit_test(every_good_profile_prints_to_what_loads_to_the_same),

@@ -42,8 +42,9 @@ static void fake_hold(struct fake *fake, bool hold)
     pthread_mutex_unlock(&fake->mutex);
 }
 
-static void fake_cancel(struct cn_collective *collective)
+static void fake_cancel(struct cn_collective *collective, bool gives_up)
 {
+    (void)gives_up;
     fake_hold((struct fake *)collective, false);
 }
 
@@ -156,7 +157,7 @@ static void *cancel_later(void *context)
     struct world *world = context;
 
     usleep(50000);
-    world->fake.base.ops->cancel(&world->fake.base);
+    world->fake.base.ops->cancel(&world->fake.base, false);
     return NULL;
 }
 

@@ -129,9 +129,70 @@ static void shards_that_do_not_fit_are_refused(void **state)
     assert_int_equal(cn_ranks_place(&set, 4, 0, &ranks), CN_EINVAL);
 }
 
+static void a_transformer_over_three_groups_of_three(void **state)
+{
+    struct cn_set set = {.size = 9, .ranks = {0, 1, 2, 3, 4, 5, 6, 7, 8}};
+    struct cn_chain_place place;
+
+    (void)state;
+    for (uint32_t rank = 0; rank < 9; rank++) {
+        assert_int_equal(cn_ranks_chain(&set, 3, 0, rank, &place), CN_OK);
+        assert_false(place.idle);
+        assert_int_equal(place.part, rank / 3);
+        assert_int_equal(place.replica, rank % 3);
+        for (uint32_t i = 0; i < 3; i++) {
+            assert_int_equal(place.alike.ranks[i], rank / 3 * 3 + i);
+            assert_int_equal(place.chain.ranks[i], rank % 3 + 3 * i);
+        }
+        // An embedding that the first and the last part hold.
+        assert_int_equal(cn_ranks_parts(&place, 1u << 0 | 1u << 2).id,
+                         cn_ranks_set(1u << rank % 3 | 1u << (rank % 3 + 6)).id);
+    }
+}
+
+static void chains_partition_the_members_that_work(void **state)
+{
+    (void)state;
+    for (uint32_t size = 1; size <= CN_GROUP_MAX / 2; size++)
+        for (uint32_t parts = 1; parts <= size; parts++) {
+            struct cn_set set = even_members(size);
+            uint32_t replicas = size / parts, seen = 0;
+
+            for (uint32_t p = 0; p < size; p++) {
+                struct cn_chain_place place;
+
+                assert_int_equal(cn_ranks_chain(&set, parts, 0, 2 * p, &place), CN_OK);
+                assert_int_equal(place.idle, p >= parts * replicas);
+                if (place.idle)
+                    continue;
+                assert_int_equal(place.part * replicas + place.replica, p);
+                assert_int_equal(place.chain.ranks[place.part], 2 * p);
+                assert_int_equal(place.alike.ranks[place.replica], 2 * p);
+                seen |= 1u << p;
+            }
+            assert_int_equal(seen, (1u << (parts * replicas)) - 1);
+        }
+}
+
+static void chains_beyond_the_limit_and_parts_beyond_the_members(void **state)
+{
+    struct cn_set set = even_members(6);
+    struct cn_chain_place place;
+
+    (void)state;
+    assert_int_equal(cn_ranks_chain(&set, 2, 1, 4, &place), CN_OK);
+    assert_true(place.idle);
+    assert_int_equal(place.all.size, 2);
+    assert_int_equal(cn_ranks_chain(&set, 7, 0, 0, &place), CN_EINVAL);
+    assert_int_equal(cn_ranks_chain(&set, 0, 0, 0, &place), CN_EINVAL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_transformer_over_three_groups_of_three),
+        cmocka_unit_test(chains_partition_the_members_that_work),
+        cmocka_unit_test(chains_beyond_the_limit_and_parts_beyond_the_members),
         cmocka_unit_test(dp_rank_is_the_replica_times_the_shards_plus_the_shard),
         cmocka_unit_test(one_shard_is_plain_data_parallel_and_one_replica_is_all_shards),
         cmocka_unit_test(replicas_and_shards_partition_the_set),

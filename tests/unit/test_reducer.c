@@ -29,8 +29,9 @@ static cn_err fake_run(struct cn_collective *collective, const struct cn_collect
     return fake->err;
 }
 
-static void fake_cancel(struct cn_collective *collective)
+static void fake_cancel(struct cn_collective *collective, bool gives_up)
 {
+    (void)gives_up;
     (void)collective;
 }
 

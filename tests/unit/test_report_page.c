@@ -29,20 +29,30 @@ static char *make_report(struct cn_buffer *data)
     struct world world;
     struct cn_status_live live;
     struct cn_run_state run = {.phase = CN_RUN_GATHER};
-    const struct cn_report_facts facts = {.program = "1.2", .settings = "seed: 1\n" HOSTILE "\n"};
+    const struct cn_report_page_facts facts = {.program = "1.2",
+                                               .settings = "seed: 1\n" HOSTILE "\n"};
     struct cn_buffer page;
     world_init(&world);
     assert_int_equal(world_enroll(&world, "a", "a", 0), CN_OK);
     assert_int_equal(world_start(&world), CN_OK);
     cn_roster_hear(world.roster, "a", world_now_ms);
-    cn_roster_blame(world.roster, "a", HOSTILE, world_now_ms);
+    cn_roster_blame(world.roster, "a", HOSTILE, 0, world_now_ms);
+    cn_roster_note(world.roster, "a",
+                   &(struct cn_roster_facts){.cpu_count = 6,
+                                             .inventory = {.build = "9.8.7",
+                                                           .system = "<b>JetPack 6.2",
+                                                           .disk_size = 64000000000,
+                                                           .disk_free = 12340000000,
+                                                           .slot = "B",
+                                                           .slot_version = "1.4.0",
+                                                           .update = "<i>"}});
     assert_int_equal(cn_status_gather(world.roster, &run, &live), CN_OK);
     const struct cn_show_source source = {
         .ledger = world.ledger, .job = &world.job, .live = &live, .now_ms = world_now_ms};
     cn_buffer_init(data, CN_SHOW_LIMIT);
     cn_buffer_init(&page, CN_SHOW_LIMIT);
-    assert_int_equal(cn_report_data(&source, &facts, data), CN_OK);
-    assert_int_equal(cn_report_page(data, &page), CN_OK);
+    assert_int_equal(cn_report_page_data(&source, &facts, data), CN_OK);
+    assert_int_equal(cn_report_page_write(data, &page), CN_OK);
     assert_int_equal(cn_buffer_append(&page, "", 1), CN_OK);
     cn_status_deinit(&live);
     world_deinit(&world);
@@ -53,7 +63,7 @@ static void a_report_needs_nothing_else_and_a_hostile_text_stays_text(void **sta
 {
     struct cn_buffer data;
     char *page = make_report(&data);
-    size_t scripts = cn_page_find("/chart.js") ? 5 : 4;
+    size_t scripts = cn_page_find("/chart.js") ? 7 : 6;
     (void)state;
     assert_int_equal(count(page, "<script src="), 0);
     assert_int_equal(count(page, "<link rel=\"stylesheet\""), 0);
@@ -62,6 +72,10 @@ static void a_report_needs_nothing_else_and_a_hostile_text_stays_text(void **sta
     assert_int_equal(count(page, "'sha256-"), scripts - 1);
     assert_int_equal(count(page, "</noscript>"), 1);
     assert_int_equal(count(page, "<img"), 0);
+    assert_int_equal(count(page, "<td>9.8.7</td><td>&lt;b&gt;JetPack 6.2</td><td>B</td>"
+                                 "<td>1.4.0</td><td>&lt;i&gt;</td><td>12.3 GB</td>"
+                                 "<td>64.0 GB</td>"),
+                     1);
     // In the table of boards and in that of alerts.
     assert_int_equal(count(page, "&lt;/script&gt;&lt;/noscript&gt;&lt;img src=x onerror="), 2);
     cJSON *root = cJSON_ParseWithLength((const char *)data.data, data.size);
@@ -75,7 +89,8 @@ static void a_report_needs_nothing_else_and_a_hostile_text_stays_text(void **sta
 
 static void the_page_names_only_its_own_files(void **state)
 {
-    static const char *const wanted[] = {"/app.css", "/view.js", "/charts.js", "/app.js"};
+    static const char *const wanted[] = {"/app.css",      "/view.js",   "/charts.js",
+                                         "/inventory.js", "/events.js", "/app.js"};
     const struct cn_page_file *page = cn_page_find("/");
     char *text = strndup((const char *)page->data, page->size);
     (void)state;
@@ -109,7 +124,7 @@ static void data_that_is_no_report_is_refused(void **state)
     cn_buffer_init(&data, 100);
     cn_buffer_init(&page, CN_SHOW_LIMIT);
     assert_int_equal(cn_buffer_append(&data, "{\"v\":1}", 7), CN_OK);
-    assert_int_equal(cn_report_page(&data, &page), CN_EFORMAT);
+    assert_int_equal(cn_report_page_write(&data, &page), CN_EFORMAT);
     cn_buffer_deinit(&data);
     cn_buffer_deinit(&page);
 }

@@ -98,12 +98,20 @@ static void texts_of_a_board_are_cleaned_before_they_are_kept(void **state)
     snprintf(told->system, sizeof(told->system),
              "De\xff\xe2\x80\xae"
              "bian \xc3\xa9");
+    snprintf(told->slot, sizeof(told->slot), "\xc2\x9b");
+    snprintf(told->slot_version, sizeof(told->slot_version), "1\xff");
+    snprintf(told->update, sizeof(told->update), "go\xffod");
+    snprintf(told->update_version, sizeof(told->update_version), "\xe2\x80\xae");
     assert_int_equal(cn_message_put_register(&request, bytes, &size), CN_OK);
     world_ask(world, "b", CN_COAP_POST, "reg", bytes, size, &reply);
     assert_int_equal(reply.code, CN_COAP_CONTENT);
     const struct cn_inventory *kept = &cn_roster_find(world->roster, "b")->facts.inventory;
     assert_string_equal(kept->build, "1.0?[31m");
     assert_string_equal(kept->system, "De??bian \xc3\xa9");
+    assert_string_equal(kept->slot, "?");
+    assert_string_equal(kept->slot_version, "1?");
+    assert_string_equal(kept->update, "go?od");
+    assert_string_equal(kept->update_version, "?");
 }
 
 static void another_frame_of_the_group_is_refused_and_told_what_counts(void **state)

@@ -11,6 +11,7 @@
 #include "aggregator/merge/fold.h"
 #include "aggregator/merge/robust.h"
 #include "aggregator/merge/robust_rules.h"
+#include "tests/support/frame_source.h"
 #include "tests/support/layouts.h"
 
 static const struct cn_test_tensor tensors[] = {{9000, CN_TENSOR_PARAM}, {60, CN_TENSOR_PARAM}};
@@ -26,16 +27,6 @@ struct fixture {
     size_t count;
     float mean[TOTAL], other[TOTAL], center[TOTAL];
 };
-
-static cn_err read_frame(void *context, uint64_t offset, void *data, size_t size)
-{
-    const struct cn_buffer *frame = context;
-
-    if (offset > frame->size || size > frame->size - offset)
-        return CN_ERANGE;
-    memcpy(data, frame->data + offset, size);
-    return CN_OK;
-}
 
 static int set_up(void **state)
 {
@@ -67,7 +58,7 @@ static void set_update(struct fixture *f, size_t i, uint64_t weight, const float
     assert_int_equal(cn_update_encode(&header, &f->layout, values, f->other, &f->frames[i]), CN_OK);
     f->updates[i] = (struct cn_robust_update){
         .group = names[i],
-        .source = {read_frame, &f->frames[i], f->frames[i].size},
+        .source = frame_source(&f->frames[i]),
         .weight = weight,
     };
     assert_int_equal(

@@ -6,8 +6,8 @@
 
 #include <cmocka.h>
 
+#include "aggregator/ledger/tally.h"
 #include "aggregator/merge/merge.h"
-#include "aggregator/store/tally.h"
 #include "tests/unit/aggregator_world.h"
 
 #define BOARDS 5
@@ -86,7 +86,7 @@ static void mixing_does_not_depend_on_the_order_either(void **state)
     }
 }
 
-// A run of one round in which the store fails at operation number; then the aggregator is killed.
+// A run of two rounds in which the store fails at operation number; then the aggregator is killed.
 // Returns false when the run was over before that many operations.
 static bool run_with_failure(unsigned number, uint8_t digest[CN_DIGEST_SIZE])
 {

@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "aggregator/merge/robust.h"
+#include "tests/support/frame_source.h"
 #include "tests/support/layouts.h"
 
 #define VALUES 12
@@ -23,14 +24,6 @@ struct fixture {
     char names[MOST][32];
     size_t count, rules;
 };
-
-static cn_err read_frame(void *context, uint64_t offset, void *data, size_t size)
-{
-    const struct cn_buffer *frame = context;
-
-    memcpy(data, frame->data + offset, size);
-    return CN_OK;
-}
 
 // Reads "GROUP WEIGHT VALUES".
 static void take_update(struct fixture *f, char *line)
@@ -48,7 +41,7 @@ static void take_update(struct fixture *f, char *line)
     assert_int_equal(cn_update_encode(&header, &f->layout, values, decoded, frame), CN_OK);
     snprintf(f->names[f->count], sizeof(f->names[0]), "%s", name);
     f->updates[f->count] = (struct cn_robust_update){
-        .group = f->names[f->count], .source = {read_frame, frame, frame->size}, .weight = weight};
+        .group = f->names[f->count], .source = frame_source(frame), .weight = weight};
     f->count++;
 }
 

@@ -365,9 +365,33 @@ static void a_snapshot_that_was_begun_leads_on_while_the_deltas_after_it_are_the
     assert_false(cn_round_leads_on(&held, &news, &begun));
 }
 
+// In an asynchronous run an update of an earlier round still counts.
+static void an_asynchronous_round_goes_on_while_its_update_counts(void **state)
+{
+    struct cn_checkpoint held = holding(CN_PHASE_TRAIN, 4);
+    struct cn_round_info news = news_of(CN_ROUND_OPEN, 6);
+
+    (void)state;
+    assert_int_equal(next(&held, &news), CN_DO_ABANDON);
+    news.oldest = 4;
+    assert_int_equal(next(&held, &news), CN_DO_STEP);
+    held.phase = CN_PHASE_SEND;
+    assert_int_equal(next(&held, &news), CN_DO_SEND);
+    news.oldest = 5;
+    assert_int_equal(next(&held, &news), CN_DO_DECIDE);
+    held.phase = CN_PHASE_TRAIN;
+    assert_int_equal(next(&held, &news), CN_DO_ABANDON);
+    news.oldest = 4;
+    news.decided_round = 5; // another part of the group has delivered a later round
+    assert_int_equal(next(&held, &news), CN_DO_ABANDON);
+    held.phase = CN_PHASE_BASE;
+    assert_int_equal(next(&held, &news), CN_DO_BEGIN);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_asynchronous_round_goes_on_while_its_update_counts),
         cmocka_unit_test(without_news_a_round_goes_on_and_nothing_new_begins),
         cmocka_unit_test(an_invited_group_begins_a_newer_round_from_the_named_version),
         cmocka_unit_test(a_round_that_was_decided_is_not_trained_again),

@@ -12,7 +12,12 @@
 static const struct cn_rule_facts facts = {
     .name = "board-1",
     .address = "10.1.2.7:7101",
-    .board = {.memory_mib = 8192, .cores = 6, .arch = 87, .link_kbps = 940000},
+    .board = {.memory_mib = 8192,
+              .cores = 6,
+              .arch = 87,
+              .link_kbps = 940000,
+              .battery = 40,
+              .left_kib = 10240},
     .round = 21,
     .step = 3,
     .epoch = 48,
@@ -39,6 +44,10 @@ static void facts_are_compared_with_their_units(void **state)
     assert_true(holds("arch >= 8.7"));
     assert_false(holds("arch >= 9.0"));
     assert_true(holds("link > 100 Mbit/s"));
+    assert_true(holds("battery >= 40"));
+    assert_false(holds("battery > 40"));
+    assert_true(holds("bytes >= 10 MiB"));
+    assert_false(holds("bytes > 10 MiB"));
     assert_true(holds("gpu == cuda"));
     assert_true(holds("gpu != none"));
     assert_true(holds("name == board-1"));
@@ -70,9 +79,10 @@ static void conditions_combine_as_in_most_languages(void **state)
 static void an_unknown_fact_makes_its_condition_false(void **state)
 {
     const struct cn_rule_facts nothing = {.name = "x", .address = "host:1", .phase = ""};
-    static const char *const rules[] = {"memory < 1 GiB",  "memory >= 1 GiB",       "cores < 4",
-                                        "link < 1 Mbit/s", "address == 10.0.0.0/8", "phase == a",
-                                        "gpu == cuda",     "address != 10.0.0.0/8"};
+    static const char *const rules[] = {
+        "memory < 1 GiB",        "memory >= 1 GiB", "cores < 4",   "link < 1 Mbit/s",
+        "address == 10.0.0.0/8", "phase == a",      "gpu == cuda", "address != 10.0.0.0/8",
+        "battery <= 100",        "bytes >= 0 B"};
 
     (void)state;
     for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++) {
@@ -148,6 +158,25 @@ static void a_rule_knows_what_must_be_measured_and_when(void **state)
     assert_true(cn_rule_needs_step(&rule));
     assert_int_equal(cn_rule_parse("link > 10 Mbit/s", reason, &rule), CN_OK);
     assert_true(cn_rule_needs_link(&rule));
+    assert_false(cn_rule_needs_live(&rule));
+    assert_int_equal(cn_rule_parse("cores > 2 or battery > 10", reason, &rule), CN_OK);
+    assert_true(cn_rule_needs_live(&rule));
+    assert_int_equal(cn_rule_parse("not bytes < 1 MiB", reason, &rule), CN_OK);
+    assert_true(cn_rule_needs_live(&rule));
+}
+
+// Without a limit of the day any number of bytes is left.
+static void a_board_without_a_limit_has_any_number_of_bytes_left(void **state)
+{
+    struct cn_rule_facts unlimited = {.name = "a", .board = {.left_kib = UINT32_MAX}};
+    char reason[CN_DIAG_LINE_SIZE];
+    struct cn_rule rule;
+
+    (void)state;
+    assert_int_equal(cn_rule_parse("bytes >= 8192 GiB", reason, &rule), CN_OK);
+    assert_true(cn_rule_holds(&rule, &unlimited));
+    unlimited.board.left_kib = 1;
+    assert_false(cn_rule_holds(&rule, &unlimited));
 }
 
 int main(void)
@@ -158,6 +187,7 @@ int main(void)
         cmocka_unit_test(an_unknown_fact_makes_its_condition_false),
         cmocka_unit_test(a_mistake_is_named_where_it_is),
         cmocka_unit_test(a_rule_with_too_many_parts_is_refused),
+        cmocka_unit_test(a_board_without_a_limit_has_any_number_of_bytes_left),
         cmocka_unit_test(a_rule_knows_what_must_be_measured_and_when),
     };
 

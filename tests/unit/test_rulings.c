@@ -7,11 +7,11 @@
 
 #include <cmocka.h>
 
+#include "aggregator/ledger/ancestry.h"
+#include "aggregator/ledger/influence.h"
+#include "aggregator/ledger/ledger_sql.h"
 #include "aggregator/merge/ruled.h"
 #include "aggregator/run/gate.h"
-#include "aggregator/store/ancestry.h"
-#include "aggregator/store/influence.h"
-#include "aggregator/store/ledger_sql.h"
 #include "tests/unit/aggregator_world.h"
 
 static const char *const boards[] = {"a", "b"};
@@ -156,6 +156,7 @@ static void kills_change_no_bit_of_a_run_with_rulings(void **state)
     (void)state;
     run_once(0, expected);
     for (bool reached = true; reached; number++) {
+        assert_true(number < 10000);
         reached = run_once(number, digest);
         assert_memory_equal(digest, expected, CN_DIGEST_SIZE);
     }
@@ -178,7 +179,8 @@ static void a_rollback_ends_the_open_round(void **state)
             world_take_part(&world, boards[board], boards[board]);
         world_get_round(&world, "a", &info);
     }
-    while (info.state != CN_ROUND_OPEN) {
+    for (int i = 0; info.state != CN_ROUND_OPEN; i++) {
+        assert_true(i < 100);
         assert_int_equal(world_tick(&world, 500), CN_OK);
         world_get_round(&world, "a", &info);
     }
@@ -595,7 +597,10 @@ static void a_ledger_of_schema_3_is_brought_up(void **state)
     (void)state;
     begin(&world, 0);
     finish(&world, 0, digest);
-    assert_int_equal(cn_ledger_sql_run(world.ledger, "DROP TABLE ruling; DROP TABLE rollback;"
+    assert_int_equal(cn_ledger_sql_run(world.ledger, "DROP INDEX contribution_version;"
+                                                     "ALTER TABLE contribution DROP COLUMN version;"
+                                                     "DROP TABLE training; DROP TABLE ruling;"
+                                                     "DROP TABLE rollback;"
                                                      "PRAGMA user_version=3"),
                      CN_OK);
     world_stop(&world);

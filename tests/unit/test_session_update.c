@@ -16,6 +16,7 @@
 #include "runtime/group/solo.h"
 #include "runtime/port/crypto.h"
 #include "runtime/port/platform.h"
+#include "runtime/round/checkpoint/checkpoint_private.h"
 #include "runtime/round/epoch/round_file.h"
 #include "runtime/round/session/session_private.h"
 #include "runtime/update/version.h"
@@ -29,6 +30,7 @@ struct world {
     struct cn_settings settings;
     struct cn_mapping model;
     uint64_t run; // 0: 9
+    atomic_uint given_up;
     struct cn_store *store;
     struct cn_session *session;
     struct cn_collective *alone;
@@ -80,15 +82,15 @@ static int tear_down(void **state)
     return system(command); // NOLINT(cert-env33-c): a directory of this test
 }
 
-// Version 0, as the aggregator sends it.
-static void install(struct world *world)
+// The initial weights as the version with this number, as the aggregator sends it.
+static void install_as(struct world *world, uint32_t number)
 {
     struct cn_session *session = world->session;
     struct cn_version_header header = {.count = session->layout->total};
     size_t size = CN_VERSION_HEADER_SIZE + header.count * sizeof(float);
     float *values = calloc(header.count, sizeof(*values));
     uint8_t *bytes = malloc(size);
-    struct cn_session_version version = {.bytes = bytes, .size = size};
+    struct cn_session_version version = {.number = number, .bytes = bytes, .size = size};
 
     assert_int_equal(cn_onnx_weights(session->onnx, session->layout, values), CN_OK);
     cn_version_put_header(&header, bytes);
@@ -97,6 +99,11 @@ static void install(struct world *world)
     assert_int_equal(cn_session_install(session, world->alone, &version), CN_OK);
     free(bytes);
     free(values);
+}
+
+static void install(struct world *world)
+{
+    install_as(world, 0);
 }
 
 static void reopen(struct world *world)
@@ -110,6 +117,7 @@ static void reopen(struct world *world)
         .run = world->run ? world->run : 9,
         .group = "lab",
         .stop_fd = -1,
+        .given_up = &world->given_up,
     };
     const struct cn_collective_config alone = {.view = {.size = 1}};
     static struct cn_diag diag;
@@ -209,6 +217,60 @@ static void a_full_disk_is_said_once(void **state)
     assert_int_equal(with_path, 2);
 }
 
+static unsigned models_failed; // attempts to replace the model's file that failed
+
+static cn_err create_but_no_model(struct cn_store *store, const char *name,
+                                  struct cn_store_file **file)
+{
+    if (!full_for || strcmp(name, "model.current.onnx") != 0)
+        return disk->create(store, name, file);
+    models_failed++;
+    return CN_ENOSPC;
+}
+
+static void a_model_file_that_cannot_be_replaced_is_said_once(void **state)
+{
+    struct world *world = *state;
+    struct cn_store_ops full;
+    struct log_capture capture;
+    unsigned with_path;
+
+    reopen(world); // a board that trains alone makes its versions itself
+    disk = world->store->ops;
+    full = *disk;
+    full.create = create_but_no_model;
+    world->store->ops = &full;
+    full_for = 1;
+    models_failed = 0;
+    log_capture_begin(&capture);
+    for (uint32_t version = 0; version < 3; version++)
+        assert_int_equal(cn_session_adopt(world->session, world->alone, version), CN_OK);
+    assert_int_equal(models_failed, 3);
+    full_for = 0;
+    for (uint32_t version = 3; version < 5; version++)
+        assert_int_equal(cn_session_adopt(world->session, world->alone, version), CN_OK);
+    world->store->ops = disk;
+    // That it stays, and that it is replaced again.
+    assert_int_equal(log_capture_end(&capture, world->directory, &with_path), 2);
+    assert_int_equal(with_path, 2);
+}
+
+static void control_variates_count_in_the_memory_plan(void **state)
+{
+    struct world *world = *state;
+    const struct cn_layout *layout;
+
+    reopen(world);
+    layout = world->session->layout;
+    assert_int_equal(cn_trainer_plan(world->session->trainer)->arriving, cn_version_memory(layout));
+    cn_session_close(world->session);
+    world->job.correction.kind = CN_CORRECTION_SCAFFOLD;
+    reopen(world);
+    layout = world->session->layout;
+    assert_int_equal(cn_trainer_plan(world->session->trainer)->arriving,
+                     cn_version_memory(layout) + 8 * (uint64_t)layout->total);
+}
+
 static void the_first_rounds_send_more(void **state)
 {
     static const double expected[] = {0.25, 0.1, 0.04, 0.016, 0.01, 0.01};
@@ -258,17 +320,15 @@ static void a_stale_residual_counts_less_for_each_version_more(void **state)
     }
 }
 
-static void local_statistics_do_not_decay_with_the_residual(void **state)
+static void expect_no_decay(struct world *world, const char *name)
 {
-    struct world *world = *state;
     struct cn_checkpoint *held;
     const struct cn_tensor_info *mean;
     float one = 1, left;
 
-    world->job.statistics = CN_STATISTICS_LOCAL;
     open_session(world);
     held = &world->session->held;
-    mean = find(world, "1.running_mean");
+    mean = find(world, name);
     assert_int_equal(cn_session_allocate_residual(world->session), CN_OK);
     cn_row_write(&held->residual, mean->offset, 1, &one);
     cn_row_write(&held->residual, find(world, "5.bias")->offset, 1, &one);
@@ -279,6 +339,22 @@ static void local_statistics_do_not_decay_with_the_residual(void **state)
     assert_true(left == 1);
     cn_row_read(&held->residual, find(world, "5.bias")->offset, 1, &left);
     assert_true(fabsf(left - 0.9f * 0.9f * 0.9f) < 1e-6f);
+}
+
+static void local_statistics_do_not_decay_with_the_residual(void **state)
+{
+    struct world *world = *state;
+
+    world->job.statistics = CN_STATISTICS_LOCAL;
+    expect_no_decay(world, "1.running_mean");
+}
+
+static void personal_layers_do_not_decay_with_the_residual(void **state)
+{
+    struct world *world = *state;
+
+    snprintf(world->job.options.local, CN_WORDS_SIZE, "5.weight");
+    expect_no_decay(world, "5.weight");
 }
 
 // A model with a tensor that is large enough to be sparse.
@@ -371,6 +447,60 @@ static void shared_statistics_travel_and_local_ones_stay(void **state)
         cn_update_decode(held->frame, held->frame_size, world->session->layout, take_values, sent),
         CN_OK);
     assert_true(sent[mean->offset] != 0);
+}
+
+static void add_up(const struct world *world, const char *name, double *sum)
+{
+    const struct cn_tensor_info *tensor = find(world, name);
+    const struct cn_checkpoint *held = &world->session->held;
+
+    *sum = 0;
+    for (size_t i = 0; i < tensor->count; i++) {
+        float value = 0;
+
+        if (held->residual.data)
+            cn_row_read(&held->residual, tensor->offset + i, 1, &value);
+        *sum += fabs((double)value);
+    }
+}
+
+// Whatever becomes of a round's update, what a personal layer learned stays.
+static void a_personal_layer_is_never_sent_nor_forgotten(void **state)
+{
+    struct world *world = *state;
+    struct cn_checkpoint *held;
+    const struct cn_tensor_info *head;
+    struct cn_decision other = {.verdict = CN_VERDICT_ACCEPTED, .round = 2, .digest = {1}};
+    float sent[512];
+    double first, second, bias;
+
+    snprintf(world->job.options.local, CN_WORDS_SIZE, "5.weight");
+    world->job.rules.proximal = 0.1;
+    open_session(world);
+    held = &world->session->held;
+    head = find(world, "5.weight");
+    train(world, 1);
+    assert_int_equal(
+        cn_update_decode(held->frame, held->frame_size, world->session->layout, take_values, sent),
+        CN_OK);
+    for (size_t i = 0; i < head->count; i++)
+        assert_true(sent[head->offset + i] == 0);
+    decide(world, CN_VERDICT_ACCEPTED, 1, held->frame_digest);
+    add_up(world, "5.weight", &first);
+    assert_true(first > 0);
+    begin(world, 2); // another part of the group delivers this round
+    assert_int_equal(cn_session_abandon(world->session, &other), CN_OK);
+    add_up(world, "5.weight", &second);
+    add_up(world, "5.bias", &bias);
+    assert_true(second == first && bias == 0);
+    install(world); // a version does not bring the layer back to its beginning either
+    begin(world, 3);
+    for (size_t i = 0; i < head->count; i++) {
+        float own;
+
+        cn_row_read(&held->residual, head->offset + i, 1, &own);
+        assert_true(held->weights[head->offset + i] == held->base[head->offset + i] + own);
+    }
 }
 
 // Round for round what waits is that in float32, rounded; nothing is lost on the way.
@@ -542,7 +672,7 @@ static void a_residual_that_another_part_of_the_group_delivered_is_emptied(void 
     }
 }
 
-static void a_residual_of_versions_that_were_given_up_is_emptied(void **state)
+static void the_residual_and_the_moments_of_versions_that_were_given_up_are_dropped(void **state)
 {
     static const struct {
         uint32_t number, forget;
@@ -567,11 +697,14 @@ static void a_residual_of_versions_that_were_given_up_is_emptied(void **state)
                                                    .forget = cases[i].forget};
 
         cn_row_write(&held->residual, 5, 1, &one);
+        assert_int_equal(cn_session_allocate_optimizer(world->session), CN_OK);
+        held->optimizer[5] = 1;
         held->residual_version = 4;
         held->version = version.number;
         cn_session_follow_rollback(world->session, &version);
         cn_row_read(&held->residual, 5, 1, &left);
         assert_true(left == (cases[i].emptied ? 0 : 1));
+        assert_true(cases[i].emptied ? !held->optimizer : held->optimizer[5] == 1);
         assert_int_equal(held->residual_version, cases[i].emptied ? version.number : 4);
     }
 }
@@ -650,6 +783,75 @@ static void a_round_that_was_begun_begins_again_after_a_kill(void **state)
     assert_int_equal(world->session->held.phase, CN_PHASE_BASE);
 }
 
+static void a_round_given_up_is_remembered_after_a_restart(void **state)
+{
+    struct world *world = *state;
+
+    open_session(world);
+    begin(world, 4);
+    assert_int_equal(cn_session_abandon(world->session, NULL), CN_OK);
+    assert_int_equal(world->given_up, 4);
+    world->given_up = 0; // as in a new process
+    kill_and_reopen(world);
+    assert_int_equal(world->given_up, 4);
+
+    // Not after a later round, nor in another run.
+    begin(world, 5);
+    assert_int_equal(cn_session_save(world->session, 0), CN_OK);
+    world->given_up = 0;
+    kill_and_reopen(world);
+    assert_int_equal(world->given_up, 0);
+    assert_int_equal(cn_session_abandon(world->session, NULL), CN_OK);
+    world->given_up = 0;
+    world->run = 10;
+    kill_and_reopen(world);
+    assert_int_equal(world->given_up, 0);
+}
+
+// Breaks all stored states.
+static void damage(const struct world *world)
+{
+    for (int slot = 0; slot < 2; slot++) {
+        char path[CN_PATH_SIZE + 32];
+        FILE *file;
+
+        snprintf(path, sizeof(path), "%s/%s", world->settings.state, cn_checkpoint_slots[slot]);
+        file = fopen(path, "w");
+        assert_non_null(file);
+        fputs("nonsense", file);
+        fclose(file);
+    }
+}
+
+static void a_personal_layer_that_is_lost_is_named(void **state)
+{
+    struct world *world = *state;
+    struct log_capture capture;
+    unsigned said;
+
+    snprintf(world->job.options.local, CN_WORDS_SIZE, "5.*");
+    log_capture_begin(&capture);
+    open_session(world);
+    log_capture_end(&capture, "begins as in version 0", &said);
+    assert_int_equal(said, 0); // it has not been trained
+    damage(world);
+    log_capture_begin(&capture);
+    kill_and_reopen(world);
+    log_capture_end(&capture,
+                    "the residual is lost unless another member has it, and so is what the group "
+                    "keeps for itself: 2 tensors of ",
+                    &said);
+    assert_int_equal(said, 1);
+    log_capture_begin(&capture);
+    install_as(world, 3);
+    log_capture_end(&capture, "so it begins as in version 0: 2 tensors of ", &said);
+    assert_int_equal(said, 1);
+    log_capture_begin(&capture);
+    install_as(world, 4);
+    log_capture_end(&capture, "begins as in version 0", &said);
+    assert_int_equal(said, 0);
+}
+
 static void another_run_counts_its_states_on(void **state)
 {
     struct world *world = *state;
@@ -673,9 +875,14 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         TEST(a_full_disk_is_said_once),
+        TEST(a_model_file_that_cannot_be_replaced_is_said_once),
+        TEST(control_variates_count_in_the_memory_plan),
         TEST(the_first_rounds_send_more),
         TEST(a_stale_residual_counts_less_for_each_version_more),
         TEST(local_statistics_do_not_decay_with_the_residual),
+        TEST(personal_layers_do_not_decay_with_the_residual),
+        TEST(a_personal_layer_is_never_sent_nor_forgotten),
+        TEST(a_personal_layer_that_is_lost_is_named),
         TEST(momentum_of_what_was_sent_is_forgotten),
         TEST(shared_statistics_travel_and_local_ones_stay),
         TEST(a_residual_in_halves_keeps_what_was_left_out),
@@ -683,9 +890,10 @@ int main(void)
         TEST(a_change_that_is_not_finite_leaves_a_residual_in_halves_alone),
         TEST(a_step_that_another_part_of_the_group_delivered_does_not_count_again),
         TEST(a_residual_that_another_part_of_the_group_delivered_is_emptied),
-        TEST(a_residual_of_versions_that_were_given_up_is_emptied),
+        TEST(the_residual_and_the_moments_of_versions_that_were_given_up_are_dropped),
         TEST(a_round_given_up_waits_unless_another_part_of_the_group_delivered_it),
         TEST(a_round_that_was_begun_begins_again_after_a_kill),
+        TEST(a_round_given_up_is_remembered_after_a_restart),
         TEST(another_run_counts_its_states_on),
     };
 

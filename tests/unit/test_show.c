@@ -8,12 +8,13 @@
 
 #include <cjson/cJSON.h>
 
+#include "aggregator/ledger/rulings.h"
+#include "aggregator/ledger/tally.h"
+#include "aggregator/run/run_counts.h"
 #include "aggregator/serve/status.h"
 #include "aggregator/show/json_text.h"
 #include "aggregator/show/reason.h"
 #include "aggregator/show/show_csv.h"
-#include "aggregator/store/rulings.h"
-#include "aggregator/store/tally.h"
 #include "tests/unit/aggregator_world.h"
 
 #define HOSTILE "</script><img src=x onerror=alert(1)> \x1b[31m \xe2\x80\xae\xff \"'&=cmd"
@@ -194,6 +195,31 @@ static void signs_are_those_of_the_ledger(void **state)
     assert_false(cJSON_IsTrue(member(root, "more")));
 }
 
+// Three of four groups are invited, so each round another one waits.
+static void a_group_that_waits_for_its_turn_is_told_when_the_last_one_was(void **state)
+{
+    struct shown *shown = *state;
+    struct cn_round_info info = {0};
+    const cJSON *waits = find(member(show_state(shown, NULL, 0), "boards"), "state", "left_out");
+    char first[CN_NAME_SIZE];
+    snprintf(first, sizeof(first), "%s", text(waits, "name"));
+    assert_string_equal(text(waits, "why"),
+                        "its group was not invited to this round: 3 of 4 groups are, in turn; it "
+                        "was in none of the last 64 rounds");
+    finish_round(&shown->world);
+    for (int i = 0; i < 100 && info.round < 2; i++) {
+        assert_int_equal(world_tick(&shown->world, 500), CN_OK);
+        assert_true(world_get_round(&shown->world, first, &info));
+    }
+    assert_int_equal(info.round, 2);
+    assert_true(info.invited);
+    waits = find(member(show_state(shown, NULL, 0), "boards"), "state", "left_out");
+    assert_string_not_equal(text(waits, "name"), first);
+    assert_string_equal(text(waits, "why"),
+                        "its group was not invited to this round: 3 of 4 groups are, in turn; its "
+                        "last one was round 1");
+}
+
 static void a_rejected_update_is_an_alert_with_its_reason(void **state)
 {
     struct shown *shown = *state;
@@ -202,10 +228,72 @@ static void a_rejected_update_is_an_alert_with_its_reason(void **state)
     assert_non_null(strstr(text(alert, "text"), "round 1: its update was rejected: "));
 }
 
+static void between_two_rounds_the_version_is_being_made(void **state)
+{
+    static struct cn_status_live live = {.running = true, .phase = CN_RUN_MEASURE};
+    static struct cn_round_view view = {.round = {.number = 3, .state = CN_LEDGER_MERGED}};
+    static const struct cn_ledger_board board = {.name = "a", .group = "north"};
+    const struct cn_status_board found = {.heard_ms = 1000};
+    const struct cn_reason_facts facts = {.view = &view, .live = &live, .now_ms = 1000};
+    struct cn_reason reason = cn_reason_of(&facts, &board, &found);
+    char said[CN_REASON_SIZE];
+    (void)state;
+    cn_reason_text(&reason, 1000, true, said);
+    assert_string_equal(said, "no round is open: the version is being made");
+    live.phase = CN_RUN_GATHER;
+    assert_string_equal(cn_reason_word(cn_reason_of(&facts, &board, &found).kind), "waiting");
+}
+
+static void a_board_apart_from_its_group_is_named_by_the_rejection(void **state)
+{
+    struct shown *shown = *state;
+    finish_round(&shown->world);
+    assert_int_equal(
+        cn_tally_reject(shown->world.ledger, "z-apart", 1, cn_run_refusal_text(CN_REFUSAL_OTHER)),
+        CN_OK);
+    const cJSON *alert, *alerts = member(show_state(shown, NULL, 0), "alerts");
+    bool said = false;
+    cJSON_ArrayForEach(alert, alerts) said =
+        said || strstr(text(alert, "text"), "a board trains apart from its group");
+    assert_true(said);
+}
+
+static void a_rejection_of_a_late_update_is_an_alert(void **state)
+{
+    struct shown *shown = *state;
+    world_refuse_old(&shown->world, "a", "b");
+    const cJSON *alert = find(member(show_state(shown, NULL, 0), "alerts"), "kind", "rejected");
+    assert_string_equal(text(alert, "group"), "a");
+    assert_non_null(strstr(text(alert, "text"), "round 1: its update was rejected: "));
+}
+
+static void a_group_that_the_robust_rule_refuses_is_an_alert(void **state)
+{
+    struct shown *shown = *state;
+    uint32_t in_a_row;
+    shown->world.job.robust.rule = CN_ROBUST_MULTI_KRUM;
+    for (uint32_t round = 1; round <= CN_TALLY_REFUSED; round++) {
+        const cJSON *item, *alerts = member(show_state(shown, NULL, 0), "alerts");
+        cJSON_ArrayForEach(item, alerts) assert_string_not_equal(text(item, "kind"), "distrusted");
+        assert_int_equal(cn_tally_judge(shown->world.ledger, "b", round, 0.25, true, &in_a_row),
+                         CN_OK);
+    }
+    const cJSON *alert = find(member(show_state(shown, NULL, 0), "alerts"), "kind", "distrusted");
+    assert_string_equal(text(alert, "level"), "warning");
+    assert_string_equal(text(alert, "group"), "b");
+    assert_string_equal(text(alert, "text"), "the robust rule refused its last 5 updates; that of "
+                                             "round 5 counted for 25 %");
+    assert_int_equal(cn_show_board(look(shown), "b", &shown->out), CN_OK);
+    const cJSON *group = member(parse(shown), "group");
+    assert_int_equal(number(group, "judged_round"), 5);
+    assert_int_equal(100 * number(group, "factor"), 25);
+    assert_int_equal(number(group, "refused_in_a_row"), 5);
+}
+
 static void a_hostile_text_of_a_board_is_harmless(void **state)
 {
     struct shown *shown = *state;
-    cn_roster_blame(shown->world.roster, "b", HOSTILE, world_now_ms);
+    cn_roster_blame(shown->world.roster, "b", HOSTILE, 0, world_now_ms);
     const cJSON *root = show_state(shown, NULL, 0);
     for (size_t i = 0; i < shown->out.size; i++)
         if (shown->out.data[i] < ' ' || strchr("<>&\x7f", shown->out.data[i]))
@@ -252,7 +340,7 @@ static void only_boards_that_changed_are_told_again(void **state)
     assert_int_equal(number(root, "boards_count"), 4);
     assert_int_equal(number(root, "seq"), seq);
 
-    cn_roster_blame(shown->world.roster, "c", "no data", world_now_ms);
+    cn_roster_blame(shown->world.roster, "c", "no data", 0, world_now_ms);
     root = show_state(shown, &tracker, seq);
     assert_int_equal(cJSON_GetArraySize(member(root, "boards")), 1);
     assert_string_equal(text(cJSON_GetArrayItem(member(root, "boards"), 0), "name"), "c");
@@ -267,7 +355,7 @@ static void a_running_gateway_and_its_file_say_the_same(void **state)
     struct shown *shown = *state;
     struct cn_run_state run = {.phase = CN_RUN_OPEN, .remaining_ms = 1234};
     char path[128], *live;
-    cn_roster_blame(shown->world.roster, "c", HOSTILE, world_now_ms);
+    cn_roster_blame(shown->world.roster, "c", HOSTILE, 0, world_now_ms);
     look(shown);
     shown->live.remaining_ms = run.remaining_ms;
     assert_int_equal(cn_show_state(&shown->source, NULL, 0, &shown->out), CN_OK);
@@ -319,10 +407,10 @@ static void assert_holds(const struct cn_buffer *out, const char *words)
 static void a_spreadsheet_runs_no_text_of_a_board(void **state)
 {
     struct shown *shown = *state;
-    cn_roster_blame(shown->world.roster, "a", "=cmd|' /C calc'!A0", world_now_ms);
-    cn_roster_blame(shown->world.roster, "b", "@\"SUM\"(1,2)", world_now_ms);
-    cn_roster_blame(shown->world.roster, "c", "a,b", world_now_ms);
-    cn_roster_blame(shown->world.roster, "d", "x;=1+1;y", world_now_ms);
+    cn_roster_blame(shown->world.roster, "a", "=cmd|' /C calc'!A0", 0, world_now_ms);
+    cn_roster_blame(shown->world.roster, "b", "@\"SUM\"(1,2)", 0, world_now_ms);
+    cn_roster_blame(shown->world.roster, "c", "a,b", 0, world_now_ms);
+    cn_roster_blame(shown->world.roster, "d", "x;=1+1;y", 0, world_now_ms);
     assert_int_equal(cn_show_csv_boards(look(shown), &shown->out), CN_OK);
     assert_holds(&shown->out, "name,group,state,why,error,version,");
     assert_holds(&shown->out, "\r\na,a,failed,error: =cmd|' /C calc'!A0,\"'=cmd|' /C calc'!A0\",");
@@ -403,7 +491,16 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(signs_are_those_of_the_ledger, open_round, close_world),
+        cmocka_unit_test_setup_teardown(
+            a_group_that_waits_for_its_turn_is_told_when_the_last_one_was, open_round, close_world),
+        cmocka_unit_test_setup_teardown(a_group_that_the_robust_rule_refuses_is_an_alert,
+                                        open_round, close_world),
+        cmocka_unit_test(between_two_rounds_the_version_is_being_made),
+        cmocka_unit_test_setup_teardown(a_board_apart_from_its_group_is_named_by_the_rejection,
+                                        open_round, close_world),
         cmocka_unit_test_setup_teardown(a_rejected_update_is_an_alert_with_its_reason, open_round,
+                                        close_world),
+        cmocka_unit_test_setup_teardown(a_rejection_of_a_late_update_is_an_alert, open_round,
                                         close_world),
         cmocka_unit_test_setup_teardown(a_hostile_text_of_a_board_is_harmless, open_round,
                                         close_world),

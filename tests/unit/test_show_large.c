@@ -15,8 +15,9 @@
 #define BOARDS 1000
 #define ROUNDS 120
 
-// All boards are groups of one. Of round r the first r boards were not invited, and every seventh
-// of the others sent nothing. The ledger is filled without a run.
+// All boards are groups of one. In rounds 1, 41 and 81 the first r boards are not invited, r being
+// the number of the round, and every seventh of the others sends an update. The ledger is filled
+// without a run.
 static void fill(struct world *world)
 {
     char name[16];

@@ -54,6 +54,7 @@ static void what_is_no_table_is_refused_with_its_place(void **state)
         cn_source_deinit(&source);
     }
     assert_int_equal(read_text("t.csv:9", false, "1,2\n", &source), CN_EFORMAT);
+    assert_non_null(strstr(diag.lines[0], "no column '9'; the file has 1 to 2"));
 }
 
 static void a_text_is_bytes_and_what_follows_them(void **state)

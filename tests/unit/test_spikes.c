@@ -2,6 +2,7 @@
 // the link. The clock is simulated, so these are no timings: the figures never change.
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -64,9 +65,34 @@ static void a_spike_of_delay_costs_little_more_than_its_time(void **state)
             assert_spike_costs_its_time(losses[l], 3 * l + s, spikes_us[s]);
 }
 
+// These took 1.2 to 1.6 times as long: the rate was taken from a parcel that had been sent twice, a
+// full window let no time-out send, or the spike looked like a queue of our own and ended STARTUP.
+static void a_spike_at_the_beginning_costs_little_more_than_its_time(void **state)
+{
+    static const struct {
+        unsigned seed;
+        bool down;
+        uint64_t at_us, held_us;
+    } spikes[] = {
+        {41, false, 130000, 150000}, {8, false, 280000, 150000}, {35, false, 310000, 150000},
+        {33, false, 70000, 300000},  {47, false, 70000, 300000}, {13, true, 100000, 300000},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(spikes) / sizeof(spikes[0]); i++) {
+        struct cn_sim_case one = on_link(0.05, spikes[i].seed);
+        uint64_t usual_us = transfer(&one).elapsed_us;
+
+        one = on_link(0.05, spikes[i].seed);
+        (spikes[i].down ? &one.down : &one.up)->hold_us = BEGIN_US + spikes[i].at_us;
+        (spikes[i].down ? &one.down : &one.up)->held_us = spikes[i].held_us;
+        assert_in_range(transfer(&one).elapsed_us, 1, (usual_us + spikes[i].held_us) * 11 / 10);
+    }
+}
+
 static void a_first_upload_fills_the_link_whatever_is_lost(void **state)
 {
-    static const double least[] = {0.95, 0.94, 0.85}, mean[] = {0.95, 0.95, 0.94};
+    static const double least[] = {0.96, 0.95, 0.87}, mean[] = {0.97, 0.96, 0.95};
 
     (void)state;
     for (unsigned l = 0; l < 3; l++) {
@@ -87,6 +113,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_spike_of_delay_costs_little_more_than_its_time),
+        cmocka_unit_test(a_spike_at_the_beginning_costs_little_more_than_its_time),
         cmocka_unit_test(a_first_upload_fills_the_link_whatever_is_lost),
     };
 

@@ -255,12 +255,12 @@ static void uploads_that_stopped_or_are_of_another_round_are_dropped(void **stat
 {
     struct fixture *fixture = *state;
     declare(fixture, "a", "a");
-    cn_spool_expire(fixture->spool, 3, 1010);
+    cn_spool_expire(fixture->spool, 3, 3, 1010);
     assert_int_equal(fixture->flaky.open_count, 1);
-    cn_spool_expire(fixture->spool, 3, 1011);
+    cn_spool_expire(fixture->spool, 3, 3, 1011);
     assert_int_equal(fixture->flaky.open_count, 0);
     declare(fixture, "a", "a");
-    cn_spool_expire(fixture->spool, 4, 10);
+    cn_spool_expire(fixture->spool, 4, 4, 10);
     assert_int_equal(fixture->flaky.open_count, 0);
 }
 
@@ -269,18 +269,18 @@ static void an_upload_that_hardly_gets_on_or_is_never_committed_makes_room(void 
     struct fixture *fixture = *state;
     struct cn_spooled *upload = declare(fixture, "a", "a"); // 10 ms
     put(fixture, upload, 1);
-    cn_spool_expire(fixture->spool, 3, 1011); // a chunk of seven in a second will do
+    cn_spool_expire(fixture->spool, 3, 3, 1011); // a chunk of seven in a second will do
     assert_int_equal(fixture->flaky.open_count, 1);
     put(fixture, upload, 1);                              // that is no progress,
     assert_ptr_equal(declare(fixture, "a", "a"), upload); // nor is this
-    cn_spool_expire(fixture->spool, 3, 2012);
+    cn_spool_expire(fixture->spool, 3, 3, 2012);
     assert_int_equal(fixture->flaky.open_count, 0);
     upload = declare(fixture, "a", "a");
     for (uint32_t i = 0; i < 7; i++)
         put(fixture, upload, i);
-    cn_spool_expire(fixture->spool, 3, 3012);
+    cn_spool_expire(fixture->spool, 3, 3, 3012);
     assert_int_equal(fixture->flaky.open_count, 1);
-    cn_spool_expire(fixture->spool, 3, 4013); // complete since then
+    cn_spool_expire(fixture->spool, 3, 3, 4013); // complete since then
     assert_int_equal(fixture->flaky.open_count, 0);
 }
 
@@ -327,7 +327,7 @@ static void what_was_saved_survives_a_kill_and_is_not_asked_for_again(void **sta
         if (i != 800)
             assert_int_equal(
                 cn_spool_put(fixture->spool, upload, i, frame + i * CHUNK, 8 * CHUNK, 10), CN_OK);
-    cn_spool_expire(fixture->spool, 3, 2500); // it has waited for longer than two seconds
+    cn_spool_expire(fixture->spool, 3, 3, 2500); // it has waited for longer than two seconds
     for (uint32_t i = CN_SPOOL_PART; i < CN_SPOOL_PART + 80; i += 8)
         assert_int_equal(
             cn_spool_put(fixture->spool, upload, i, frame + i * CHUNK, 8 * CHUNK, 2600), CN_OK);

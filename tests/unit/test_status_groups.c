@@ -6,8 +6,8 @@
 
 #include <cmocka.h>
 
+#include "aggregator/ledger/tally.h"
 #include "aggregator/serve/status.h"
-#include "aggregator/store/tally.h"
 #include "tests/unit/aggregator_world.h"
 
 // Groups a, b and c of one board each; a round is open, whose quorum is two.

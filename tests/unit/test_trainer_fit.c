@@ -143,6 +143,7 @@ static void a_version_that_arrives_has_its_share_of_the_limit(void **state)
                                        .arriving = arriving};
     struct cn_trainer *trainer = NULL;
     uint64_t alone;
+    cn_err err;
 
     (void)state;
     assert_int_equal(open_net(&bench, &normalized, CN_LOSS_CROSS_ENTROPY, 1), CN_OK);
@@ -157,10 +158,19 @@ static void a_version_that_arrives_has_its_share_of_the_limit(void **state)
     config.memory_limit = ARRIVING;
     assert_int_equal(cn_trainer_open(bench.onnx, &config, &bench.diag, &trainer), CN_ENOMEM);
     assert_non_null(strstr(cn_diag_first(&bench.diag), "; 65536 of them while a version"));
+    // A byte less than what it takes: whether a plan that computes again is smaller depends on the
+    // processor's kernels.
     config.memory_limit = alone + ARRIVING - 1;
     cn_diag_init(&bench.diag);
-    assert_int_equal(cn_trainer_open(bench.onnx, &config, &bench.diag, &trainer), CN_ENOMEM);
-    assert_non_null(strstr(cn_diag_first(&bench.diag), "; 65536 of them while a version"));
+    err = cn_trainer_open(bench.onnx, &config, &bench.diag, &trainer);
+    if (err) {
+        assert_int_equal(err, CN_ENOMEM);
+        assert_non_null(strstr(cn_diag_first(&bench.diag), "; 65536 of them while a version"));
+    } else {
+        assert_int_not_equal(cn_trainer_plan(trainer)->recompute, CN_RECOMPUTE_NONE);
+        assert_true(cn_trainer_memory(trainer) <= config.memory_limit);
+        cn_trainer_close(trainer);
+    }
     close_net(&bench);
 }
 

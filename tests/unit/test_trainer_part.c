@@ -53,7 +53,7 @@ static struct cn_cut cut_at(struct part_scene *scene, const char *names)
 {
     struct cn_cut cut;
 
-    if (cn_cut_read(&scene->check.graph, names, &scene->diag, &cut))
+    if (cn_cut_read(&scene->check.graph, &scene->check.layout, names, &scene->diag, &cut))
         fail_msg("%s", cn_diag_first(&scene->diag));
     return cut;
 }
@@ -127,6 +127,36 @@ static void each_slot_costs_the_same_and_less_than_the_first(void **state)
         assert_int_equal(memory_of(&scene, &cut, part, 5) - two, 3 * (two - one));
         assert_int_equal(memory_of(&scene, &cut, part, 0), one);
     }
+    close_scene(&scene);
+}
+
+// Messages that the caller keeps are in the plan, and a limit without room for them is refused.
+static void the_plan_of_a_part_counts_the_messages_that_are_kept(void **state)
+{
+    static struct part_scene scene;
+    struct cn_trainer_config config;
+    struct cn_trainer *trainer;
+    struct cn_cut cut;
+    uint64_t without, bytes;
+
+    (void)state;
+    open_scene(&scene);
+    cut = cut_at(&scene, "h6");
+    without = memory_of(&scene, &cut, 0, 1);
+    config = scene.check.config;
+    config.cut = &cut;
+    config.slots = 1;
+    config.messages[CN_BOUNDARY_OUTPUTS] = 3;
+    assert_int_equal(cn_trainer_open(scene.onnx, &config, &scene.diag, &trainer), CN_OK);
+    bytes =
+        3 * sizeof(float) * config.batch * cn_trainer_boundary_words(trainer, CN_BOUNDARY_OUTPUTS);
+    assert_true(bytes > 0);
+    assert_int_equal(cn_trainer_plan(trainer)->messages, bytes);
+    assert_int_equal(cn_trainer_memory(trainer), without + bytes);
+    cn_trainer_close(trainer);
+    config.messages[CN_BOUNDARY_OUTPUTS] = 3000;
+    config.memory_limit = without + bytes;
+    expect_refusal(&scene, &config, CN_ENOMEM, "for the messages of the part");
     close_scene(&scene);
 }
 
@@ -337,6 +367,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_a_part_cannot_be_is_refused),
         cmocka_unit_test(each_slot_costs_the_same_and_less_than_the_first),
+        cmocka_unit_test(the_plan_of_a_part_counts_the_messages_that_are_kept),
         cmocka_unit_test(parts_that_compute_again_keep_the_bits),
         cmocka_unit_test(the_last_micro_batch_hands_out_all_buckets),
         cmocka_unit_test(a_loss_that_is_not_finite_changes_no_part),

@@ -9,6 +9,7 @@
 
 #include "runtime/base/random.h"
 #include "runtime/update/update_cursor.h"
+#include "tests/support/frame_source.h"
 #include "tests/support/layouts.h"
 
 static const struct cn_test_tensor tensors[] = {
@@ -48,20 +49,10 @@ static void make_frame(struct fixture *f, const struct cn_update_header *header)
     assert_int_equal(cn_update_encode(header, &f->layout, f->values, f->decoded, &f->frame), CN_OK);
 }
 
-static cn_err read_frame(void *context, uint64_t offset, void *data, size_t size)
-{
-    const struct fixture *f = context;
-
-    if (offset > f->frame.size || size > f->frame.size - offset)
-        return CN_ERANGE;
-    memcpy(data, f->frame.data + offset, size);
-    return CN_OK;
-}
-
 // Reads all values, step at a time.
 static cn_err read_all(struct fixture *f, size_t step)
 {
-    const struct cn_update_source source = {read_frame, f, f->frame.size};
+    const struct cn_update_source source = frame_source(&f->frame);
     struct cn_update_cursor *cursor;
     cn_err err = cn_update_cursor_open(&source, &f->layout, &cursor);
 
@@ -97,13 +88,12 @@ static void any_step_reads_what_decoding_gives_in_every_mode(void **state)
 static void it_goes_back_to_the_first_value(void **state)
 {
     struct fixture *f = *state;
-    const struct cn_update_source source = {read_frame, f, 0};
-    struct cn_update_source whole = source;
+    struct cn_update_source source;
     struct cn_update_cursor *cursor;
 
     make_frame(f, &(struct cn_update_header){.weight = 1, .rule = {.mode = CN_UPDATE_Q8}});
-    whole.size = f->frame.size;
-    assert_int_equal(cn_update_cursor_open(&whole, &f->layout, &cursor), CN_OK);
+    source = frame_source(&f->frame);
+    assert_int_equal(cn_update_cursor_open(&source, &f->layout, &cursor), CN_OK);
     for (int pass = 0; pass < 2; pass++) {
         cn_update_cursor_rewind(cursor);
         assert_int_equal(cn_update_cursor_next(cursor, f->read, TOTAL), CN_OK);

@@ -46,6 +46,7 @@ static void expect_vector(const char *name, const struct cn_update_rule *rule, u
         .snapshot = flags & 1,
         .leave_statistics = flags & 2,
         .rounded = flags & 4,
+        .leave_staying = flags & 8,
     };
     uint8_t digest[CN_DIGEST_SIZE];
     char text[2 * CN_DIGEST_SIZE + 1];
@@ -54,6 +55,7 @@ static void expect_vector(const char *name, const struct cn_update_rule *rule, u
     uint8_t *expected;
     size_t size;
 
+    layout.tensors[0].stays = true;
     memset(header.base, 0xab, CN_DIGEST_SIZE);
     if (strcmp(name, "down") != 0 && !header.snapshot && !header.rounded)
         memcpy(header.group, "north", 6);
@@ -104,7 +106,7 @@ static void every_vector_is_made_to_the_byte(void **state)
         count++;
     }
     fclose(list);
-    assert_int_equal(count, 15);
+    assert_int_equal(count, 18);
 }
 
 int main(void)

@@ -10,6 +10,7 @@
 #include "runtime/base/log_limit.h"
 #include "runtime/port/crypto.h"
 #include "runtime/port/platform.h"
+#include "transport/board/health_report.h"
 #include "transport/board/link_events.h"
 #include "transport/board/registrar.h"
 #include "transport/board/registration_file.h"
@@ -32,6 +33,8 @@ enum kind { // first byte of a tag
     KIND_UPLOAD,
     KIND_UPLOAD_CALL, // upload.c: kind + 1
     KIND_PROBE,
+    KIND_HEALTH,
+    KIND_HEALTH_NOTE, // health_report.c: kind + 1
 };
 
 struct link {
@@ -51,12 +54,13 @@ struct link {
 
     struct cn_registrar registrar;
     struct cn_round_watch watch;
+    struct cn_health_report health;
 
     struct cn_download *download;
     struct cn_upload *upload;
     struct cn_path_stats measure;
     bool wants_stream;           // transport to use from the next pause between transfers on
-    uint16_t generation;         // of the newest transfer
+    uint16_t generation;         // number of the newest transfer
     struct cn_download *fetched; // the finished download; kept until the poll after FETCHED
 
     struct cn_link_events events;
@@ -143,6 +147,8 @@ static bool on_reply(void *context, const struct cn_exchange_reply *reply)
         mine = cn_round_watch_reply(&link->watch, reply, now_us, &changed);
         if (changed)
             push(link, CN_LINK_ROUND)->round = &link->watch.round;
+        if (changed && link->upload)
+            cn_upload_hurry(link->upload);
         return mine;
     case KIND_DOWNLOAD:
         return link->download && cn_download_reply(link->download, reply, now_us);
@@ -154,6 +160,9 @@ static bool on_reply(void *context, const struct cn_exchange_reply *reply)
         if (link->parcel_size != parcel_chunks(link) * chunk_size(link))
             fit_transfers(link, now_us);
         return mine;
+    case KIND_HEALTH:
+    case KIND_HEALTH_NOTE:
+        return cn_health_report_reply(&link->health, reply, now_us);
     default:
         return false;
     }
@@ -167,6 +176,7 @@ static void on_again(void *context, uint64_t tag)
     cn_request_again(&link->registrar.asking, tag, now_us);
     cn_request_again(&link->registrar.keying, tag, now_us);
     cn_request_again(&link->watch.asking, tag, now_us);
+    cn_request_again(&link->health.asking, tag, now_us);
     if (link->download)
         cn_download_again(link->download, tag, now_us);
     if (link->upload)
@@ -204,6 +214,7 @@ static void check_session(struct link *link, uint64_t now_us)
     link->rtt = (struct cn_rtt){0};
     cn_registrar_reconnected(&link->registrar);
     cn_round_watch_reconnected(&link->watch, now_us);
+    cn_health_report_reconnected(&link->health);
     cn_path_mtu_restart(&link->mtu);
     restart_controllers(link);
     fit_transfers(link, now_us);
@@ -290,6 +301,7 @@ static uint64_t drive(struct link *link, uint64_t now_us)
         fit_transfers(link, now_us);
     cn_registrar_step(&link->registrar, now_us, &wake_us);
     cn_round_watch_step(&link->watch, now_us, &wake_us);
+    cn_health_report_step(&link->health, now_us, &wake_us);
     if (link->download)
         cn_download_step(link->download, now_us, &wake_us);
     if (link->upload)
@@ -346,6 +358,15 @@ static cn_err watch(struct cn_link *base, bool on)
     cn_round_watch_set(&link->watch, on);
     set_timer(link, 0, 0);
     return CN_OK;
+}
+
+static void tell(struct cn_link *base, const struct cn_health *health)
+{
+    struct link *link = (struct link *)base;
+
+    if (link->exchange->state == CN_EXCHANGE_UP && link->registrar.is_registered)
+        cn_health_report_send(&link->health, health, !link->watch.on);
+    set_timer(link, 0, 0);
 }
 
 static struct cn_transfer transfer_of(struct link *link, enum kind kind)
@@ -487,6 +508,7 @@ static void init(struct link *link, const struct cn_link_config *config)
                       KIND_REGISTER, link->seed);
     cn_round_watch_init(&link->watch, link->exchange, &link->rtt, KIND_ROUND, link->seed);
     cn_path_mtu_init(&link->mtu, link->exchange, &link->rtt, KIND_PROBE);
+    cn_health_report_init(&link->health, link->exchange, &link->rtt, KIND_HEALTH, link->seed);
     link->wants_stream = link->exchange->stream;
     link->base.ops = &cn_board_link;
 }
@@ -546,6 +568,7 @@ const struct cn_link_ops cn_board_link = {
     .watch = watch,
     .fetch = fetch,
     .upload = upload,
+    .tell = tell,
     .abandon = abandon,
     .stats = stats,
     .measure = measure,

@@ -165,9 +165,9 @@ static bool ask_key(struct cn_registrar *registrar)
     return false;
 }
 
-// Takes the answer to a request for a key. A member without a key is not enrolled now: it stays
-// out, and the group forms without it. All keys belong to one key epoch: when that was raised
-// meanwhile (4.09), the board registers again and asks for all keys.
+// Takes the answer to a request for a key. A member without a key is not enrolled now, so the group
+// forms without it. All keys belong to one key epoch. If the epoch was raised meanwhile (4.09), the
+// board registers again and asks for all keys.
 static bool key_answered(struct cn_registrar *registrar, const struct cn_exchange_reply *reply,
                          uint64_t now_us)
 {

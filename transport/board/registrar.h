@@ -1,4 +1,5 @@
-// registrar.h - a board's registration: its facts, the manifest and the keys of its pairs.
+// registrar.h - a board's registration: its facts, the manifest and the pair keys, one for each
+// other member of its group.
 //
 // A refusal is reported once, and the registration is repeated slowly. With a store the answer is
 // kept (registration_file.h). If no new answer has come within a second of the first request, the
@@ -18,13 +19,13 @@ struct cn_registrar {
     bool enlisted; // facts are set
     bool due;      // a registration is to begin
     // The registration under way follows a handshake, so that the aggregator sees which process
-    // has the board's session now. The answer is told only if it differs from the last one.
+    // has the board's session now. The answer is reported only if it differs from the last one.
     bool announces;
     struct cn_request asking, keying;
     struct cn_backoff misfit;
     struct cn_register_reply reply; // its chunk_size is 0 before the first registration
     struct cn_manifest manifest;
-    bool is_registered; // the manifest and its keys were told
+    bool is_registered; // the manifest and its keys were reported
     uint32_t next_key;
     struct cn_store *store;         // borrowed; NULL: answers are not kept
     uint8_t origin[CN_DIGEST_SIZE]; // result of cn_registration_origin

@@ -12,8 +12,9 @@
 #define CN_REGISTRATION_MAX                                                                        \
     (44 + CN_MESSAGE_MAX + CN_GROUP_MAX * CN_KEY_SIZE + CN_DIGEST_SIZE) // bytes of the file
 
-// Computes digests that an answer belongs to: it is not used with another key, aggregator or list
-// of members. The origin identifies the link; the owner adds the board's own list of members.
+// Compute the digests that tie an answer to what it is for: it is not used with another key,
+// aggregator or list of members. The origin identifies the link. The owner adds the board's own
+// list of members.
 cn_err cn_registration_origin(const struct cn_link_config *config, uint8_t origin[CN_DIGEST_SIZE]);
 void cn_registration_owner(const uint8_t origin[CN_DIGEST_SIZE],
                            const struct cn_registration *facts, uint8_t owner[CN_DIGEST_SIZE]);

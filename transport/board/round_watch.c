@@ -55,13 +55,15 @@ static bool same_round(const struct cn_round_info *a, const struct cn_round_info
            memcmp(a->version_digest, b->version_digest, CN_DIGEST_SIZE) == 0 &&
            a->delta_size == b->delta_size && memcmp(&a->chain, &b->chain, sizeof(a->chain)) == 0 &&
            memcmp(a->delta_digest, b->delta_digest, CN_DIGEST_SIZE) == 0 &&
-           a->key_epoch == b->key_epoch && a->forget == b->forget &&
+           a->key_epoch == b->key_epoch && a->forget == b->forget && a->oldest == b->oldest &&
+           a->control.epoch == b->control.epoch && a->control.size == b->control.size &&
+           memcmp(a->control.digest, b->control.digest, CN_DIGEST_SIZE) == 0 &&
            a->group_boards == b->group_boards && a->decided_round == b->decided_round &&
            a->decided_accepted == b->decided_accepted &&
            memcmp(a->decided_digest, b->decided_digest, CN_DIGEST_SIZE) == 0;
 }
 
-// Returns whether there is news.
+// Stores the round of a reply. Returns whether it has to be reported.
 static bool use_round(struct cn_round_watch *watch, const struct cn_exchange_reply *reply,
                       uint64_t now_us)
 {

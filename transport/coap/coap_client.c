@@ -250,7 +250,7 @@ static void fail(struct client *client, bool refused, const char *why)
     cn_log(CN_LOG_DEBUG, "link", "%s: %s", address, why);
     client->round_heard |= refused || client->fate != ALIVE;
     disconnect(client);
-    // A refusal tells people more than the silence of other addresses does.
+    // A refusal says more to people than the silence of other addresses does.
     if (refused || !client->round_refused)
         snprintf(client->base.text, sizeof(client->base.text), "%s: %s", address, why);
     client->round_refused |= refused;

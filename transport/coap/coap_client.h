@@ -3,8 +3,8 @@
 //
 // Requests are non-confirmable messages. The caller repeats an unanswered request, with a new tag;
 // each repetition gets a new message ID. The client tries the configured addresses in order. Of a
-// host name it tries all IPv6 and IPv4 addresses. It looks up names again for each round, on a
-// thread of their own.
+// host name it tries all IPv6 and IPv4 addresses. A name is looked up again each time that its turn
+// comes, on a thread of its own.
 #pragma once
 
 #include "runtime/port/link.h"

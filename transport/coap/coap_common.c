@@ -1,5 +1,6 @@
 #include "transport/coap/coap_common.h"
 
+#include <inttypes.h>
 #include <stdbool.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -42,8 +43,8 @@ static void note_dropped(const char *why)
     uint64_t count;
 
     if (cn_log_limit_due(&dropped, cn_platform_now_ms(), &count))
-        cn_log(CN_LOG_WARN, "dtls", "%s: %llu record%s dropped, the last one %s", working_at,
-               (unsigned long long)count, count == 1 ? "" : "s", why);
+        cn_log(CN_LOG_WARN, "dtls", "%s: %" PRIu64 " record%s dropped, the last one %s", working_at,
+               count, count == 1 ? "" : "s", why);
 }
 
 // Writes libcoap's messages to cn_log. Strangers on the network must not be able to fill the log,

@@ -21,13 +21,13 @@ void cn_coap_address(const struct cn_address *from, coap_address_t *to);
 void cn_coap_address_back(const coap_address_t *from, struct cn_address *to);
 
 // Waits up to timeout_ms for traffic, then runs due timers and handles a bounded number of waiting
-// datagrams. Log lines of this time name the address where.
+// datagrams. Log lines written during the call name `where`, an address.
 cn_err cn_coap_process(coap_context_t *coap, const char *where, uint32_t timeout_ms);
 
 // Returns the bytes of the CoAP message: header, token, options and payload.
 size_t cn_coap_message_size(const coap_pdu_t *pdu);
 
-// Adds a message of this session to the counts in bytes. to_server is its direction: only records
-// to the server carry a connection ID.
+// Adds a message of this session to *bytes. to_server is its direction: only records to the server
+// carry a connection ID.
 void cn_coap_count(const coap_session_t *session, const coap_pdu_t *pdu, bool to_server,
                    struct cn_link_bytes *bytes);

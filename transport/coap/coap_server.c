@@ -218,12 +218,12 @@ static cn_err add_resources(struct cn_coap_server *server)
     return CN_OK;
 }
 
-// Returns CN_EEXIST when the UDP port is in use, found out by a bind without SO_REUSEADDR. libcoap
-// sets that option, with which two servers could share a port and lose each other's datagrams
-// silently.
-static cn_err probe(const struct cn_address *address)
+// Returns CN_EEXIST when the port is in use, found out by a socket that is closed again. For UDP it
+// has no SO_REUSEADDR: libcoap sets that option, with which two servers could share a port and lose
+// each other's datagrams silently. type: SOCK_DGRAM or SOCK_STREAM.
+static cn_err probe(const struct cn_address *address, int type)
 {
-    int fd = socket(address->storage.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    int fd = socket(address->storage.ss_family, type | SOCK_CLOEXEC, 0);
     const int one = 1; // another socket may serve IPv4 at this port
     cn_err err = CN_OK;
 
@@ -231,19 +231,24 @@ static cn_err probe(const struct cn_address *address)
         return cn_err_from_errno(errno);
     if ((address->storage.ss_family == AF_INET6 &&
          setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &one, sizeof(one))) ||
-        bind(fd, (const struct sockaddr *)&address->storage, address->size))
+        (type == SOCK_STREAM && setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one))) ||
+        bind(fd, (const struct sockaddr *)&address->storage, address->size) ||
+        (type == SOCK_STREAM && listen(fd, 1)))
         err = errno == EADDRINUSE ? CN_EEXIST : CN_EIO;
     close(fd);
     return err;
 }
 
-// Listens over UDP and, unless only_udp is set, over TCP at the same port.
-static cn_err open_endpoints(struct cn_coap_server *server, const struct cn_address *address)
+// Listens over UDP and, unless only_udp is set, over TCP at the same port. Sets *protocol to the
+// one that an error is about.
+static cn_err open_endpoints(struct cn_coap_server *server, const struct cn_address *address,
+                             const char **protocol)
 {
     coap_address_t converted;
     coap_endpoint_t *endpoint;
-    cn_err err = probe(address);
+    cn_err err = probe(address, SOCK_DGRAM);
 
+    *protocol = "UDP";
     if (err)
         return err;
     cn_coap_address(address, &converted);
@@ -253,22 +258,26 @@ static cn_err open_endpoints(struct cn_coap_server *server, const struct cn_addr
     coap_endpoint_set_default_mtu(endpoint, CN_COAP_MTU);
     if (server->config.only_udp)
         return CN_OK;
-    errno = 0;
-    if (coap_new_endpoint(server->coap, &converted, COAP_PROTO_TLS))
-        return CN_OK;
-    return errno == EADDRINUSE ? CN_EEXIST : CN_EIO;
+    *protocol = "TCP";
+    err = probe(address, SOCK_STREAM);
+    if (err)
+        return err;
+    return coap_new_endpoint(server->coap, &converted, COAP_PROTO_TLS) ? CN_OK : CN_EIO;
 }
 
 static cn_err listen_at(struct cn_coap_server *server, const char *text)
 {
     struct cn_address address;
+    const char *protocol = "UDP";
     cn_err err = cn_address_resolve(text, &address);
 
     if (!err)
-        err = open_endpoints(server, &address);
-    if (err)
-        cn_log(CN_LOG_ERROR, "coap", "%s: cannot listen: %s", text,
-               err == CN_EEXIST ? "another program uses this address" : cn_err_text(err));
+        err = open_endpoints(server, &address, &protocol);
+    if (err == CN_EEXIST)
+        cn_log(CN_LOG_ERROR, "coap", "%s: cannot listen: another program uses this %s port", text,
+               protocol);
+    else if (err)
+        cn_log(CN_LOG_ERROR, "coap", "%s: cannot listen: %s", text, cn_err_text(err));
     return err;
 }
 
@@ -293,8 +302,8 @@ static cn_err set_up(struct cn_coap_server *server, const struct cn_coap_server_
     coap_context_set_block_mode(server->coap, 0); // Cairn's own chunks replace CoAP's blocks
     coap_context_set_session_timeout(server->coap, IDLE_S);
     coap_context_set_max_handshake_sessions(server->coap, config->handshakes_max);
-    // Only a request admits a session, so this bounds the sessions that never send one: the one
-    // that was silent for longest makes room.
+    // A session is admitted by its first request. This bounds the sessions that never send one:
+    // libcoap drops the session that has been silent the longest.
     coap_context_set_max_idle_sessions(server->coap, config->sessions_max + config->handshakes_max);
     coap_register_event_handler(server->coap, on_event);
     if (!coap_context_set_psk2(server->coap, &keys))

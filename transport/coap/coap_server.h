@@ -73,7 +73,7 @@ struct cn_coap_server_config {
     // Finds the transport key of a board (cn_security_dtls_key). Returns CN_EAUTH for a board that
     // is not enrolled or was revoked.
     cn_err (*find_key)(void *context, const char *board, uint8_t key[CN_KEY_SIZE]);
-    uint32_t handshakes_max; // largest number of half-open sessions over UDP, and over TCP
+    uint32_t handshakes_max; // most half-open sessions over UDP; the same number again over TCP
     uint32_t sessions_max;   // largest number of boards; others get 5.03 and a Max-Age
     // Limits of each board, with a burst of a few seconds. A request beyond them gets 4.29, or no
     // answer if it wants none. 0: no limit.

@@ -13,8 +13,8 @@ struct cn_rtt {
     unsigned backoff;      // doublings of the time-out since the last sample
 };
 
-// Adds a round-trip time and ends the doubling of the time-out. The caller keeps Karn's rule: a
-// sample is the answer to a request sent once under its tag.
+// Adds a round-trip time and ends the doubling of the time-out. The caller keeps Karn's rule: only
+// the answer to a request that was sent once under its tag gives a sample.
 void cn_rtt_add(struct cn_rtt *rtt, uint64_t sample_us);
 
 // Doubles the time-out, up to ten times and 16 s, until a sample comes.

@@ -3,12 +3,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <libgen.h>
 #include <mbedtls/ssl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include "runtime/port/platform.h"
 
 #define MAGIC "cairn-key-1 "
 #define DIGITS ((size_t)2 * CN_KEY_SIZE)
@@ -89,23 +90,6 @@ cn_err cn_security_load_key(const char *path, struct cn_diag *diag, struct cn_bo
     return err;
 }
 
-static cn_err sync_directory(const char *path)
-{
-    char copy[4096];
-    cn_err err = CN_OK;
-    int fd;
-
-    if (snprintf(copy, sizeof(copy), "%s", path) >= (int)sizeof(copy))
-        return CN_EINVAL;
-    fd = open(dirname(copy), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0)
-        return cn_err_from_errno(errno);
-    if (fsync(fd))
-        err = cn_err_from_errno(errno);
-    close(fd);
-    return err;
-}
-
 static cn_err write_line(int fd, const char *line, size_t size)
 {
     while (size) {
@@ -136,7 +120,7 @@ static cn_err store_key(const char *path, const struct cn_board_key *key)
     if (close(fd) && !err)
         err = CN_EIO;
     if (!err)
-        err = sync_directory(path);
+        err = cn_platform_sync_parent(path);
     if (err)
         unlink(path);
     return err;

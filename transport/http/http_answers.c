@@ -8,8 +8,8 @@
 #include "runtime/port/platform.h"
 
 #define BODY_MAX (64u << 20) // bytes of an answer
-#define SHARE_MS 100.0       // of a second, for making answers, on average
-#define COST_MS 2.0          // what an answer is charged at least: 50 a second, on average
+#define SHARE_MS 100.0       // average time for making answers within a second
+#define COST_MS 2.0          // least time that an answer is charged: 50 answers a second on average
 #define PLAIN "text/plain; charset=utf-8"
 
 static bool add(struct MHD_Response *response, const char *name, const char *value)
@@ -96,7 +96,8 @@ void cn_http_answers_deinit(struct cn_http_answers *answers)
         forget(&answers->kept[i]);
 }
 
-// The same number may be written in several ways, so what was read of the target is compared.
+// Returns whether a kept answer is for this request. One number can be written in several ways, so
+// the numbers are compared and not the targets.
 static bool is_same(const struct cn_http_kept *kept, const struct cn_http_route *route,
                     const struct cn_http_request *request)
 {

@@ -1,9 +1,9 @@
 // http_answers.h - makes libmicrohttpd's responses, and keeps those that are still fresh.
 //
 // Several pages and monitors poll the same few paths. So an answer is made once and given to all
-// until it is fresh_ms old. A route without a name and a parameter has one answer, which always has
-// a place: it is made at most once in fresh_ms. The answers of the other routes share what places
-// and what time there is. Threading: that of the server.
+// until it is fresh_ms old. A route with neither a name nor a parameter has one answer. A place is
+// reserved for it, so it is made at most once in fresh_ms. The answers of the other routes share
+// the remaining places and a limited time. Threading: that of the server.
 #pragma once
 
 #include <microhttpd.h>

@@ -10,16 +10,10 @@
 #include <unistd.h>
 
 #include "runtime/base/log.h"
+#include "runtime/base/unix_path.h"
 #include "transport/coap/address.h"
 
 #define BACKLOG 64
-#define UNIX_PREFIX "unix:"
-
-static const char *unix_path(const char *listen)
-{
-    size_t length = strlen(UNIX_PREFIX);
-    return strncmp(listen, UNIX_PREFIX, length) == 0 ? listen + length : NULL;
-}
 
 static cn_err err_of_errno(void)
 {
@@ -72,7 +66,7 @@ static cn_err bind_address(int descriptor, const struct cn_address *address)
 static cn_err open_socket(const char *text, int *descriptor)
 {
     struct cn_address address = {.storage = {.ss_family = AF_UNIX}};
-    const char *path = unix_path(text);
+    const char *path = cn_unix_path(text);
     cn_err err = path ? CN_OK : cn_address_resolve(text, &address);
     if (err)
         return err;
@@ -101,7 +95,7 @@ cn_err cn_http_listen(const char *listen, int *descriptor)
 
 void cn_http_unlisten(const char *listen)
 {
-    const char *path = unix_path(listen);
+    const char *path = cn_unix_path(listen);
     if (path)
         unlink(path);
 }

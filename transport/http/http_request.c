@@ -5,10 +5,10 @@
 #include <string.h>
 #include <strings.h>
 
+#include "runtime/base/unix_path.h"
 #include "runtime/base/words.h"
 #include "runtime/port/crypto.h"
 
-#define UNIX_PREFIX "unix:"
 #define BEARER "Bearer "
 #define NUMBER_DIGITS 18 // fewer than a uint64_t can hold
 
@@ -29,7 +29,7 @@ void cn_http_rules_set(struct cn_http_rules *rules, const char *listen, const ch
 {
     memset(rules, 0, sizeof(*rules));
     snprintf(rules->names, sizeof(rules->names), "%s", names);
-    if (strncmp(listen, UNIX_PREFIX, strlen(UNIX_PREFIX)) != 0) {
+    if (!cn_unix_path(listen)) {
         size_t length = host_length(listen);
         snprintf(rules->host, sizeof(rules->host), "%.*s", (int)length, listen);
         if (is_wildcard(rules->host))
@@ -56,8 +56,8 @@ static bool same(const char *text, size_t length, const char *wanted)
     return strlen(wanted) == length && strncasecmp(text, wanted, length) == 0;
 }
 
-// A name without a port stands for itself and for itself with this server's port: a proxy passes
-// the first on, and a browser that needs none sends the second.
+// A listed name without a port matches a Host without a port, as a proxy may pass it on, and a Host
+// with this server's port, as a browser sends it.
 static bool is_listed(const struct cn_http_rules *rules, const char *host, size_t length,
                       const char *port)
 {
@@ -95,7 +95,7 @@ static bool is_own_origin(const char *origin, const char *host)
            strcasecmp(origin + scheme, host) == 0;
 }
 
-// A browser says "none" of an address that somebody typed. Other programs send no such header.
+// A browser sends "none" for an address that somebody typed. Other programs send no such header.
 static bool is_own_site(const char *site)
 {
     return !site || strcmp(site, "same-origin") == 0 || strcmp(site, "none") == 0;

@@ -7,8 +7,8 @@
 // loopback, under a name of its own that suddenly means 127.0.0.1 (DNS rebinding). So the Host that
 // a request names must be one of this server's, and an Origin, where a browser sends one, must be
 // the same as the Host. A script may also ask without reading the answer, only to keep this machine
-// busy: what a browser marks by Sec-Fetch-Site as another site's request gets nothing but what is
-// fixed, which costs next to nothing.
+// busy. So a request that a browser marks as another site's (Sec-Fetch-Site) gets only fixed
+// answers, which cost next to nothing.
 #pragma once
 
 #include <stdbool.h>
@@ -32,17 +32,18 @@ struct cn_http_answer {
     struct cn_buffer body; // owned by the server
 };
 
-// Writes an answer. CN_ENOTFOUND becomes 404, and any other error 503 with the error's text.
+// Produces the answer to a request. The error CN_ENOTFOUND is sent as 404, any other one as 503
+// with the error's text.
 typedef cn_err cn_http_produce(void *context, const struct cn_http_request *request,
                                struct cn_http_answer *answer);
 
 struct cn_http_route {
     const char *path;      // "/metrics"; compared exactly
     bool named;            // path is followed by "/" and a name, as in "/v1/board/NAME"
-    const char *parameter; // the only one that the query may have, a number; NULL: no query
+    const char *parameter; // name of the one query parameter, a number; NULL: no query
     const char *type;      // Content-Type of a success
-    bool open;             // answered without a token, too
-    uint32_t fresh_ms;     // an answer may be given again for so long; 0: made for each request
+    bool open;             // answered even without a token
+    uint32_t fresh_ms;     // milliseconds in which an answer is given again; 0: never
     const void *fixed;     // the answer, which never changes; NULL: produce makes it
     size_t fixed_size;     // bytes of fixed
     cn_http_produce *produce;

@@ -1,5 +1,6 @@
 #include "transport/http/http_server.h"
 
+#include <inttypes.h>
 #include <microhttpd.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,9 +13,10 @@
 #include "transport/http/http_answers.h"
 #include "transport/http/http_listen.h"
 
-#define MEMORY_MAX (2 * CN_HTTP_HEAD_MAX) // of a connection: a request's head and an answer's head
-#define STRICTNESS 2                      // refuse what only lenient servers accept
-#define LISTEN_MAX 600                    // bytes of "unix:PATH"
+// Memory of a connection: the head of a request and the head of an answer.
+#define MEMORY_MAX (2 * CN_HTTP_HEAD_MAX)
+#define STRICTNESS 2   // refuse what only lenient servers accept
+#define LISTEN_MAX 600 // bytes of "unix:PATH"
 
 struct connection {
     struct cn_http_server *server;
@@ -23,7 +25,7 @@ struct connection {
     bool busy;                       // a request is being answered
     uint64_t idle_ms;                // clock; since when it waits, or is answered
     uint64_t deadline_ms;            // clock; the connection is closed then
-    char target[CN_HTTP_TARGET_MAX]; // of the request that is being read
+    char target[CN_HTTP_TARGET_MAX]; // target of the request that is being read
     bool target_fits;
     struct MHD_Connection *waiting; // suspended until the next step; NULL: it is not
 };
@@ -155,8 +157,8 @@ static void note_refusal(struct cn_http_server *server, unsigned status)
     if (status == MHD_HTTP_UNAUTHORIZED &&
         cn_log_limit_due(&server->refused, server->now_ms, &count))
         cn_log(CN_LOG_WARN, "http",
-               "%llu request%s without the token of http.token_file, or with another one",
-               (unsigned long long)count, count == 1 ? "" : "s");
+               "%" PRIu64 " request%s without the token of http.token_file, or with another one",
+               count, count == 1 ? "" : "s");
 }
 
 // Only one answer is made in a step, so that the caller's loop waits for no more than that. Returns

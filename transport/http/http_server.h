@@ -1,14 +1,18 @@
 // http_server.h - a small HTTP/1.1 server for people and monitors, in the caller's loop.
 //
 // It answers GET and HEAD from a table of routes (http_request.h) and has no thread, no TLS and no
-// file system. The library is libmicrohttpd; only http_server.c and http_answers.c know it. A
-// client can cost little: at most 32 connections, of which 8 for one address unless the server is
-// local, 8 KiB of a request's head, 5 s to send the first head, 60 s between an answer and the next
-// request's end (5 s without the token, where one is wanted). When all connections are taken, the
-// one that has been idle the longest is closed, and one whose request was refused always. A step
-// makes one answer; the answers of routes with a name or a parameter take a tenth of the time and
-// are 50 a second at most. Those that are fresh or fixed cost next to nothing.
-// Threading: one thread.
+// file system. The library is libmicrohttpd; only http_server.c and http_answers.c know it.
+//
+// Limits keep the cost of clients small:
+//
+// - 32 connections; 8 for one address, unless the server is local;
+// - 8 KiB for a request's head, and 5 s to send the first one;
+// - 60 s from an answer to the end of the next head; 5 s without the token, where one is wanted.
+//
+// When all connections are taken, the one that has been idle the longest is closed. A connection
+// whose request was refused is always closed. A step makes one answer. The answers of routes with a
+// name or a parameter take at most a tenth of the time and are at most 50 a second. Fresh and fixed
+// answers cost next to nothing. Threading: one thread.
 #pragma once
 
 #include "transport/http/http_request.h"
@@ -19,7 +23,7 @@
 #define CN_HTTP_IDLE_MS 60000 // from an answer to the end of the next head
 
 struct cn_http_config {
-    const char *listen;                 // "host:port" or "unix:PATH"; NULL: none, as tests want
+    const char *listen;                 // "host:port" or "unix:PATH"; NULL: no socket, for tests
     bool local;                         // only programs of this machine reach listen
     struct cn_http_rules rules;         // copied
     const struct cn_http_route *routes; // borrowed until close, as context is

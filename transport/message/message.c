@@ -55,6 +55,11 @@ static const struct cn_message_field register_fields[] = {
     FIELD(15, TEXT_OR_NONE, cn_register_request, facts.inventory.system),
     OPTION(16, cn_register_request, facts.inventory.disk_size),
     OPTION(17, cn_register_request, facts.inventory.disk_free),
+    OPTION(18, cn_register_request, facts.fault_code),
+    FIELD(19, TEXT_OR_NONE, cn_register_request, facts.inventory.slot),
+    FIELD(20, TEXT_OR_NONE, cn_register_request, facts.inventory.slot_version),
+    FIELD(21, TEXT_OR_NONE, cn_register_request, facts.inventory.update),
+    FIELD(22, TEXT_OR_NONE, cn_register_request, facts.inventory.update_version),
 };
 static const struct cn_message_schema register_schema = SCHEMA(register_fields);
 
@@ -111,11 +116,24 @@ static const struct cn_message_field parallel_fields[] = {
 };
 static const struct cn_message_schema parallel_schema = SCHEMA(parallel_fields);
 
+static const struct cn_message_field pipeline_fields[] = {
+    NUMBER(1, cn_pipeline_settings, parts, 0, CN_GROUP_MAX),
+    FIELD(2, TEXT, cn_pipeline_settings, cut),
+};
+static const struct cn_message_schema pipeline_schema = SCHEMA(pipeline_fields);
+
+static const struct cn_message_field correction_fields[] = {
+    NUMBER(1, cn_correction, kind, 0, CN_CORRECTION_SCAFFOLD),
+};
+static const struct cn_message_schema correction_schema = SCHEMA(correction_fields);
+
 static const struct cn_message_field options_fields[] = {
     FIELD(1, TEXT, cn_update_options, densities),
     FIELD(2, TEXT, cn_update_options, priorities),
     NUMBER(3, cn_update_options, snapshot_every, 0, UINT32_MAX),
     NUMBER(4, cn_update_options, residual, 0, CN_RESIDUAL_BF16),
+    FIELD(5, TEXT, cn_update_options, local),
+    NUMBER(6, cn_update_options, frozen, 0, CN_FROZEN_LOCAL),
 };
 static const struct cn_message_schema options_schema = SCHEMA(options_fields);
 
@@ -159,8 +177,21 @@ static const struct cn_message_field job_fields[] = {
      .kind = RULES,
      .offset = offsetof(struct cn_job, parallel),
      .schema = &parallel_schema},
+    {.key = 34,
+     .kind = RULES,
+     .offset = offsetof(struct cn_job, pipeline),
+     .schema = &pipeline_schema},
+    {.key = 35,
+     .kind = RULES,
+     .offset = offsetof(struct cn_job, correction),
+     .schema = &correction_schema},
 };
 static const struct cn_message_schema job_schema = SCHEMA(job_fields);
+
+static const struct cn_message_field base_fields[] = {
+    FIELD(1, BYTES, cn_base_name, digest),
+};
+static const struct cn_message_schema base_schema = SCHEMA(base_fields);
 
 static const struct cn_message_field manifest_fields[] = {
     NUMBER(1, cn_register_reply, protocol, 1, UINT32_MAX),
@@ -176,6 +207,10 @@ static const struct cn_message_field manifest_fields[] = {
     SUB(11, cn_register_reply, manifest.job, job_schema),
     OPTION(12, cn_register_reply, manifest.key_epoch),
     OPTION(13, cn_register_reply, manifest.group_boards),
+    {.key = 22,
+     .kind = RULES,
+     .offset = offsetof(struct cn_register_reply, manifest.base),
+     .schema = &base_schema},
 };
 static const struct cn_message_schema manifest_schema = SCHEMA(manifest_fields);
 
@@ -198,6 +233,13 @@ static const struct cn_message_field snapshot_fields[] = {
     FIELD(3, BYTES, cn_snapshot, digest),
 };
 static const struct cn_message_schema snapshot_schema = SCHEMA(snapshot_fields);
+
+static const struct cn_message_field control_fields[] = {
+    NUMBER(1, cn_round_control, epoch, 0, UINT32_MAX),
+    LONG(2, cn_round_control, size, 0, ANY),
+    FIELD(3, BYTES, cn_round_control, digest),
+};
+static const struct cn_message_schema control_schema = SCHEMA(control_fields);
 
 static const struct cn_message_field round_fields[] = {
     LONG(1, cn_round_info, run, 0, ANY),
@@ -226,6 +268,11 @@ static const struct cn_message_field round_fields[] = {
     OPTION(18, cn_round_info, key_epoch),
     OPTION(20, cn_round_info, forget),
     OPTION(21, cn_round_info, group_boards),
+    OPTION(25, cn_round_info, oldest),
+    {.key = 26,
+     .kind = RULES,
+     .offset = offsetof(struct cn_round_info, control),
+     .schema = &control_schema},
 };
 static const struct cn_message_schema round_schema = SCHEMA(round_fields);
 
@@ -256,6 +303,9 @@ static const struct cn_message_field declare_fields[] = {
      .offset = offsetof(struct cn_declare_request, members),
      .max = CN_GROUP_MAX,
      .count_offset = offsetof(struct cn_declare_request, member_count)},
+    OPTION(13, cn_declare_request, steps),
+    OPTION(14, cn_declare_request, control_epoch),
+    OPTION(15, cn_declare_request, control_count),
 };
 static const struct cn_message_schema declare_schema = SCHEMA(declare_fields);
 
@@ -282,11 +332,36 @@ static const struct cn_message_field status_fields[] = {
 };
 static const struct cn_message_schema status_schema = SCHEMA(status_fields);
 
+#define SMALL_OPTION(k, t, f)                                                                      \
+    {                                                                                              \
+        .key = (k), .kind = U64_OR_ZERO, .offset = offsetof(struct t, f), .max = UINT32_MAX        \
+    }
+
+static const struct cn_message_field health_fields[] = {
+    NUMBER(1, cn_health, state, 0, 255),        NUMBER(2, cn_health, round, 0, UINT32_MAX),
+    NUMBER(3, cn_health, step, 0, UINT32_MAX),  NUMBER(4, cn_health, steps, 0, UINT32_MAX),
+    SMALL_OPTION(5, cn_health, temperature_mk), SMALL_OPTION(6, cn_health, power_mw),
+    SMALL_OPTION(7, cn_health, centisamples),   SMALL_OPTION(8, cn_health, flags),
+    SMALL_OPTION(9, cn_health, error_code),     FIELD(10, TEXT_OR_NONE, cn_health, error),
+    SMALL_OPTION(11, cn_health, seq),           SMALL_OPTION(12, cn_health, resident_mib),
+};
+static const struct cn_message_schema health_schema = SCHEMA(health_fields);
+
 uint32_t cn_message_graph_ops(const struct cn_job *job)
 {
+    if (job->correction.kind)
+        return 5;
+    if (!cn_message_is_plain(&pipeline_schema, &job->pipeline))
+        return 4;
     if (!cn_message_is_plain(&parallel_schema, &job->parallel))
         return 3;
     return job->loss > CN_LOSS_MSE || !cn_message_is_plain(&rules_schema, &job->rules) ? 2 : 1;
+}
+
+uint32_t cn_message_update_format(const struct cn_job *job)
+{
+    return job->options.local[0] || job->options.frozen == CN_FROZEN_LOCAL ? 3
+                                                                           : CN_UPDATE_FORMAT_MIN;
 }
 
 void cn_message_copy_text(char *to, size_t to_size, const uint8_t *from, size_t size)
@@ -308,6 +383,18 @@ cn_err cn_message_get_register(const uint8_t *bytes, size_t size,
                                struct cn_register_request *message)
 {
     return cn_message_get(&register_schema, bytes, size, message, sizeof(*message));
+}
+
+cn_err cn_message_put_health(const struct cn_health *message, uint8_t *bytes, size_t *size)
+{
+    cn_err err = cn_message_put(&health_schema, message, bytes, size);
+
+    return !err && *size > CN_HEALTH_MESSAGE_MAX ? CN_ERANGE : err;
+}
+
+cn_err cn_message_get_health(const uint8_t *bytes, size_t size, struct cn_health *message)
+{
+    return cn_message_get(&health_schema, bytes, size, message, sizeof(*message));
 }
 
 cn_err cn_message_put_manifest(const struct cn_register_reply *message, uint8_t *bytes,

@@ -16,9 +16,9 @@
 #define CN_PROTOCOL_MIN 2
 #define CN_PROTOCOL_MAX 3
 #define CN_UPDATE_FORMAT_MIN 2
-#define CN_UPDATE_FORMAT_MAX 2
+#define CN_UPDATE_FORMAT_MAX 3
 #define CN_GRAPH_OPS_MIN 1
-#define CN_GRAPH_OPS_MAX 3
+#define CN_GRAPH_OPS_MAX 5
 
 struct cn_version_range {
     uint32_t min, max;
@@ -53,7 +53,13 @@ struct cn_declare_request {
     // Signs of life of the members, as the leader sees them.
     struct cn_member_sign members[CN_GROUP_MAX];
     uint32_t member_count;
+    uint64_t steps; // steps of the round that the group did; 0: not said
+    // Epoch of the group's control variate, and the number of its updates in that epoch of which
+    // the variate was made; both 0 without control variates.
+    uint64_t control_epoch, control_count;
 };
+
+#define CN_HEALTH_MESSAGE_MAX 200 // most bytes of POST h
 
 #define CN_UPLOAD_ID_SIZE 8
 #define CN_RANGE_MAX 48
@@ -79,9 +85,16 @@ struct cn_upload_status {
     uint32_t recent_count;
 };
 
-// Returns the graph operator set that a board needs for the job. 2: the job has rules or a loss
-// after mse. 3: its members divide the work other than equally.
+// Returns the version of the graph's operators that a board must know for the job:
+//
+//   2  the job has rules, or a loss that CN_LOSS_MSE precedes in enum cn_loss
+//   3  the members of a group divide the work unequally (parallel)
+//   4  they divide the model (pipeline)
+//   5  gradients are corrected (train.correction)
 uint32_t cn_message_graph_ops(const struct cn_job *job);
+
+// Returns the lowest update format that a board must know for the job.
+uint32_t cn_message_update_format(const struct cn_job *job);
 
 cn_err cn_message_put_register(const struct cn_register_request *message, uint8_t *bytes,
                                size_t *size);
@@ -99,6 +112,9 @@ cn_err cn_message_get_declare(const uint8_t *bytes, size_t size,
                               struct cn_declare_request *message);
 cn_err cn_message_put_status(const struct cn_upload_status *message, uint8_t *bytes, size_t *size);
 cn_err cn_message_get_status(const uint8_t *bytes, size_t size, struct cn_upload_status *message);
+// POST h: what a board says of itself. The message is at most CN_HEALTH_MESSAGE_MAX bytes long.
+cn_err cn_message_put_health(const struct cn_health *message, uint8_t *bytes, size_t *size);
+cn_err cn_message_get_health(const uint8_t *bytes, size_t size, struct cn_health *message);
 // Computes an upload's ID: the first bytes of SHA-256(board | run | round | digest), with numbers
 // little-endian.
 void cn_message_upload_id(const char *board, uint64_t run, uint32_t round,

@@ -82,7 +82,9 @@ bool cn_message_is_plain(const struct cn_message_schema *schema, const void *obj
     static const union {
         struct cn_rules rules;
         struct cn_parallel parallel;
+        struct cn_pipeline_settings pipeline;
         struct cn_delta_chain chain;
+        struct cn_round_control control;
     } none;
     uint8_t bytes[2][CN_MESSAGE_MAX];
     CborEncoder encoder[2];

@@ -3,7 +3,7 @@
 
 #include "transport/message/message.h"
 
-#define CN_MESSAGE_ANY_ORDER 1 // as min of RANGES: they may be in any order, touch and repeat
+#define CN_MESSAGE_ANY_ORDER 1 // as min of RANGES: ranges in any order, touching or repeated
 
 // How a field of a struct is encoded. A table describes a message, with one row for each key. The
 // rows are in the order of the keys, which makes the encoding deterministic (RFC 8949, 4.2.1).

@@ -228,7 +228,7 @@ static void put_message(struct peer_link *link, uint32_t member, const uint8_t *
     memcpy(message->bytes, bytes, size);
 }
 
-// Notes the address from which a member was heard that this board does not reach.
+// Notes the address from which a member was heard while this board is not connected to it.
 static void note_address(struct peer_link *link, uint32_t index, const char *address)
 {
     struct peer *peer = &link->peers[index];
@@ -247,8 +247,8 @@ static void note_sender(struct peer_link *link, uint32_t index, const struct cn_
         note_address(link, index, address);
 }
 
-// Takes another member's hint where a member is. A wrong hint does no harm: no handshake succeeds
-// there.
+// Takes another member's hint about where a member is. A wrong hint does no harm: no handshake
+// succeeds there.
 static void take_hint(struct peer_link *link, const struct cn_coap_request *request,
                       struct cn_coap_reply *reply)
 {

@@ -2,7 +2,7 @@
 //
 // Each member sends requests over the sessions that it opened and answers on those opened to it. A
 // message is a POST to g/NAME (GROUP.md). A session's key is derived from the pair's key. So a
-// member that another does not know, or knows by another key, is not heard.
+// member hears nothing from a board that it does not know or that has another key.
 #pragma once
 
 #include "runtime/port/peer_link.h"

@@ -179,8 +179,8 @@ static void call_on(const struct cn_peer_hello *hello, const struct ifreq *inter
         cn_log(CN_LOG_DEBUG, "peer", "a call to the members from %s could not be sent", host);
 }
 
-// Calls on all interfaces. Not with getifaddrs: it needs AF_NETLINK, which the package's unit file
-// denies.
+// Calls on all interfaces. Does not use getifaddrs, which needs AF_NETLINK: the package's unit file
+// denies it.
 static void call_everywhere(const struct cn_peer_hello *hello)
 {
     struct ifreq interfaces[INTERFACES];

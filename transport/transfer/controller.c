@@ -4,8 +4,8 @@
 
 #define STARTUP_GAIN 2.885 // 2 / ln 2: the smallest gain that doubles the rate each round trip
 #define WINDOW_GAIN 2.0
-#define OTHERS_MAX 4.0  // largest factor on the window beside flows that keep a queue
 #define FIRST_WINDOW 32 // datagrams, spread over a round trip; RFC 6928's 10 go at once
+#define BEGIN_ROUNDS 2  // until the answers of the first window are in
 #define LEAST_WINDOW 4  // datagrams
 #define GROWTH 1.25     // the rate grows by less in a round only if the link is full
 #define FULL_ROUNDS 3   // rounds without that growth until the link counts as full
@@ -16,7 +16,12 @@
 #define AHEAD_US 1000u    // datagrams due within this time go at once: timers are no finer
 #define CREDIT_US 5000u   // longest delay of a call that faster sending makes up for
 #define LOSS_MAX 0.2
-#define FLOOD 0.2 // a larger share lost in a round behind a queue means a slower link
+#define COMPETE_GAIN 1.25   // of the pace beside a rival, where the window is the limit
+#define SUSPECT_US 2000000u // from a probe that found no rival until the next suspicion
+#define YIELDED 0.7         // share of the rate below which a probe has left the link to others
+#define SAME_PROBES 2       // repetitions of a probe's round trip that show a longer path
+#define IDLE_ROUNDS 8       // rounds without a queue after which the rival counts as gone
+#define FLOOD 0.2           // a larger share lost in a round behind a queue means a slower link
 
 static const double cycle_gains[CYCLES] = {1.25, 0.75, 1, 1, 1, 1, 1, 1};
 
@@ -28,6 +33,7 @@ void cn_controller_init(struct cn_controller *controller, uint32_t unit, uint64_
         .window_max = window_max,
         .rate_limit_bytes_s = rate_bps / 8,
         .srtt_us = rtt_us,
+        .beginning = true,
     };
 }
 
@@ -41,21 +47,6 @@ void cn_controller_fit(struct cn_controller *controller, uint32_t unit, bool str
 static double bdp(const struct cn_controller *controller)
 {
     return controller->bandwidth * (double)controller->min_rtt_us / 1e6;
-}
-
-// Returns the factor by which other flows' queues lengthen the round trip: the smallest round trip
-// of the last cycle, in which our own queue was drained, over the smallest one. It is 1 on a link
-// without other flows, and on a link that has become slower, which makes a queue as well.
-static double queue_of_others(const struct cn_controller *controller)
-{
-    uint64_t last = controller->rounds + CN_CONTROLLER_ROUNDS - 1;
-    double share;
-
-    if (!controller->min_rtt_us || controller->floor_rtt_us <= controller->min_rtt_us ||
-        controller->round_rate[last % CN_CONTROLLER_ROUNDS] < controller->bandwidth / 2)
-        return 1;
-    share = (double)controller->floor_rtt_us / (double)controller->min_rtt_us;
-    return share < OTHERS_MAX ? share : OTHERS_MAX;
 }
 
 // Returns the bytes by which the window grows because one answer reports up to 16 datagrams or
@@ -75,10 +66,14 @@ uint64_t cn_controller_window(const struct cn_controller *controller)
     if (controller->phase == CN_CONTROLLER_PROBE_RTT)
         window = bdp(controller) / 2;
     else if (controller->phase == CN_CONTROLLER_PROBE_BW)
-        window = WINDOW_GAIN * bdp(controller) * queue_of_others(controller) + quantum(controller);
+        window = WINDOW_GAIN * bdp(controller) + quantum(controller);
+    else if (controller->phase == CN_CONTROLLER_COMPETE)
+        window = controller->rival.window + quantum(controller);
     else if (controller->bandwidth > 0) {
         double grown = STARTUP_GAIN * bdp(controller) + quantum(controller);
 
+        if (controller->beginning) // one more for each that has arrived
+            window += (double)(controller->delivered - controller->begun);
         window = grown > window ? grown : window;
     }
     if (window < least)
@@ -96,6 +91,7 @@ static double gain(const struct cn_controller *controller)
     case CN_CONTROLLER_PROBE_BW:
         return cycle_gains[controller->cycle];
     case CN_CONTROLLER_PROBE_RTT:
+    case CN_CONTROLLER_COMPETE:
         break;
     }
     return 1;
@@ -108,8 +104,14 @@ double cn_controller_rate(const struct cn_controller *controller)
 
     if (controller->stream)
         return limit;
-    if (controller->bandwidth <= 0 && controller->srtt_us)
-        rate = (double)FIRST_WINDOW * controller->unit * 1e6 / (double)controller->srtt_us;
+    if (controller->phase == CN_CONTROLLER_COMPETE && controller->last_rtt_us)
+        rate = COMPETE_GAIN * controller->rival.window * 1e6 / (double)controller->last_rtt_us;
+    // The first answers tell only of the first datagrams, so their rate would slow the start down.
+    if (controller->beginning && controller->srtt_us) {
+        double first = (double)FIRST_WINDOW * controller->unit * 1e6 / (double)controller->srtt_us;
+
+        rate = rate > first ? rate : first;
+    }
     rate *= gain(controller);
     return limit > 0 && (rate > limit || rate <= 0) ? limit : rate;
 }
@@ -136,6 +138,7 @@ static void wake_up(struct cn_controller *controller, uint64_t now_us)
         cn_controller_gone(controller);
         controller->round_rate[0] = controller->bandwidth = rate / 2 / STARTUP_GAIN;
         controller->min_rtt_us = controller->srtt_us;
+        controller->beginning = false;
     }
     controller->first_us = controller->delivered_us = now_us;
     controller->min_rtt_at_us = controller->cycle_us = now_us;
@@ -176,7 +179,7 @@ void cn_controller_arrived(struct cn_controller *controller, const struct cn_sen
     controller->delivered += size;
     controller->delivered_us = now_us;
     controller->round_delivered += size;
-    if (!controller->sampled || mark->sent_us >= controller->newest.sent_us) {
+    if (mark && (!controller->sampled || mark->sent_us >= controller->newest.sent_us)) {
         controller->newest = *mark;
         controller->sampled = true;
         controller->first_us = mark->sent_us;
@@ -214,9 +217,16 @@ static bool queue_stands(const struct cn_controller *controller)
     return controller->round_rtt_us > controller->min_rtt_us + controller->min_rtt_us / 16 + 2000;
 }
 
+// Several answers come in a round trip. If none came for so long, the link stood still: the round
+// trips show no queue of ours, and the rate shows nothing.
+static bool stood_still(const struct cn_controller *controller)
+{
+    return controller->round_quiet_us > controller->min_rtt_us;
+}
+
 static void judge_startup(struct cn_controller *controller)
 {
-    if (controller->full || controller->newest.limited)
+    if (controller->full || controller->newest.limited || stood_still(controller))
         return;
     if (controller->bandwidth >= GROWTH * controller->full_rate) {
         controller->full_rate = controller->bandwidth;
@@ -278,7 +288,7 @@ static void judge_loss(struct cn_controller *controller, uint64_t now_us)
     controller->loss += (share - controller->loss) / 8;
     if (controller->loss > LOSS_MAX)
         controller->loss = LOSS_MAX;
-    // Decides a round later: by then losses that were none, as in a spike of delay, are undone.
+    // Decides a round later. By then losses that were none, as after a spike of delay, are undone.
     if (flood && controller->flooded &&
         is_flood(controller->round_lost + controller->last_lost,
                  controller->round_delivered + controller->last_delivered))
@@ -287,28 +297,108 @@ static void judge_loss(struct cn_controller *controller, uint64_t now_us)
         controller->flooded = flood;
 }
 
+static void cruise(struct cn_controller *controller, uint64_t now_us)
+{
+    controller->phase = CN_CONTROLLER_PROBE_BW;
+    controller->cycle_rtt_us = 0;
+    // Starts at a gain of 1, and not all flows at the same one.
+    controller->cycle = 2 + (unsigned)(now_us / 1000 % (CYCLES - 2));
+    controller->cycle_us = now_us;
+}
+
+// Judges a round beside a rival. Losses without a queue are the link's.
+static void judge_rival(struct cn_controller *controller, uint64_t now_us)
+{
+    bool queue = queue_stands(controller);
+    uint64_t lost = queue ? controller->round_lost : 0;
+    bool useless;
+
+    if (controller->phase != CN_CONTROLLER_COMPETE)
+        return;
+    cn_rival_round(&controller->rival, controller->unit, lost, controller->round_delivered,
+                   !controller->newest.limited, controller->round_rtt_us, now_us);
+    if (controller->rival.window > (double)controller->window_max)
+        controller->rival.window = (double)controller->window_max;
+    controller->idle_rounds = queue ? 0 : controller->idle_rounds + 1;
+    useless = controller->unsure && controller->rival.useless;
+    if (useless)
+        controller->suspect_us = now_us + SUSPECT_US;
+    if (useless || controller->idle_rounds >= IDLE_ROUNDS) {
+        controller->crowded_rtt_us = 0;
+        cruise(controller, now_us);
+    }
+}
+
 static void count_round(struct cn_controller *controller, uint64_t now_us)
 {
     if (controller->newest.delivered < controller->round_end)
         return;
     judge_startup(controller);
     judge_loss(controller, now_us);
+    judge_rival(controller, now_us);
+    controller->last_rtt_us = controller->round_rtt_us;
     controller->round_end = controller->delivered;
     controller->rounds++;
+    if (controller->rounds == BEGIN_ROUNDS)
+        controller->beginning = false;
     controller->round_rate[controller->rounds % CN_CONTROLLER_ROUNDS] = 0;
     controller->last_lost = controller->round_lost;
     controller->last_delivered = controller->round_delivered;
     controller->last_us = controller->round_us;
     controller->round_us = now_us;
     controller->round_lost = controller->round_delivered = controller->round_rtt_us = 0;
+    controller->round_quiet_us = 0;
 }
 
-static void cruise(struct cn_controller *controller, uint64_t now_us)
+// Returns whether a round trip shows a queue although ours was drained. Two datagrams of our own
+// may be in it: on a thin link they take longer than all else.
+static bool is_crowded(const struct cn_controller *controller, uint64_t rtt_us)
 {
-    controller->phase = CN_CONTROLLER_PROBE_BW;
-    // Starts at a gain of 1, and not all flows at the same one.
-    controller->cycle = 2 + (unsigned)(now_us / 1000 % (CYCLES - 2));
-    controller->cycle_us = now_us;
+    double own_us = 2e6 * controller->unit / controller->bandwidth;
+
+    return (double)rtt_us > 1.25 * (double)controller->min_rtt_us + 2000 + own_us;
+}
+
+// Returns the rate of the round before.
+static double last_rate(const struct cn_controller *controller)
+{
+    uint64_t last = controller->rounds + CN_CONTROLLER_ROUNDS - 1;
+
+    return controller->round_rate[last % CN_CONTROLLER_ROUNDS];
+}
+
+static void start_probe(struct cn_controller *controller, uint64_t now_us)
+{
+    controller->phase = CN_CONTROLLER_PROBE_RTT;
+    controller->probe_begin_us = now_us;
+    controller->probe_end_us = 0;
+    controller->probe_delivered = controller->delivered;
+    controller->before_probe = last_rate(controller);
+}
+
+// Begins to hold the bytes in flight low, now that they are few. The last round may have begun
+// before the link became slower, so the rate while they became fewer counts as well.
+static void hold_low(struct cn_controller *controller, uint64_t hold_us, uint64_t now_us)
+{
+    double bytes = (double)(controller->delivered - controller->probe_delivered);
+    double fell_us = (double)(now_us - controller->probe_begin_us);
+
+    if (fell_us >= (double)controller->min_rtt_us &&
+        1e6 * bytes < controller->before_probe * fell_us)
+        controller->before_probe = 1e6 * bytes / fell_us;
+    controller->probe_end_us = now_us + hold_us;
+    controller->probe_rtt_us = 0;
+    controller->probe_delivered = controller->delivered;
+}
+
+// Judges a cycle of PROBE_BW. A queue that stays although ours was drained may be that of a rival,
+// or the path is longer; a probe tells. A link that has become slower makes a queue as well.
+static void judge_cycle(struct cn_controller *controller, uint64_t now_us)
+{
+    if (is_crowded(controller, controller->cycle_rtt_us) && !controller->stream &&
+        now_us >= controller->suspect_us)
+        start_probe(controller, now_us);
+    controller->cycle_rtt_us = 0;
 }
 
 static void move_on(struct cn_controller *controller, uint64_t in_flight, uint64_t now_us)
@@ -321,7 +411,8 @@ static void move_on(struct cn_controller *controller, uint64_t in_flight, uint64
         if (controller->stream) // the kernel drains its own queue
             cruise(controller, now_us);
     }
-    if (controller->phase == CN_CONTROLLER_DRAIN && (double)in_flight <= product)
+    if (controller->phase == CN_CONTROLLER_DRAIN &&
+        (double)in_flight <= product + quantum(controller) / 2) // answers come late
         cruise(controller, now_us);
     if (controller->phase != CN_CONTROLLER_PROBE_BW)
         return;
@@ -335,17 +426,56 @@ static void move_on(struct cn_controller *controller, uint64_t in_flight, uint64
         return;
     controller->cycle = (controller->cycle + 1) % CYCLES;
     controller->cycle_us = now_us;
-    if (controller->cycle == 0) {
-        controller->floor_rtt_us = controller->cycle_rtt_us;
-        controller->cycle_rtt_us = 0;
-    }
+    if (controller->cycle == 0)
+        judge_cycle(controller, now_us);
 }
 
-static void end_probe(struct cn_controller *controller, uint64_t now_us)
+// Returns whether the path has become longer. Then probe after probe finds the same round trip,
+// which a rival's queue would not show.
+static bool is_longer(struct cn_controller *controller)
 {
-    if (controller->probe_rtt_us)
-        controller->min_rtt_us = controller->probe_rtt_us;
+    uint64_t rtt_us = controller->probe_rtt_us, before_us = controller->crowded_rtt_us;
+    uint64_t apart_us = rtt_us > before_us ? rtt_us - before_us : before_us - rtt_us;
+
+    if (before_us && apart_us <= before_us / 16)
+        controller->same_probes++;
+    else
+        controller->same_probes = 0;
+    return controller->same_probes >= SAME_PROBES;
+}
+
+static void compete(struct cn_controller *controller, bool unsure, uint64_t now_us)
+{
+    if (!controller->crowded_rtt_us)
+        cn_rival_begin(&controller->rival,
+                       controller->bandwidth * (double)controller->probe_rtt_us / 1e6);
+    controller->crowded_rtt_us = controller->probe_rtt_us;
+    controller->phase = CN_CONTROLLER_COMPETE;
+    controller->compete_us = now_us;
+    controller->idle_rounds = 0;
+    controller->unsure = unsure;
+}
+
+// Ends a probe that held the bytes in flight low for hold_us. If a queue was left although ours was
+// drained, and the rate fell, the queue is a rival's. If the rate did not fall, the link has become
+// slower: even few bytes in flight make a queue there.
+static void end_probe(struct cn_controller *controller, uint64_t hold_us, uint64_t now_us)
+{
+    double bytes = (double)(controller->delivered - controller->probe_delivered);
+    bool fell = 1e6 * bytes / (double)hold_us < YIELDED * controller->before_probe;
+    bool unsure = bdp(controller) / 2 < (double)LEAST_WINDOW * controller->unit; // cannot fall
+    bool crowded = !controller->stream && controller->full && controller->probe_rtt_us &&
+                   is_crowded(controller, controller->probe_rtt_us);
+
     controller->min_rtt_at_us = now_us;
+    if (crowded && (fell || unsure) && !is_longer(controller)) {
+        compete(controller, unsure && !fell, now_us);
+        return;
+    }
+    controller->suspect_us = now_us + SUSPECT_US;
+    controller->crowded_rtt_us = 0;
+    if (controller->probe_rtt_us && (!crowded || fell))
+        controller->min_rtt_us = controller->probe_rtt_us;
     if (controller->full)
         cruise(controller, now_us);
     else
@@ -376,22 +506,25 @@ static void probe_rtt(struct cn_controller *controller, uint64_t in_flight, uint
         controller->min_rtt_us > PROBE_RTT_US ? controller->min_rtt_us : PROBE_RTT_US;
 
     if (controller->phase != CN_CONTROLLER_PROBE_RTT) {
-        if (!controller->min_rtt_us || now_us - controller->min_rtt_at_us < MIN_RTT_US)
+        uint64_t since_us = controller->phase == CN_CONTROLLER_COMPETE ? controller->compete_us
+                                                                       : controller->min_rtt_at_us;
+
+        if (!controller->min_rtt_us || now_us - since_us < MIN_RTT_US)
             return;
-        controller->phase = CN_CONTROLLER_PROBE_RTT;
-        controller->probe_end_us = 0;
+        start_probe(controller, now_us);
     }
-    if (!controller->probe_end_us && in_flight <= cn_controller_window(controller)) {
-        controller->probe_end_us = now_us + hold_us;
-        controller->probe_rtt_us = 0;
-    }
+    if (!controller->probe_end_us && in_flight <= cn_controller_window(controller))
+        hold_low(controller, hold_us, now_us);
     if (controller->probe_end_us && now_us >= controller->probe_end_us)
-        end_probe(controller, now_us);
+        end_probe(controller, hold_us, now_us);
 }
 
 void cn_controller_acked(struct cn_controller *controller, uint64_t rtt_us, uint64_t in_flight,
                          uint64_t now_us)
 {
+    if (controller->answer_us && now_us - controller->answer_us > controller->round_quiet_us)
+        controller->round_quiet_us = now_us - controller->answer_us;
+    controller->answer_us = now_us;
     renew_rtt(controller, rtt_us, now_us);
     if (controller->sampled) {
         renew_bandwidth(controller, now_us);
@@ -431,6 +564,7 @@ void cn_controller_undo_loss(struct cn_controller *controller, uint32_t size)
     controller->last_lost -= before < controller->last_lost ? before : controller->last_lost;
     controller->lost -= size < controller->lost ? size : controller->lost;
     restore_rate(controller, size);
+    cn_rival_undo(&controller->rival, size);
 }
 
 void cn_controller_gone(struct cn_controller *controller)
@@ -442,5 +576,5 @@ void cn_controller_gone(struct cn_controller *controller)
                        8 * controller->rate_limit_bytes_s, controller->min_rtt_us);
     controller->stream = stream;
     controller->lost = lost;
-    controller->delivered = controller->round_end = delivered;
+    controller->delivered = controller->round_end = controller->begun = delivered;
 }

@@ -5,12 +5,15 @@
 // the smallest round-trip time. It sends at that rate and keeps at most about twice their product
 // in flight. So it fills a link without filling its queue, and does not take random loss for
 // congestion. The phases are those of BBR (draft-cardwell-iccrg-bbr-congestion-control-00). The
-// rate is sampled as in draft-cheng-iccrg-delivery-rate-estimation-00. The differences to BBR:
+// rate is sampled as in draft-cheng-iccrg-delivery-rate-estimation-00. The differences from BBR:
 //
 // - A round trip close to the smallest one renews it. A link without other flows thus needs no
 //   pause to measure it.
 // - The pause that measures the round trip keeps half a product of rate and round trip in flight.
-// - The window grows with a queue that stays after our own was drained: it is another flow's.
+// - A queue that stays after our own was drained is a rival's, such as TCP's with CUBIC. Beside it
+//   the window is CUBIC's as well (rival.h), until a probe of the round trip finds no queue. A rate
+//   that stays although we send less shows that the link is slower. The same round trip in probe
+//   after probe shows that the path is longer.
 // - The rate makes up for loss that comes without a queue.
 // - After the link was gone, the model of the path starts from nothing.
 //
@@ -25,6 +28,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "transport/transfer/rival.h"
+
 #define CN_CONTROLLER_ROUNDS 10 // number of round trips over which the largest rate is taken
 
 enum cn_controller_phase {
@@ -32,6 +37,7 @@ enum cn_controller_phase {
     CN_CONTROLLER_DRAIN,     // empties the queue that STARTUP made
     CN_CONTROLLER_PROBE_BW,  // cruises; one round trip in eight is 1/4 faster, one 1/4 slower
     CN_CONTROLLER_PROBE_RTT, // sends less, to measure the round trip without a queue of our own
+    CN_CONTROLLER_COMPETE,   // shares the link with a flow that keeps a queue (rival.h)
 };
 
 // The state of the path when a datagram was sent; kept while the datagram is in flight.
@@ -53,8 +59,7 @@ struct cn_controller {
     double bandwidth; // largest of round_rate, bytes per second; 0: no sample yet
     double round_rate[CN_CONTROLLER_ROUNDS]; // largest rate of each round, bytes per second
     uint64_t min_rtt_us, min_rtt_at_us;      // smallest round trip and when it was seen; 0: none
-    // Smallest round trip of this cycle of PROBE_BW, and of the cycle before.
-    uint64_t cycle_rtt_us, floor_rtt_us;
+    uint64_t cycle_rtt_us;                   // smallest round trip of this cycle of PROBE_BW
     // As in cn_send_mark, for the next datagram.
     uint64_t delivered, delivered_us, first_us;
     uint64_t lost; // bytes lost in all
@@ -63,6 +68,7 @@ struct cn_controller {
     uint64_t rounds, round_end; // rounds so far; value of delivered at which this round ends
     // Bytes lost and delivered in this round; its smallest round trip, 0: no sample.
     uint64_t round_lost, round_delivered, round_rtt_us;
+    uint64_t answer_us, round_quiet_us; // the last answer; longest time without one in this round
     uint64_t last_lost, last_delivered; // bytes lost and delivered in the round before
     uint64_t round_us, last_us;         // when this round and the round before began
     bool flooded;                       // the round before lost much behind a queue
@@ -71,6 +77,8 @@ struct cn_controller {
     uint64_t forgotten_undone; // bytes of forgotten_lost that arrived after all
     uint64_t forgotten_round;  // value of rounds when forget_rates lowered the bandwidth
     double loss;               // share of bytes lost without a queue, smoothed
+    uint64_t begun;            // value of delivered when the model of the path began
+    bool beginning;            // fewer than two round trips have passed since then
     double full_rate;          // STARTUP: the rate when it last grew by a quarter
     unsigned full_rounds;      // STARTUP: rounds since full_rate was set
     bool full;                 // the link has been filled once
@@ -78,8 +86,22 @@ struct cn_controller {
     uint64_t cycle_us;         // PROBE_BW: when this gain began
     uint64_t probe_end_us;     // PROBE_RTT: end of the phase; 0 until little enough is in flight
     uint64_t probe_rtt_us;     // PROBE_RTT: smallest round trip of the phase
-    uint64_t next_us;          // when the next datagram may go
-    uint64_t active_us;        // when the last datagram was sent; 0: none
+    uint64_t probe_begin_us;   // PROBE_RTT: when the phase began
+    // PROBE_RTT: value of delivered when the phase began, then when little enough was in flight.
+    uint64_t probe_delivered;
+    double before_probe;   // PROBE_RTT: rate of arrival until then, bytes per second
+    struct cn_rival rival; // COMPETE: the window
+    uint64_t compete_us;   // COMPETE: when it began, or went on after PROBE_RTT
+    bool unsure;           // COMPETE: the probe could not tell whether there is a rival
+    uint64_t suspect_us;   // PROBE_BW: no rival is suspected before this time
+    unsigned idle_rounds;  // COMPETE: rounds in a row without a queue
+    // crowded_rtt_us is the smallest round trip of the last probe that found a queue of others; 0:
+    // no probe did. same_probes counts the probes in a row since then that found the same.
+    uint64_t crowded_rtt_us;
+    unsigned same_probes;
+    uint64_t last_rtt_us; // smallest round trip of the round before; 0: no sample
+    uint64_t next_us;     // when the next datagram may go
+    uint64_t active_us;   // when the last datagram was sent; 0: none
     // The newest datagram that the current answer acknowledges; sampled: there is one.
     struct cn_send_mark newest;
     bool sampled;
@@ -112,7 +134,8 @@ void cn_controller_sent(struct cn_controller *controller, uint32_t size, uint64_
 // Notes that nothing is left to send: the rate says little until the bytes in flight have arrived.
 void cn_controller_limited(struct cn_controller *controller, uint64_t in_flight);
 
-// Notes that one datagram has arrived. After all arrivals that one answer reports, call acked.
+// Notes that one datagram has arrived. mark: of its transmission, NULL when it is not certain which
+// one arrived. After all arrivals that one answer reports, call acked.
 void cn_controller_arrived(struct cn_controller *controller, const struct cn_send_mark *mark,
                            uint32_t size, uint64_t now_us);
 

@@ -107,7 +107,7 @@ static void send_requests(struct cn_download *download, uint64_t now_us, uint64_
     struct cn_in_flight *flight = &download->flight;
 
     cn_in_flight_expire(flight, download->transfer.rtt, now_us, wake_us);
-    while (cn_controller_may_send(flight->controller, flight->in_flight, now_us, wake_us)) {
+    while (cn_in_flight_may_send(flight, now_us, wake_us)) {
         uint32_t parcel = cn_in_flight_next(flight);
 
         if (parcel == CN_IN_FLIGHT_NONE)

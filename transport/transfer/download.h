@@ -1,4 +1,5 @@
-// download.h - fetches a blob by its digest, with a paced GET b/DIGEST/N/COUNT for every parcel.
+// download.h - fetches a blob by its digest, with a paced GET b/DIGEST/N/COUNT for every parcel
+// (in_flight.h).
 //
 // The controller paces requests as if they had the size of their answers, because those fill the
 // link. Threading: none.

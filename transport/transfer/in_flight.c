@@ -108,6 +108,12 @@ uint32_t cn_in_flight_next(struct cn_in_flight *flight)
     return flight->fresh < flight->count ? flight->fresh : CN_IN_FLIGHT_NONE;
 }
 
+bool cn_in_flight_may_send(const struct cn_in_flight *flight, uint64_t now_us, uint64_t *wake_us)
+{
+    return flight->urgent ||
+           cn_controller_may_send(flight->controller, flight->in_flight, now_us, wake_us);
+}
+
 void cn_in_flight_sent(struct cn_in_flight *flight, uint32_t parcel, uint32_t size, uint64_t now_us)
 {
     struct cn_in_flight_parcel *entry = &flight->parcels[parcel];
@@ -124,6 +130,7 @@ void cn_in_flight_sent(struct cn_in_flight *flight, uint32_t parcel, uint32_t si
     entry->probe = entry->order == 0 && entry->tries > 0;
     entry->order = flight->next_order++;
     flight->sent_us = now_us;
+    flight->urgent = false;
     flight->retransmissions += entry->tries > 0;
     entry->tries++;
     append(flight, &flight->sent, parcel);
@@ -169,6 +176,7 @@ bool cn_in_flight_arrived(struct cn_in_flight *flight, uint32_t parcel, uint8_t 
 {
     struct cn_in_flight_parcel *entry = &flight->parcels[parcel];
     bool sent = entry->state == SENT;
+    bool certain = behind == 0 || entry->tries == 1; // the newest transmission arrived
 
     if (entry->state == DONE)
         return false;
@@ -185,7 +193,8 @@ bool cn_in_flight_arrived(struct cn_in_flight *flight, uint32_t parcel, uint8_t 
         renew_newest(flight, entry, behind, now_us);
     }
     if (sent)
-        cn_controller_arrived(flight->controller, &entry->mark, entry->size, now_us);
+        cn_controller_arrived(flight->controller, certain ? &entry->mark : NULL, entry->size,
+                              now_us);
     leave(flight, parcel);
     entry->state = DONE;
     flight->done++;
@@ -344,6 +353,7 @@ bool cn_in_flight_expire(struct cn_in_flight *flight, struct cn_rtt *rtt, uint64
     flight->heard_us = now_us;
     if (flight->silences++ < SILENCES_MAX) {
         give_up(flight, flight->sent.first);
+        flight->urgent = true;
     } else {
         cn_in_flight_lose_all(flight);
         cn_controller_gone(flight->controller);

@@ -72,6 +72,7 @@ struct cn_in_flight {
     uint64_t heard_us; // start of the time-out: the last answer or time-out
     unsigned silences; // time-outs since something arrived
     unsigned probes;   // repetitions of the end of the transfer since something arrived
+    bool urgent;       // a time-out queued a parcel, which goes whatever is in flight
     bool gone;         // the link counted as gone since cn_in_flight_take_gone
     uint64_t sent_us;  // time of the last transmission
     // Repeated transmissions; parcels that were declared lost and had arrived.
@@ -88,6 +89,10 @@ void cn_in_flight_restart(struct cn_in_flight *flight);
 
 // Returns the parcel to send next, or CN_IN_FLIGHT_NONE.
 uint32_t cn_in_flight_next(struct cn_in_flight *flight);
+
+// Returns true when the next parcel may go now, as cn_controller_may_send does. The parcel that a
+// time-out queued needs no room in the window: without an answer the window may stay full for ever.
+bool cn_in_flight_may_send(const struct cn_in_flight *flight, uint64_t now_us, uint64_t *wake_us);
 
 // Notes a transmission of the parcel. size: bytes on the wire.
 void cn_in_flight_sent(struct cn_in_flight *flight, uint32_t parcel, uint32_t size,

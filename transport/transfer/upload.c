@@ -47,6 +47,9 @@ void cn_upload_declare(struct cn_upload *upload)
         .measures = upload->frame.measures,
         .train_loss = upload->frame.train_loss,
         .member_count = upload->frame.member_count,
+        .steps = upload->frame.steps,
+        .control_epoch = upload->frame.control_epoch,
+        .control_count = upload->frame.control_count,
     };
     uint8_t bytes[CN_MESSAGE_MAX];
     size_t size = 0;
@@ -60,6 +63,7 @@ void cn_upload_declare(struct cn_upload *upload)
         cn_log(CN_LOG_ERROR, "link", "declaring an update: %s", cn_err_text(err));
     upload->phase = CN_UPLOAD_DECLARING;
     upload->early = false;
+    upload->postponed = false;
     upload->surveyed = 0;
     cn_request_start(&upload->call, CN_COAP_POST, "u", bytes, size);
 }
@@ -225,11 +229,9 @@ static bool send_parcel(struct cn_upload *upload, uint32_t parcel, uint64_t now_
 
 static void send_parcels(struct cn_upload *upload, uint64_t now_us, uint64_t *wake_us)
 {
-    struct cn_controller *controller = upload->transfer.controller;
-
     if (cn_in_flight_expire(&upload->flight, upload->transfer.rtt, now_us, wake_us))
         upload->must_ask = true;
-    while (cn_controller_may_send(controller, upload->flight.in_flight, now_us, wake_us)) {
+    while (cn_in_flight_may_send(&upload->flight, now_us, wake_us)) {
         uint32_t parcel = cn_in_flight_next(&upload->flight);
 
         if (parcel == CN_IN_FLIGHT_NONE)
@@ -282,6 +284,13 @@ void cn_upload_reconnected(struct cn_upload *upload)
     if (upload->phase == CN_UPLOAD_SENDING || upload->phase == CN_UPLOAD_SURVEYING)
         cn_upload_declare(upload); // some parcels that were in flight may have arrived
     cn_request_hurry(&upload->call);
+}
+
+void cn_upload_hurry(struct cn_upload *upload)
+{
+    if (upload->postponed && upload->phase == CN_UPLOAD_DECLARING)
+        cn_request_hurry(&upload->call);
+    upload->postponed = false;
 }
 
 bool cn_upload_is_stale(const struct cn_upload *upload)

@@ -7,7 +7,8 @@
 // A fresh frame follows its declaration at once: the aggregator cannot have any of its chunks, and
 // its id is known (cn_message_upload_id). The aggregator does not answer each parcel. Now and then
 // a parcel asks for the status, which names the missing ranges and the chunks that came lately. A
-// repeated declaration resumes the upload with the chunks that the aggregator has. Threading: none.
+// repeated declaration resumes the upload with the chunks that the aggregator has. After "later" to
+// a declaration only declarations are sent until one is answered. Threading: none.
 #pragma once
 
 #include "runtime/port/link.h"
@@ -40,6 +41,9 @@ bool cn_upload_reply(struct cn_upload *upload, const struct cn_exchange_reply *r
 
 // Repeats the request with this tag at once (cn_exchange_again).
 void cn_upload_again(struct cn_upload *upload, uint64_t tag, uint64_t now_us);
+
+// Repeats a declaration at once that was answered with "later": the round has changed since.
+void cn_upload_hurry(struct cn_upload *upload);
 
 // Returns whether the aggregator counts another number of chunks: its chunk size has changed.
 bool cn_upload_is_stale(const struct cn_upload *upload);

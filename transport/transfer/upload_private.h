@@ -1,5 +1,5 @@
-// upload_private.h - the upload that upload.c, which sends, and upload_replies.c, which reads the
-// replies, share.
+// upload_private.h - the state of an upload. upload.c, which sends, and upload_replies.c, which
+// reads the replies, share it.
 #pragma once
 
 #include "transport/transfer/upload.h"
@@ -24,11 +24,12 @@ struct cn_upload {
     char id[2 * CN_UPLOAD_ID_SIZE + 1]; // in hexadecimal digits, as paths have it
     uint32_t chunk_count;
     uint8_t *settled;  // a bit per chunk that the aggregator had before this board sent it
-    uint32_t surveyed; // of the chunks before this one it is known whether the aggregator has them
+    uint32_t surveyed; // it is known of all chunks before this one whether the aggregator has them
     uint32_t unasked;  // parcels sent since one asked for the status
     uint64_t asked_us; // when a parcel last asked for the status
     bool must_ask;     // the next parcel asks for the status
     bool early;        // parcels may go before the declaration is answered
+    bool postponed;    // the aggregator answered the declaration with "later"
     bool stale;        // the aggregator counts another number of chunks
 };
 

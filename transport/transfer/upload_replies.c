@@ -8,8 +8,8 @@
 struct answered {
     uint32_t parcel;
     uint8_t behind;  // the number of later transmissions of this parcel
-    uint32_t order;  // of the transmission; 0 when there are later ones
-    uint64_t rtt_us; // of the transmission; 0 when there are later ones
+    uint32_t order;  // number of the transmission; 0 when there are later ones
+    uint64_t rtt_us; // round trip of the transmission; 0 when there are later ones
 };
 
 static bool mark_parcel(struct cn_upload *upload, const struct answered *answered, uint32_t parcel,
@@ -20,8 +20,8 @@ static bool mark_parcel(struct cn_upload *upload, const struct answered *answere
     return cn_in_flight_arrived(&upload->flight, parcel, behind, now_us);
 }
 
-// Marks the parcels that came lately, and those that the list of missing chunks shows to be there.
-// Returns the number of parcels whose arrival is news.
+// Marks as arrived the parcels that came lately, and those that the list of missing chunks shows to
+// be there. Returns the number of parcels whose arrival was not known before.
 static uint32_t mark_arrived(struct cn_upload *upload, const struct answered *answered,
                              uint64_t now_us)
 {
@@ -225,6 +225,18 @@ static void parcel_answered(struct cn_upload *upload, const struct cn_exchange_r
     use_status(upload, &answered, now_us);
 }
 
+// Handles "later": the aggregator does not take the update yet. It has no upload that parcels could
+// belong to until it has accepted the declaration, so no parcel is sent before.
+static void put_off(struct cn_upload *upload)
+{
+    if (upload->phase != CN_UPLOAD_DECLARING)
+        return;
+    upload->postponed = true;
+    if (upload->early)
+        cn_upload_forget(upload);
+    upload->early = false;
+}
+
 bool cn_upload_reply(struct cn_upload *upload, const struct cn_exchange_reply *reply,
                      uint64_t now_us)
 {
@@ -241,8 +253,10 @@ bool cn_upload_reply(struct cn_upload *upload, const struct cn_exchange_reply *r
             committed(upload, reply, now_us);
         return true;
     }
-    if (mine)
+    if (mine) {
+        put_off(upload);
         return true;
+    }
     if (!cn_transfer_read_tag(&upload->transfer, reply->tag, &tries, &parcel) ||
         parcel >= upload->flight.count)
         return false;

@@ -55,7 +55,7 @@ cn_err cn_data_files_path(const char *path, const char *name, char result[CN_DAT
 }
 
 struct search {
-    const char *start, *end; // of a file's name, around the *
+    const char *start, *end; // parts of a file's name before and after the *
     bool apart;
     struct cn_data_files *found;
 };

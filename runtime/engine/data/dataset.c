@@ -1,6 +1,7 @@
 #include "runtime/engine/data/dataset.h"
 
 #include <assert.h>
+#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -30,8 +31,8 @@ static cn_err check_config(const struct cn_dataset_config *config,
         return CN_EINVAL;
     }
     if (shape->outputs < 1 || shape->outputs > INT32_MAX) {
-        cn_diag_add(diag, "an output of the model has %llu elements; wanted 1 to %d",
-                    (unsigned long long)shape->outputs, INT32_MAX);
+        cn_diag_add(diag, "an output of the model has %" PRIu64 " elements; wanted 1 to %d",
+                    shape->outputs, INT32_MAX);
         return CN_EINVAL;
     }
     return CN_OK;
@@ -53,9 +54,9 @@ static cn_err check_crop(const struct cn_dataset *dataset, struct cn_diag *diag)
     }
     if (rules->crop < shape->dims[rank - 1] && rules->crop < shape->dims[rank - 2])
         return CN_OK;
-    cn_diag_add(diag, "data.crop is %u, and an image has %llux%llu; wanted less than that",
-                rules->crop, (unsigned long long)shape->dims[rank - 2],
-                (unsigned long long)shape->dims[rank - 1]);
+    cn_diag_add(diag,
+                "data.crop is %u, and an image has %" PRIu64 "x%" PRIu64 "; wanted less than that",
+                rules->crop, shape->dims[rank - 2], shape->dims[rank - 1]);
     return CN_EINVAL;
 }
 

@@ -1,4 +1,5 @@
 // dataset_copy.c - copies samples from the file into a batch.
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -99,7 +100,8 @@ static void move_image(const struct cn_dataset *dataset, struct stream *stream, 
 // The sum of four uniform numbers is close enough to a normal one, and needs no libm.
 static void add_noise(const struct cn_dataset *dataset, struct stream *stream, float *values)
 {
-    float deviation = (float)dataset->rules.noise * 1.7320508f; // of the sum: sqrt(4 / 12)
+    float deviation =
+        (float)dataset->rules.noise * 1.7320508f; // of the sum it is sqrt(4 / 12) = 1 / 1.732
 
     for (size_t i = 0; i < dataset->input_words[0]; i++) {
         float sum = -2;
@@ -133,7 +135,7 @@ static int32_t class_of(const struct cn_dataset *dataset, const struct column *l
     if (dataset->rules.ignore[0]) {
         char text[24];
 
-        snprintf(text, sizeof(text), "%lld", (long long)label);
+        snprintf(text, sizeof(text), "%" PRId64, label);
         if (cn_words_match(dataset->rules.ignore, text))
             return CN_LABEL_IGNORED;
     }

@@ -1,4 +1,5 @@
 // dataset_load.c - opens the files of a data set and checks every value once.
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,8 +23,8 @@ static void shape_text(const uint64_t *dims, uint32_t rank, char text[SHAPE_TEXT
     int at = snprintf(text, SHAPE_TEXT_SIZE, "(");
 
     for (uint32_t i = 0; i < rank && at < SHAPE_TEXT_SIZE - 24; i++)
-        at += snprintf(text + at, (size_t)(SHAPE_TEXT_SIZE - at), "%s%llu", i ? ", " : "",
-                       (unsigned long long)dims[i]);
+        at += snprintf(text + at, (size_t)(SHAPE_TEXT_SIZE - at), "%s%" PRIu64, i ? ", " : "",
+                       dims[i]);
     snprintf(text + at, (size_t)(SHAPE_TEXT_SIZE - at), ")");
 }
 
@@ -88,7 +89,7 @@ static cn_err check_type(const struct column *column, const char *path, struct c
 
         if (value >= INT32_MIN && value <= INT32_MAX)
             continue;
-        cn_diag_add(diag, "%s: the value %lld does not fit 32 bits", path, (long long)value);
+        cn_diag_add(diag, "%s: the value %" PRId64 " does not fit 32 bits", path, value);
         return CN_EFORMAT;
     }
     return npy->kind == CN_NPY_FLOAT ? check_finite(npy, path, diag) : CN_OK;
@@ -232,8 +233,8 @@ static cn_err load_input(const struct cn_dataset *dataset, uint32_t index, const
     if (err)
         return err;
     if (samples_of(dataset, column) == 0) {
-        cn_diag_add(diag, "%s: %llu rows are fewer than a window has", path,
-                    (unsigned long long)column->source.array.dims[0]);
+        cn_diag_add(diag, "%s: %" PRIu64 " rows are fewer than a window has", path,
+                    column->source.array.dims[0]);
         return CN_EFORMAT;
     }
     return CN_OK;
@@ -243,7 +244,7 @@ static bool is_ignored(const struct cn_dataset *dataset, int64_t label)
 {
     char text[24];
 
-    snprintf(text, sizeof(text), "%lld", (long long)label);
+    snprintf(text, sizeof(text), "%" PRId64, label);
     return cn_words_match(dataset->rules.ignore, text);
 }
 
@@ -266,9 +267,13 @@ static cn_err check_classes(const struct cn_dataset *dataset, const struct colum
 
         if ((label >= 0 && (uint64_t)label < dataset->shape.outputs) || is_ignored(dataset, label))
             continue;
-        cn_diag_add(diag, "%s: sample %zu has the label %lld; the model's classes are 0 to %llu",
-                    path, i / labels->row, (long long)label,
-                    (unsigned long long)dataset->shape.outputs - 1);
+        cn_diag_add(diag,
+                    "%s: sample %zu has the label %" PRId64
+                    "; the model's classes are 0 to %" PRIu64 "%s",
+                    path, i / labels->row, label, dataset->shape.outputs - 1,
+                    dataset->shape.outputs == 1 ? "; for yes-or-no answers use float32 labels and "
+                                                  "`loss: binary_cross_entropy`"
+                                                : "");
         return CN_EFORMAT;
     }
     return CN_OK;
@@ -315,8 +320,9 @@ static cn_err refuse_label_shape(const struct cn_dataset *dataset, const struct 
         cn_diag_add(diag, "%s: a target has %zu values; an output of the model has %zu", path,
                     labels->row, labels->words);
     else if (dataset->shape.rows > 1)
-        cn_diag_add(diag, "%s: the labels have the shape %s; wanted %llu class numbers a sample",
-                    path, text, (unsigned long long)dataset->shape.rows);
+        cn_diag_add(diag,
+                    "%s: the labels have the shape %s; wanted %" PRIu64 " class numbers a sample",
+                    path, text, dataset->shape.rows);
     else
         cn_diag_add(diag,
                     "%s: the labels have the shape %s; wanted one class number a sample, which "
@@ -367,10 +373,9 @@ static cn_err check_labels(const struct cn_dataset *dataset, const struct cn_dat
     cn_err err;
 
     if (!series && shard->count && labels->source.array.dims[0] != shard->count) {
-        cn_diag_add(diag, "%s has %llu labels, but %s has %llu samples", files->labels,
-                    (unsigned long long)labels->source.array.dims[0],
-                    files->other_count ? files->others[0].path : files->inputs,
-                    (unsigned long long)shard->count);
+        cn_diag_add(diag, "%s has %" PRIu64 " labels, but %s has %" PRIu64 " samples",
+                    files->labels, labels->source.array.dims[0],
+                    files->other_count ? files->others[0].path : files->inputs, shard->count);
         return CN_EFORMAT;
     }
     if (dataset->shape.loss != CN_LOSS_CROSS_ENTROPY && !dataset->rules.one_hot) {
@@ -442,8 +447,8 @@ static cn_err check_count(const struct cn_dataset *dataset, uint32_t index, cons
         shard->count = count;
     if (count == shard->count)
         return CN_OK;
-    cn_diag_add(diag, "%s has %llu samples, but the inputs before it have %llu", path,
-                (unsigned long long)count, (unsigned long long)shard->count);
+    cn_diag_add(diag, "%s has %" PRIu64 " samples, but the inputs before it have %" PRIu64, path,
+                count, shard->count);
     return CN_EFORMAT;
 }
 

@@ -105,7 +105,8 @@ static cn_err read_heading(struct reader *reader, const char *columns, size_t *c
         found = !*end && reader->first <= reader->last && reader->last < *count;
     }
     if (!found)
-        cn_diag_add(reader->diag, "%s: no column '%s' among %zu", reader->path, columns, *count);
+        cn_diag_add(reader->diag, "%s: no column '%s'; the file has 1 to %zu%s", reader->path,
+                    columns, *count, heading ? ", and those of its heading" : "");
     return found ? CN_OK : CN_EFORMAT;
 }
 

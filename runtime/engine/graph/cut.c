@@ -60,24 +60,41 @@ uint32_t cn_cut_part_of(const struct cn_cut *cut, size_t node)
 // Why a value must not cross a cut.
 enum obstacle {
     OBSTACLE_NONE,
-    OBSTACLE_SHARED,     // all samples share it, and its gradient is a sum over the samples
     OBSTACLE_RECURRENT,  // it is sent between the pieces of a recurrent layer
+    OBSTACLE_SHARED,     // all samples share it, and its gradient is a sum over the samples
     OBSTACLE_INCOMPLETE, // the backward pass before the cut reads what is written behind it
+    OBSTACLE_COUNT
 };
+
+// The places of cuts that an obstacle forbids: after more than `from` nodes and at most `to`.
+struct range {
+    size_t from, to;
+};
+
+// Returns where no cut may go through a value because of this obstacle; from >= to: anywhere.
+static struct range forbidden_by(enum obstacle why, const struct cn_graph *graph,
+                                 const struct cn_cut_span *spans, size_t root)
+{
+    const struct cn_cut_span *span = &spans[root];
+
+    if (why == OBSTACLE_RECURRENT && span->gates)
+        return (struct range){span->first, span->gates};
+    if (why == OBSTACLE_SHARED && cn_graph_is_shared(&graph->values[root]))
+        return (struct range){span->first, span->last};
+    if (why == OBSTACLE_INCOMPLETE && !span->gradient && span->read_back != CN_GRAPH_NONE)
+        return (struct range){span->read_back, span->written};
+    return (struct range){0, 0};
+}
 
 static enum obstacle obstacle_of(const struct cn_graph *graph, const struct cn_cut_span *spans,
                                  size_t root, size_t nodes)
 {
-    const struct cn_cut_span *span = &spans[root];
+    for (enum obstacle why = OBSTACLE_RECURRENT; why < OBSTACLE_COUNT; why++) {
+        struct range range = forbidden_by(why, graph, spans, root);
 
-    if (!cn_cut_crosses(span, nodes))
-        return OBSTACLE_NONE;
-    if (nodes <= span->gates)
-        return OBSTACLE_RECURRENT;
-    if (cn_graph_is_shared(&graph->values[root]))
-        return OBSTACLE_SHARED;
-    if (!span->gradient && span->read_back < nodes && nodes <= span->written)
-        return OBSTACLE_INCOMPLETE;
+        if (range.from < nodes && nodes <= range.to)
+            return why;
+    }
     return OBSTACLE_NONE;
 }
 
@@ -118,26 +135,18 @@ static void count_span(const struct cn_cut_span *span, size_t words, struct cn_c
     at[span->last + 1].gradient_words -= span->gradient ? words : 0;
 }
 
-// Marks the places (from, to] as illegal, as differences.
-static void forbid(size_t *illegal, size_t from, size_t to)
-{
-    if (from < to) {
-        illegal[from + 1]++;
-        illegal[to + 1]--;
-    }
-}
-
+// Adds to illegal the places that must not cut a value, as differences.
 static void forbid_span(const struct cn_graph *graph, const struct cn_cut_span *spans, size_t root,
                         size_t *illegal)
 {
-    const struct cn_cut_span *span = &spans[root];
+    for (enum obstacle why = OBSTACLE_RECURRENT; why < OBSTACLE_COUNT; why++) {
+        struct range range = forbidden_by(why, graph, spans, root);
 
-    if (cn_graph_is_shared(&graph->values[root]))
-        forbid(illegal, span->first, span->last);
-    if (span->gates)
-        forbid(illegal, span->first, span->gates);
-    if (!span->gradient && span->read_back != CN_GRAPH_NONE)
-        forbid(illegal, span->read_back, span->written);
+        if (range.from >= range.to)
+            continue;
+        illegal[range.from + 1]++;
+        illegal[range.to + 1]--;
+    }
 }
 
 static void name_places(const struct cn_graph *graph, const struct cn_cut_span *spans,
@@ -208,8 +217,8 @@ static void refuse(const struct cn_graph *graph, size_t nodes, uint32_t part, en
                    uint32_t root, struct cn_diag *diag)
 {
     static const char *const texts[] = {
-        [OBSTACLE_SHARED] = "all samples share it, so it cannot be sent for each",
         [OBSTACLE_RECURRENT] = "it lies inside of a recurrent layer",
+        [OBSTACLE_SHARED] = "all samples share it, so it cannot be sent for each",
         [OBSTACLE_INCOMPLETE] = "part of it is made behind the cut and needed before it",
     };
     char name[128];
@@ -279,20 +288,53 @@ static const struct cn_cut_span *find_made(const struct cn_graph *graph,
     return NULL;
 }
 
-static cn_err read_names(const struct cn_graph *graph, const struct cn_cut_span *spans,
-                         const char *names, struct cn_diag *diag, struct cn_cut *cut)
+// Returns whether a node reads a tensor whose name fits.
+static bool reads(const struct cn_graph *graph, const struct cn_layout *layout,
+                  const struct cn_node *node, const char *pattern)
+{
+    for (int j = 0; j < CN_CALL_INPUTS; j++) {
+        const struct cn_value *value;
+
+        if (node->in[j] == CN_GRAPH_NONE)
+            continue;
+        value = &graph->values[cn_graph_root(graph, node->in[j])];
+        if (value->kind == CN_VALUE_PARAM &&
+            cn_words_match(pattern, layout->tensors[cn_cut_tensor_at(layout, value->offset)].name))
+            return true;
+    }
+    return false;
+}
+
+// Finds the place that a name means. Returns false if it means none.
+static bool find_place(const struct cn_graph *graph, const struct cn_layout *layout,
+                       const struct cn_cut_span *spans, const char *name, size_t *nodes)
+{
+    const struct cn_cut_span *span;
+
+    for (*nodes = 0; *nodes <= graph->loss; (*nodes)++)
+        if (reads(graph, layout, &graph->nodes[*nodes], name))
+            return true;
+    span = find_made(graph, spans, name);
+    *nodes = span ? span->written + 1 : 0;
+    return span != NULL;
+}
+
+static cn_err read_names(const struct cn_graph *graph, const struct cn_layout *layout,
+                         const struct cn_cut_span *spans, const char *names, struct cn_diag *diag,
+                         struct cn_cut *cut)
 {
     char name[CN_WORDS_SIZE], before[CN_WORDS_SIZE] = "";
 
     while (cn_words_next(&names, name, sizeof(name))) {
-        const struct cn_cut_span *span = find_made(graph, spans, name);
-        size_t nodes = span ? span->written + 1 : 0;
+        size_t nodes;
 
-        if (!span) {
+        if (!find_place(graph, layout, spans, name, &nodes)) {
             cn_diag_add(diag,
-                        "the cut '%s': no node of the model makes a value of this name that can "
-                        "be sent, or it is merged into another",
-                        name);
+                        "the cut '%s': the model has neither a tensor of this name nor a value "
+                        "that can be sent; wanted a name such as %s",
+                        name,
+                        layout->tensor_count ? layout->tensors[layout->tensor_count / 2].name
+                                             : "that of a tensor");
             return CN_EINVAL;
         }
         if (cut->parts > 1 && nodes <= cut->places[cut->parts - 2]) {
@@ -312,8 +354,8 @@ static cn_err read_names(const struct cn_graph *graph, const struct cn_cut_span 
     return CN_OK;
 }
 
-cn_err cn_cut_read(const struct cn_graph *graph, const char *names, struct cn_diag *diag,
-                   struct cn_cut *cut)
+cn_err cn_cut_read(const struct cn_graph *graph, const struct cn_layout *layout, const char *names,
+                   struct cn_diag *diag, struct cn_cut *cut)
 {
     struct cn_cut_span *spans = calloc(graph->value_count + 1, sizeof(*spans));
     cn_err err;
@@ -322,7 +364,7 @@ cn_err cn_cut_read(const struct cn_graph *graph, const char *names, struct cn_di
     if (!spans)
         return CN_ENOMEM;
     cn_cut_spans(graph, spans);
-    err = read_names(graph, spans, names, diag, cut);
+    err = read_names(graph, layout, spans, names, diag, cut);
     free(spans);
     return err ? err : cn_cut_check(graph, cut, diag);
 }

@@ -31,11 +31,12 @@ struct cn_cut_place {
 // *places.
 cn_err cn_cut_places(const struct cn_graph *graph, struct cn_cut_place **places, size_t *count);
 
-// Reads a list of names of values, separated by spaces: each part except the last ends where its
-// value is complete. CN_EINVAL with a line in diag for a name that no node of the graph makes, for
-// names out of order, and for what cn_cut_check refuses.
-cn_err cn_cut_read(const struct cn_graph *graph, const char *names, struct cn_diag *diag,
-                   struct cn_cut *cut);
+// Reads a list of names, separated by spaces, one for each part except the first. A part begins at
+// the first node that reads a tensor of this name, in which * is any text. If no tensor fits, the
+// name is that of a value, and the part begins where the value is complete. CN_EINVAL with a line
+// in diag for a name that is neither, for names out of order, and for what cn_cut_check refuses.
+cn_err cn_cut_read(const struct cn_graph *graph, const struct cn_layout *layout, const char *names,
+                   struct cn_diag *diag, struct cn_cut *cut);
 
 // Checks a cut. CN_EINVAL with a line in diag for each part without nodes and each place where the
 // graph may not be cut: inside of a recurrent layer, or across a value that is the same for all
@@ -44,6 +45,10 @@ cn_err cn_cut_check(const struct cn_graph *graph, const struct cn_cut *cut, stru
 
 // Returns the part of a forward node, or of the backward nodes that have it as their origin.
 uint32_t cn_cut_part_of(const struct cn_cut *cut, size_t node);
+
+// Fills in, by tensor of the layout, the parts that hold it: bit p for part p. CN_ENOMEM.
+cn_err cn_cut_holders(const struct cn_graph *graph, const struct cn_layout *layout,
+                      const struct cn_cut *cut, uint32_t *holders);
 
 // What a part exchanges with its neighbours.
 enum cn_boundary {

@@ -5,13 +5,11 @@
 
 #include "runtime/engine/graph/cut_private.h"
 
-#define ALIGNMENT 16 // words; operands of CN_ARENA_BOUNDARY begin at multiples of it
-
 // Arrays by value cover the values of the whole graph; the part's graph has the same values until
 // they are packed.
 struct maker {
     const struct cn_graph *whole;
-    const struct cn_layout *layout; // of the whole graph
+    const struct cn_layout *layout; // layout of the whole graph
     const struct cn_cut *cut;
     uint32_t index;
     struct cn_cut_part *part;
@@ -29,8 +27,7 @@ static bool is_of(const struct cn_graph *graph, uint32_t value, enum cn_value_ki
     return value != CN_GRAPH_NONE && graph->values[cn_graph_root(graph, value)].kind == kind;
 }
 
-// Returns the tensor whose words in the row include this one.
-static uint32_t tensor_at(const struct cn_layout *layout, size_t word)
+uint32_t cn_cut_tensor_at(const struct cn_layout *layout, size_t word)
 {
     size_t low = 0, high = layout->tensor_count;
 
@@ -54,9 +51,9 @@ static void find_holders(struct maker *maker)
 
     for (size_t i = 0; i < graph->value_count; i++)
         if (graph->values[i].kind == CN_VALUE_PARAM)
-            maker->tensor_of[i] = tensor_at(maker->layout, graph->values[i].offset);
+            maker->tensor_of[i] = cn_cut_tensor_at(maker->layout, graph->values[i].offset);
         else if (graph->values[i].kind == CN_VALUE_GRADIENT)
-            maker->tensor_of[i] = tensor_at(maker->layout, graph->values[i].parameter);
+            maker->tensor_of[i] = cn_cut_tensor_at(maker->layout, graph->values[i].parameter);
     for (size_t i = 0; i < graph->node_count; i++)
         for (int j = 0; j < CN_CALL_INPUTS; j++)
             if (is_of(graph, graph->nodes[i].in[j], CN_VALUE_PARAM))
@@ -65,6 +62,25 @@ static void find_holders(struct maker *maker)
     for (size_t t = 0; t < maker->layout->tensor_count; t++)
         if (!maker->holders[t])
             maker->holders[t] = 1;
+}
+
+cn_err cn_cut_holders(const struct cn_graph *graph, const struct cn_layout *layout,
+                      const struct cn_cut *cut, uint32_t *holders)
+{
+    struct maker maker = {
+        .whole = graph,
+        .layout = layout,
+        .cut = cut,
+        .holders = holders,
+        .tensor_of = calloc(graph->value_count + 1, sizeof(*maker.tensor_of)),
+    };
+
+    if (!maker.tensor_of)
+        return CN_ENOMEM;
+    memset(holders, 0, layout->tensor_count * sizeof(*holders));
+    find_holders(&maker);
+    free(maker.tensor_of);
+    return CN_OK;
 }
 
 static bool holds(const struct maker *maker, size_t tensor)
@@ -204,8 +220,8 @@ static cn_err list_messages(struct maker *maker)
     for (size_t i = 0; !err && i < graph->value_count; i++)
         if (graph->values[i].kind == CN_VALUE_BOUNDARY) {
             graph->values[i].offset = graph->boundary_words;
-            graph->boundary_words +=
-                (graph->values[i].words + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+            graph->boundary_words += (graph->values[i].words + CN_ARENA_ALIGNMENT - 1) /
+                                     CN_ARENA_ALIGNMENT * CN_ARENA_ALIGNMENT;
         }
     return err;
 }
@@ -329,7 +345,8 @@ static cn_err make_layout(struct maker *maker)
 static size_t moved_word(const struct maker *maker, size_t word)
 {
     const struct cn_cut_part *part = maker->part;
-    size_t tensor = tensor_at(maker->layout, word), low = 0, high = part->layout.tensor_count;
+    size_t tensor = cn_cut_tensor_at(maker->layout, word), low = 0,
+           high = part->layout.tensor_count;
 
     while (low < high) {
         size_t middle = low + (high - low) / 2;

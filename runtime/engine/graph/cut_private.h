@@ -17,6 +17,9 @@ struct cn_cut_span {
 // Fills in spans by root; those of values that are no activations have used = false.
 void cn_cut_spans(const struct cn_graph *graph, struct cn_cut_span *spans);
 
+// Returns the tensor whose words in the row include this one.
+uint32_t cn_cut_tensor_at(const struct cn_layout *layout, size_t word);
+
 // Returns whether the value of a span must be sent where `nodes` forward nodes are before the cut.
 static inline bool cn_cut_crosses(const struct cn_cut_span *span, size_t nodes)
 {

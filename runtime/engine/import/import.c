@@ -1,5 +1,6 @@
 #include "runtime/engine/import/import_emit.h"
 
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -76,7 +77,8 @@ cn_err cn_import_work(const struct cn_import_node *node, size_t elements)
     struct cn_importer *importer = node->importer;
 
     if (elements > WORK_MAX - importer->work)
-        return cn_import_refuse(node, "what is known before training takes too long to work out");
+        return cn_import_refuse(
+            node, "computing the values that are known before training takes too long");
     importer->work += elements;
     return CN_OK;
 }
@@ -217,8 +219,8 @@ static cn_err find_batch(struct cn_importer *importer, const struct cn_onnx_valu
             continue;
         if (open++) {
             cn_diag_add(importer->diag,
-                        "input '%.*s': dimensions %u and %u are not fixed; only one, the batch, "
-                        "may be",
+                        "input '%.*s': dimensions %u and %u are not fixed; only the batch may "
+                        "be open",
                         (int)input->name.size, input->name.data, *axis, d);
             return CN_ENOTSUP;
         }
@@ -524,8 +526,8 @@ static cn_err check_opset(const struct cn_importer *importer)
 
     if (opset >= OPSET_MIN && opset <= OPSET_MAX)
         return CN_OK;
-    cn_diag_add(importer->diag, "the model is of opset %lld; %d to %d are supported",
-                (long long)opset, OPSET_MIN, OPSET_MAX);
+    cn_diag_add(importer->diag, "the model is of opset %" PRId64 "; %d to %d are supported", opset,
+                OPSET_MIN, OPSET_MAX);
     return CN_ENOTSUP;
 }
 

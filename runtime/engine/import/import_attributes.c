@@ -1,5 +1,6 @@
 // The attributes that each ONNX op may have, of opsets 13 to 21 and where importers read them of
 // older ones. A node with any other attribute, or a value that nothing here honours, is refused.
+#include <inttypes.h>
 #include <string.h>
 
 #include "runtime/base/words.h"
@@ -46,7 +47,8 @@ static const struct rule {
     {"GRU LSTM RNN", "clip", FLOAT, REFUSED, 0, NULL},
     {"Resize", "coordinate_transformation_mode", STRING, READ, 0, NULL},
     {"AveragePool", "count_include_pad", INT, READ, 0, NULL},
-    {"Resize", "cubic_coeff_a", FLOAT, PASSED_OVER, 0, NULL}, // of the mode cubic, which is refused
+    {"Resize", "cubic_coeff_a", FLOAT, PASSED_OVER, 0,
+     NULL}, // only for the mode cubic, which is refused
     {WINDOWS, "dilations", INTS, READ, 0, NULL},
     {"GRU LSTM RNN", "direction", STRING, READ, 0, NULL},
     {"Bernoulli RandomUniform RandomUniformLike", "dtype", INT, ONLY, CN_ONNX_FLOAT, NULL},
@@ -57,7 +59,8 @@ static const struct rule {
     {"Einsum", "equation", STRING, READ, 0, NULL},
     {"Resize", "exclude_outside", INT, ONLY, 0, NULL},
     {"CumSum", "exclusive", INT, READ, 0, NULL},
-    {"Resize", "extrapolation_value", FLOAT, PASSED_OVER, 0, NULL}, // of tf_crop_and_resize
+    {"Resize", "extrapolation_value", FLOAT, PASSED_OVER, 0,
+     NULL}, // only for the mode tf_crop_and_resize
     {"Shape", "end", INT, READ, 0, NULL},
     {"Mod", "fmod", INT, READ, 0, NULL},
     {"Selu", "gamma", FLOAT, READ, 0, NULL},
@@ -86,7 +89,8 @@ static const struct rule {
     {"NegativeLogLikelihoodLoss ScatterND SoftmaxCrossEntropyLoss", "reduction", STRING, READ, 0,
      NULL},
     {"CumSum", "reverse", INT, READ, 0, NULL},
-    {"Cast CastLike", "saturate", INT, PASSED_OVER, 0, NULL}, // of types of 8 bits: refused
+    {"Cast CastLike", "saturate", INT, PASSED_OVER, 0,
+     NULL}, // only for types of 8 bits, which are refused
     {"Bernoulli RandomUniform RandomUniformLike", "seed", FLOAT, PASSED_OVER, 0, NULL}, // the job's
     {"Dropout", "seed", INT, PASSED_OVER, 0, NULL},                                     // the job's
     {"RandomUniform", "shape", INTS, READ, 0, NULL},
@@ -142,8 +146,9 @@ static cn_err check_value(const struct cn_import_node *node, const struct rule *
                                 rule->name, (int)attribute->s.size,
                                 attribute->s.size ? attribute->s.data : "", rule->text);
     if (rule->use == ONLY && !rule->text && attribute->i != rule->number)
-        return cn_import_refuse(node, "attribute '%s' is %lld, only %lld is supported", rule->name,
-                                (long long)attribute->i, (long long)rule->number);
+        return cn_import_refuse(node,
+                                "attribute '%s' is %" PRId64 ", only %" PRId64 " is supported",
+                                rule->name, attribute->i, rule->number);
     if (rule->use == REFUSED && !(list && !attribute->count && !attribute->text_count))
         return cn_import_refuse(node, "attribute '%s' is not supported", rule->name);
     return CN_OK;
@@ -167,7 +172,7 @@ cn_err cn_import_check_attributes(const struct cn_import_node *node)
                                     (int)attribute->type, (int)rule->type);
         for (size_t j = 0; j < i; j++)
             if (cn_text_same(name, source->attributes[j].name))
-                return cn_import_refuse(node, "attribute '%s' is there twice", rule->name);
+                return cn_import_refuse(node, "attribute '%s' is given twice", rule->name);
         err = check_value(node, rule, attribute);
         if (err)
             return err;

@@ -1,4 +1,5 @@
 // Ops that are composed of other ops.
+#include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
@@ -91,8 +92,7 @@ cn_err cn_import_one_hot(struct cn_import_node *node)
         return cn_import_refuse(node, "depth and values must be known before training");
     count = cn_import_known_int(node->graph, depth, 0);
     if (count < 1 || rank > CN_GRAPH_RANK_MAX)
-        return cn_import_refuse(node, "%lld places for indices of rank %u", (long long)count,
-                                rank - 1);
+        return cn_import_refuse(node, "%" PRId64 " places for indices of rank %u", count, rank - 1);
     map.beta = (float)cn_import_known_float(node->graph, values, 0);
     map.alpha = (float)cn_import_known_float(node->graph, values, 1) - map.beta;
     place = axis;
@@ -203,7 +203,7 @@ static cn_err largest(const struct cn_import_node *node, bool keep, uint32_t *ou
         const struct cn_onnx_attribute *attribute = &node->node->attributes[i];
 
         if (source.attribute_count == 4)
-            return cn_import_refuse(node, "it has more attributes than the op has");
+            return cn_import_refuse(node, "the node has more attributes than the op");
         // Without the attribute, keepdims is 1.
         if (!keep || !cn_text_equal(attribute->name, "keepdims"))
             attributes[source.attribute_count++] = *attribute;

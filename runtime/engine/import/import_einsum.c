@@ -2,6 +2,7 @@
 // on. Each step first sums over the labels that are not read later. The product is one of matrices;
 // where nothing is summed, it is one of elements.
 #include <ctype.h>
+#include <inttypes.h>
 #include <string.h>
 
 #include "runtime/engine/import/import_emit.h"
@@ -54,7 +55,7 @@ static cn_err read_term(const struct cn_import_node *node, struct cn_text text, 
         } else if (letter < ELLIPSIS && isalpha(letter)) {
             err = add_label(node, letter, term);
         } else if (letter != ' ') {
-            err = cn_import_refuse(node, "the equation has a '%c' where no letter is",
+            err = cn_import_refuse(node, "the equation has '%c' in place of a letter",
                                    isprint(letter) ? letter : '?');
         }
     }
@@ -100,8 +101,9 @@ static cn_err read_operand(struct cn_import_node *node, size_t i, struct cn_text
         uint64_t *size = &equation->sizes[term->labels[d]];
 
         if (*size && *size != value->dims[d])
-            return cn_import_refuse(node, "dimension %u of operand %zu is %llu, wanted %llu", d, i,
-                                    (unsigned long long)value->dims[d], (unsigned long long)*size);
+            return cn_import_refuse(node,
+                                    "dimension %u of operand %zu is %" PRIu64 ", wanted %" PRIu64,
+                                    d, i, value->dims[d], *size);
         *size = value->dims[d];
     }
     *ellipsis = dots > *ellipsis ? dots : *ellipsis;
@@ -303,7 +305,7 @@ static cn_err as_matrices(struct cn_import_node *node, const struct equation *eq
     memcpy(order + both, first, first_count);
     memcpy(order + both + first_count, second, second_count);
     if (both + 2 > CN_GRAPH_RANK_MAX || count > CN_GRAPH_RANK_MAX)
-        return cn_import_refuse(node, "a product of it has more than %d dimensions",
+        return cn_import_refuse(node, "one of its products has more than %d dimensions",
                                 CN_GRAPH_RANK_MAX);
     err = arrange(node, order, count, term);
     if (err)
@@ -329,7 +331,7 @@ static cn_err multiply(struct cn_import_node *node, const struct equation *equat
         err = as_matrices(node, equation, product, product->inner, product->inner_count,
                           product->cols, product->col_count, b);
     if (!err && rank > CN_GRAPH_RANK_MAX)
-        err = cn_import_refuse(node, "a product of it has more than %d dimensions",
+        err = cn_import_refuse(node, "one of its products has more than %d dimensions",
                                CN_GRAPH_RANK_MAX);
     if (!err)
         err = cn_import_apply(node, "MatMul", NULL, NULL, 0, (uint32_t[]){a->value, b->value}, 2,
@@ -357,7 +359,7 @@ static cn_err pair_up(struct cn_import_node *node, const struct product *product
     cn_err err;
 
     if (rank > CN_GRAPH_RANK_MAX)
-        return cn_import_refuse(node, "a product of it has more than %d dimensions",
+        return cn_import_refuse(node, "one of its products has more than %d dimensions",
                                 CN_GRAPH_RANK_MAX);
     memcpy(order, a->labels, a->rank);
     memcpy(order + a->rank, product->cols, product->col_count);

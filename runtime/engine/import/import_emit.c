@@ -1,5 +1,6 @@
 #include "runtime/engine/import/import_emit.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -75,7 +76,7 @@ cn_err cn_import_as_indices(struct cn_import_node *node, uint32_t value, uint32_
         int32_t index = (int32_t)number;
 
         if (number != index)
-            return cn_import_refuse(node, "the index %lld is out of range", (long long)number);
+            return cn_import_refuse(node, "the index %" PRId64 " is out of range", number);
         memcpy(node->graph->constants + copy.offset + i, &index, sizeof(index));
     }
     copy.integers = true;
@@ -307,9 +308,9 @@ cn_err cn_import_broadcast(struct cn_import_node *node, const uint32_t *in, size
             uint64_t size = d < missing ? 1 : value->dims[d - missing];
 
             if (size != 1 && result->dims[d] != 1 && size != result->dims[d])
-                return cn_import_refuse(node, "sizes %llu and %llu in dimension %u",
-                                        (unsigned long long)result->dims[d],
-                                        (unsigned long long)size, d);
+                return cn_import_refuse(
+                    node, "the operands have sizes %" PRIu64 " and %" PRIu64 " in dimension %u",
+                    result->dims[d], size, d);
             if (result->batched && d == result->batch_axis && !value->batched && size != 1)
                 return cn_import_refuse_rows(node, size);
             result->dims[d] = size != 1 ? size : result->dims[d];
@@ -521,7 +522,7 @@ cn_err cn_import_find_batch(struct cn_import_node *node, const struct cn_value *
         before *= from->dims[d];
     if (find_batch(batch, before, 1, x) || find_batch(batch, before, 0, x))
         return CN_OK;
-    return cn_import_refuse(node, "the samples of the batch must stay apart");
+    return cn_import_refuse(node, "the new shape mixes samples of the batch");
 }
 
 cn_err cn_import_axis(const struct cn_import_node *node, int64_t axis, uint32_t rank,
@@ -530,7 +531,7 @@ cn_err cn_import_axis(const struct cn_import_node *node, int64_t axis, uint32_t 
     int64_t from_start = axis < 0 ? axis + (int64_t)rank : axis;
 
     if (from_start < 0 || from_start >= (int64_t)rank)
-        return cn_import_refuse(node, "axis %lld of rank %u", (long long)axis, rank);
+        return cn_import_refuse(node, "axis %" PRId64 " is outside of rank %u", axis, rank);
     *found = (uint32_t)from_start;
     return CN_OK;
 }
@@ -546,7 +547,7 @@ cn_err cn_import_axes(const struct cn_import_node *node, size_t input, uint32_t 
 
         err = cn_import_axis(node, axes[i], rank, &axis);
         if (!err && marked[axis])
-            err = cn_import_refuse(node, "axis %lld is named twice", (long long)axes[i]);
+            err = cn_import_refuse(node, "axis %" PRId64 " is named twice", axes[i]);
         if (!err)
             marked[axis] = true;
     }
@@ -571,7 +572,7 @@ cn_err cn_import_read_reduction(const struct cn_import_node *node,
     for (uint32_t d = 0; !count && d < x->rank; d++)
         marked[d] = !reduction->nothing;
     if (x->batched && marked[x->batch_axis])
-        return cn_import_refuse(node, "samples are not reduced over the batch");
+        return cn_import_refuse(node, "a reduction over the batch is not supported");
     result->rank = 0;
     for (uint32_t d = 0; d < x->rank; d++) {
         reduction->elements *= marked[d] ? x->dims[d] : 1;

@@ -1,4 +1,5 @@
 // Cross-entropy in a model that computes its loss itself: the loss as a whole, or a part of it.
+#include <inttypes.h>
 #include <string.h>
 
 #include "runtime/engine/import/import_emit.h"
@@ -40,7 +41,7 @@ static cn_err check_entropy(const struct cn_import_node *node)
                                       "computed from the samples");
     if (cn_import_has(node, 2) &&
         (cn_import_value(node, 2)->batched || cn_import_value(node, 2)->words != x->dims[1]))
-        return cn_import_refuse(node, "wanted a weight for each class");
+        return cn_import_refuse(node, "its weights must be one number for each class");
     if (node->node->output_count > 1 && node->node->outputs[1].size)
         return cn_import_refuse(node, "the logarithms as a second output are not supported");
     maker = maker_of(node->onnx, node->node->inputs[0]);
@@ -80,8 +81,8 @@ static cn_err import_head(struct cn_import_node *node)
     graph->head_labels = labels;
     graph->head_ignore = cn_import_int(node, "ignore_index", INT32_MIN);
     if (!err && graph->head_ignore != (int32_t)graph->head_ignore)
-        err = cn_import_refuse(node, "ignore_index %lld is out of range",
-                               (long long)graph->head_ignore);
+        err =
+            cn_import_refuse(node, "ignore_index %" PRId64 " is out of range", graph->head_ignore);
     node->out = node->in[0];
     return err;
 }

@@ -1,4 +1,5 @@
 // Gather, GatherElements, GatherND, ScatterND: embeddings, and elements at known places.
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,9 +12,11 @@ static cn_err gather_dims(struct cn_import_node *node, const struct cn_value *x,
                           const struct cn_value *index, uint32_t axis, struct cn_value *result)
 {
     if (x->rank + index->rank > CN_GRAPH_RANK_MAX + 1)
-        return cn_import_refuse(node, "ranks %u and %u", x->rank, index->rank);
+        return cn_import_refuse(
+            node, "data of rank %u and indices of rank %u: the result has too many dimensions",
+            x->rank, index->rank);
     if (x->batched && (index->batched || axis == x->batch_axis))
-        return cn_import_refuse(node, "samples of the batch cannot be picked out");
+        return cn_import_refuse(node, "picking samples out of the batch is not supported");
     *result = (struct cn_value){.rank = x->rank + index->rank - 1,
                                 .batched = x->batched || index->batched,
                                 .shared = cn_graph_is_shared(x) && cn_graph_is_shared(index),
@@ -54,7 +57,7 @@ static cn_err check_indices(const struct cn_import_node *node, const struct cn_v
         int64_t at = cn_import_known_int(node->graph, index, i);
 
         if (at < -(int64_t)rows || at >= (int64_t)rows)
-            return cn_import_refuse(node, "index %lld of %zu elements", (long long)at, rows);
+            return cn_import_refuse(node, "index %" PRId64 " is outside of %zu elements", at, rows);
     }
     return err;
 }
@@ -136,7 +139,8 @@ cn_err cn_import_gather_rows(struct cn_import_node *node, int64_t rows)
     if (!x.batched || axis != x.batch_axis || cn_graph_batch_repeats(&x) != 1 ||
         x.dims[axis] / node->graph->batch != (uint64_t)rows)
         return cn_import_refuse(
-            node, "the numbers of the samples times %lld do not find their rows", (long long)rows);
+            node, "indices made from sample numbers times %" PRId64 " are not the samples' rows",
+            rows);
     within.batched = false;
     err = gather_dims(node, &within, &index, axis, &result);
     if (err)
@@ -166,9 +170,9 @@ cn_err cn_import_gather_elements(struct cn_import_node *node)
         return cn_import_refuse(node, "the operands do not agree on the batch dimension");
     for (uint32_t d = 0; d < x.rank; d++)
         if (d != axis && x.dims[d] != index.dims[d])
-            return cn_import_refuse(node, "sizes %llu and %llu in dimension %u",
-                                    (unsigned long long)x.dims[d],
-                                    (unsigned long long)index.dims[d], d);
+            return cn_import_refuse(
+                node, "the operands have sizes %" PRIu64 " and %" PRIu64 " in dimension %u",
+                x.dims[d], index.dims[d], d);
     gather_geometry(node->graph, &x, axis, &gather);
     gather.count = index.dims[axis];
     result.integers = x.integers;
@@ -202,8 +206,8 @@ static cn_err flatten_places(struct cn_import_node *node, const struct cn_value 
             int64_t at = cn_import_known_int(node->graph, index, i * count + d);
 
             if (at < -size || at >= size)
-                return cn_import_refuse(node, "index %lld of %lld elements", (long long)at,
-                                        (long long)size);
+                return cn_import_refuse(
+                    node, "index %" PRId64 " is outside of %" PRId64 " elements", at, size);
             place = place * size + (at < 0 ? at + size : at);
         }
         node->graph->numbers[flat.offset + i] = place;
@@ -223,7 +227,7 @@ cn_err cn_import_gather_nd(struct cn_import_node *node)
         return cn_import_refuse(node, "the indices must be known before training");
     if (cn_import_int(node, "batch_dims", 0) || !count || count > x.rank ||
         (x.batched && x.batch_axis < count))
-        return cn_import_refuse(node, "samples of the batch cannot be picked out");
+        return cn_import_refuse(node, "picking samples out of the batch is not supported");
     err = flatten_places(node, &x, count, &index, &node->in[1]);
     for (uint32_t d = 1; d < count; d++)
         x.dims[0] *= x.dims[d];
@@ -248,7 +252,8 @@ cn_err cn_import_gather_places(struct cn_import_node *node)
 
     if (!x.batched || x.batch_axis || x.dims[0] != node->graph->batch || count >= x.rank ||
         cn_import_int(node, "batch_dims", 0))
-        return cn_import_refuse(node, "the samples come first, and so do their numbers");
+        return cn_import_refuse(
+            node, "with sample numbers as indices, the batch must be the first dimension");
     for (uint32_t d = 1; d < x.rank; d++)
         if (d <= count)
             rows *= (int64_t)x.dims[d];
@@ -263,7 +268,7 @@ cn_err cn_import_gather_places(struct cn_import_node *node)
             err = cn_import_apply(node, "Squeeze", NULL, NULL, 0,
                                   (uint32_t[]){node->in[1], node->out}, 2, &node->in[1]);
     } else {
-        return cn_import_refuse(node, "several computed places in each sample");
+        return cn_import_refuse(node, "several computed indices in each sample are not supported");
     }
     if (!err)
         err = cn_import_shape(node, dims, rank, 1);
@@ -284,8 +289,8 @@ static cn_err find_slice(const struct cn_import_node *node, const struct cn_valu
         int64_t at = cn_import_known_int(node->graph, indices, row * depth + d);
 
         if (at < -size || at >= size)
-            return cn_import_refuse(node, "index %lld of %lld elements", (long long)at,
-                                    (long long)size);
+            return cn_import_refuse(node, "index %" PRId64 " is outside of %" PRId64 " elements",
+                                    at, size);
         *first = *first * (size_t)size + (size_t)(at < 0 ? at + size : at);
     }
     for (uint32_t d = (uint32_t)depth; d < data->rank; d++)
@@ -361,7 +366,7 @@ static cn_err check_scatter(const struct cn_import_node *node)
                                 (int)reduction->s.size, reduction->s.data);
     for (size_t i = 0; i < 3; i++)
         if (cn_import_value(node, i)->batched)
-            return cn_import_refuse(node, "samples and what depends on them are not supported");
+            return cn_import_refuse(node, "operands that depend on the samples are not supported");
     return cn_import_is_known(cn_import_value(node, 1))
                ? CN_OK
                : cn_import_refuse(node, "the indices must be known before training");
@@ -379,8 +384,9 @@ cn_err cn_import_scatter_nd(struct cn_import_node *node)
     if (err)
         return err;
     if (!depth || depth > data.rank || !data.words || !updates.words)
-        return cn_import_refuse(node, "indices of %llu numbers for rank %u",
-                                (unsigned long long)depth, data.rank);
+        return cn_import_refuse(
+            node, "an index has %" PRIu64 " numbers; wanted 1 to %u, the rank of the data", depth,
+            data.rank);
     slices = indices.words / depth;
     for (uint32_t d = (uint32_t)depth; d < data.rank; d++)
         size *= data.dims[d];

@@ -133,6 +133,6 @@ cn_err cn_import_known_reduce(struct cn_import_node *node, const bool *marked,
 cn_err cn_import_product(struct cn_import_node *node)
 {
     if (!cn_import_is_known(cn_import_value(node, 0)) || cn_import_value(node, 0)->integers)
-        return cn_import_refuse(node, "only what is known before training is multiplied");
+        return cn_import_refuse(node, "a product of samples or weights is not supported");
     return cn_import_reduce(node);
 }

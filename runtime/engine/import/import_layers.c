@@ -1,4 +1,5 @@
 // Convolution and pooling.
+#include <inttypes.h>
 #include <limits.h>
 #include <string.h>
 
@@ -37,7 +38,7 @@ static cn_err read_extent(const struct cn_import_node *node, const char *name, u
         return cn_import_refuse(node, "'%s' has %zu elements, wanted %u", name, found->count, axes);
     for (uint32_t i = 0; i < axes; i++) {
         if (found->ints[i] < 1 || found->ints[i] > EXTENT_MAX)
-            return cn_import_refuse(node, "'%s' holds %lld", name, (long long)found->ints[i]);
+            return cn_import_refuse(node, "'%s' holds %" PRId64, name, found->ints[i]);
         extent[2 - axes + i] = (uint32_t)found->ints[i];
     }
     return CN_OK;
@@ -69,7 +70,8 @@ static cn_err read_pads(const struct cn_import_node *node, const struct cn_windo
         return CN_OK;
     }
     if (mode && !cn_text_equal(mode->s, "NOTSET") && !cn_text_equal(mode->s, "VALID"))
-        return cn_import_refuse(node, "auto_pad '%.*s'", (int)mode->s.size, mode->s.data);
+        return cn_import_refuse(node, "auto_pad '%.*s' is not supported", (int)mode->s.size,
+                                mode->s.data);
     if (!pads || (mode && cn_text_equal(mode->s, "VALID")))
         return CN_OK;
     if (pads->count != 2 * (size_t)axes)
@@ -95,9 +97,9 @@ static cn_err fill_out(const struct cn_import_node *node, struct cn_window *w,
         uint64_t steps;
 
         if (padded < reach)
-            return cn_import_refuse(node,
-                                    "the window of %llu is larger than the padded input of %llu",
-                                    (unsigned long long)reach, (unsigned long long)padded);
+            return cn_import_refuse(
+                node, "the window of %" PRIu64 " is larger than the padded input of %" PRIu64,
+                reach, padded);
         steps = padded - reach;
         w->out[i] = (uint32_t)(steps / w->stride[i] + 1);
         // A last, partial window counts if it starts inside the input or the padding before it.
@@ -120,8 +122,7 @@ static cn_err read_geometry(const struct cn_import_node *node, struct cn_window 
                                 x->rank);
     for (uint32_t d = 1; d < x->rank; d++)
         if (x->dims[d] > EXTENT_MAX)
-            return cn_import_refuse(node, "dimension %u is %llu", d,
-                                    (unsigned long long)x->dims[d]);
+            return cn_import_refuse(node, "dimension %u is %" PRIu64, d, x->dims[d]);
     w->channels_in = (uint32_t)x->dims[1];
     for (uint32_t i = 0; i < 2; i++) {
         w->in[i] = i >= 2 - axes ? (uint32_t)x->dims[i + x->rank - 2] : 1;
@@ -215,8 +216,8 @@ cn_err cn_import_conv(struct cn_import_node *node)
     if (groups < 1 || w->channels_in % groups || w->channels_out % groups ||
         weight->dims[1] != w->channels_in / (uint64_t)groups ||
         weight->words != weight->dims[0] * weight->dims[1] * w->kernel[0] * w->kernel[1])
-        return cn_import_refuse(node, "%u channels, %lld groups and the filter do not agree",
-                                w->channels_in, (long long)groups);
+        return cn_import_refuse(node, "%u channels, %" PRId64 " groups and the filter do not agree",
+                                w->channels_in, groups);
     w->groups = (uint32_t)groups;
     if (cn_import_has(node, 2) && cn_import_value(node, 2)->words != w->channels_out)
         return cn_import_refuse(node, "the bias must have %u elements", w->channels_out);
@@ -242,7 +243,8 @@ static cn_err transposed_window(const struct cn_import_node *node, struct cn_win
     if (err)
         return err;
     if (cn_onnx_attribute_find(node->node, "output_shape") || (extra && extra->count != axes))
-        return cn_import_refuse(node, "output_shape, or output_padding of another rank");
+        return cn_import_refuse(
+            node, "output_shape is not supported, nor output_padding of another rank");
     for (uint32_t i = 0; i < 2; i++) {
         int64_t added = extra && i >= 2 - axes ? extra->ints[i + axes - 2] : 0;
         int64_t size = (int64_t)(w->in[i] - 1) * w->stride[i] + added +
@@ -250,8 +252,8 @@ static cn_err transposed_window(const struct cn_import_node *node, struct cn_win
                        (int64_t)(before[i] + after[i]);
 
         if (added < 0 || added > EXTENT_MAX || size < 1 || size > EXTENT_MAX)
-            return cn_import_refuse(node, "the result would have %lld elements in an axis",
-                                    (long long)size);
+            return cn_import_refuse(node, "the result would have %" PRId64 " elements in an axis",
+                                    size);
         w->out[i] = w->in[i];
         w->in[i] = (uint32_t)size;
         w->pad[i] = (uint32_t)before[i];
@@ -296,8 +298,8 @@ cn_err cn_import_conv_transpose(struct cn_import_node *node)
     if (groups < 1 || x->dims[1] % (uint64_t)groups || weight->dims[0] != x->dims[1] ||
         weight->words != weight->dims[0] * weight->dims[1] * w->kernel[0] * w->kernel[1] ||
         weight->dims[1] * (uint64_t)groups > EXTENT_MAX)
-        return cn_import_refuse(node, "%u channels, %lld groups and the filter do not agree",
-                                w->channels_in, (long long)groups);
+        return cn_import_refuse(node, "%u channels, %" PRId64 " groups and the filter do not agree",
+                                w->channels_in, groups);
     w->channels_out = (uint32_t)x->dims[1];
     w->channels_in = (uint32_t)(weight->dims[1] * (uint64_t)groups);
     w->groups = (uint32_t)groups;

@@ -74,9 +74,9 @@ cn_err cn_import_fact(struct cn_import_node *node, const struct cn_fact *fact, u
 
 static cn_err refuse_size(const struct cn_import_node *node)
 {
-    return cn_import_refuse(node, "what was worked out from the size of the batch is not known "
-                                  "before training; samples may be divided by the size itself, or "
-                                  "multiplied with it");
+    return cn_import_refuse(node, "values computed from the size of the batch are not known before "
+                                  "training; samples may only be divided by the size itself, or "
+                                  "multiplied by it");
 }
 
 cn_err cn_import_refuse_size(const struct cn_import_node *node)
@@ -237,9 +237,10 @@ static cn_err import_further(struct cn_import_node *node, enum cn_over_batch kin
     } else if (is_op(node, negation) || stays_linear(node, kind)) {
         err = import(node);
     } else {
-        return cn_import_refuse(node, "what is a mean or a sum over the batch may only be added to "
-                                      "others of its kind and multiplied with what no sample has "
-                                      "a part in");
+        return cn_import_refuse(node,
+                                "a mean or a sum over the batch may only be added to others of "
+                                "its kind, and multiplied by values that do not depend on "
+                                "the samples");
     }
     if (!err)
         node->graph->values[node->out].over_batch = kind;

@@ -1,5 +1,6 @@
 // Elementwise ops.
 #include <float.h>
+#include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
@@ -57,7 +58,8 @@ cn_err cn_import_map(struct cn_import_node *node)
     if (call.kind == CN_MAP_GELU && approximate && cn_text_equal(approximate->s, "tanh"))
         call.kind = CN_MAP_GELU_TANH;
     else if (call.kind == CN_MAP_GELU && approximate && !cn_text_equal(approximate->s, "none"))
-        return cn_import_refuse(node, "approximate '%.*s'", (int)approximate->s.size,
+        return cn_import_refuse(node, "approximate '%.*s' is not supported",
+                                (int)approximate->s.size,
                                 approximate->s.size ? approximate->s.data : "");
     return cn_import_emit_map(node, call, node->in[0], &node->out);
 }
@@ -173,8 +175,7 @@ static cn_err cast_to(struct cn_import_node *node, int64_t to)
     cn_err err;
 
     if (to != CN_ONNX_FLOAT && to != CN_ONNX_BOOL && !is_integer_type(to))
-        return cn_import_refuse(node, "a cast to element type %lld is not supported",
-                                (long long)to);
+        return cn_import_refuse(node, "a cast to element type %" PRId64 " is not supported", to);
     node->out = node->in[0];
     if (to == CN_ONNX_FLOAT)
         return cn_import_as_floats(node, node->in[0], &node->out);
@@ -218,7 +219,7 @@ cn_err cn_import_cast_like(struct cn_import_node *node)
     const struct cn_value *like = cn_import_value(node, 1);
 
     if (is_boolean(node->onnx, node->node->inputs[1]))
-        return cn_import_refuse(node, "a cast to booleans is not supported; write a Cast");
+        return cn_import_refuse(node, "a cast to booleans is not supported by CastLike; use Cast");
     return cast_to(node,
                    like->kind == CN_VALUE_SHAPE || like->integers ? CN_ONNX_INT64 : CN_ONNX_FLOAT);
 }

@@ -1,5 +1,6 @@
 // Ops that move elements: results are assembled from strided pieces of the inputs.
 #include <assert.h>
+#include <inttypes.h>
 #include <string.h>
 
 #include "runtime/engine/import/import_emit.h"
@@ -191,7 +192,8 @@ static cn_err read_slice(const struct cn_import_node *node, struct slice *slice)
         slice->axes[i] = axes ? slice->axes[i] : (int64_t)i;
         slice->steps[i] = steps ? slice->steps[i] : 1;
         if (!slice->steps[i] || slice->steps[i] == INT64_MIN)
-            return cn_import_refuse(node, "a step of %lld", (long long)slice->steps[i]);
+            return cn_import_refuse(node, "a step of %" PRId64 " is not supported",
+                                    slice->steps[i]);
     }
     return CN_OK;
 }
@@ -276,11 +278,10 @@ static cn_err read_parts(const struct cn_import_node *node, uint64_t size, int64
         if (!count)
             parts[i] = i + 1 < outputs ? (int64_t)part : left;
         if (parts[i] < 1 || parts[i] > left)
-            return cn_import_refuse(node, "the parts do not make up %llu",
-                                    (unsigned long long)size);
+            return cn_import_refuse(node, "the sizes of the parts do not add up to %" PRIu64, size);
         left -= parts[i];
     }
-    return left ? cn_import_refuse(node, "the parts do not make up %llu", (unsigned long long)size)
+    return left ? cn_import_refuse(node, "the sizes of the parts do not add up to %" PRIu64, size)
                 : CN_OK;
 }
 
@@ -337,15 +338,16 @@ static cn_err concat_dims(struct cn_import_node *node, uint32_t axis, struct cn_
         const struct cn_value *part = cn_import_value(node, i);
 
         if (part->rank != result->rank)
-            return cn_import_refuse(node, "ranks %u and %u", result->rank, part->rank);
+            return cn_import_refuse(node, "the operands have ranks %u and %u", result->rank,
+                                    part->rank);
         if (part->batched && (part->batch_axis != result->batch_axis ||
                               cn_graph_batch_repeats(part) != cn_graph_batch_repeats(result)))
             return cn_import_refuse(node, "the operands do not agree on the batch dimension");
         for (uint32_t d = 0; d < part->rank; d++)
             if (d != axis && part->dims[d] != result->dims[d])
-                return cn_import_refuse(node, "sizes %llu and %llu in dimension %u",
-                                        (unsigned long long)result->dims[d],
-                                        (unsigned long long)part->dims[d], d);
+                return cn_import_refuse(
+                    node, "the operands have sizes %" PRIu64 " and %" PRIu64 " in dimension %u",
+                    result->dims[d], part->dims[d], d);
         if (__builtin_add_overflow(total, part->dims[axis], &total) || total > INT64_MAX)
             return cn_import_refuse(node, "the result is too large");
     }
@@ -438,8 +440,8 @@ cn_err cn_import_expand(struct cn_import_node *node)
         int64_t wanted = d + rank < result.rank ? 1 : shape[d + rank - result.rank];
 
         if (wanted < 1 || (size != 1 && wanted != 1 && (uint64_t)wanted != size))
-            return cn_import_refuse(node, "%llu elements cannot be expanded to %lld",
-                                    (unsigned long long)size, (long long)wanted);
+            return cn_import_refuse(node, "%" PRIu64 " elements cannot be expanded to %" PRId64,
+                                    size, wanted);
         result.dims[d] = size != 1 ? size : (uint64_t)wanted;
         // The first dimension that becomes as large as the batch is the batch, unless x has one.
         if (!result.batched && batch > 1 && size == 1 && result.dims[d] == batch) {
@@ -469,7 +471,7 @@ cn_err cn_import_tile(struct cn_import_node *node)
     for (uint32_t d = 0; d < x.rank; d++) {
         if (repeats[d] < 1 ||
             __builtin_mul_overflow(x.dims[d], (uint64_t)repeats[d], &result.dims[d]))
-            return cn_import_refuse(node, "%lld repeats", (long long)repeats[d]);
+            return cn_import_refuse(node, "%" PRId64 " repeats", repeats[d]);
         if (x.batched && d == x.batch_axis && repeats[d] != 1)
             return cn_import_refuse(node, "the batch cannot be repeated");
         if (!result.batched && batch > 1 && x.dims[d] == 1 && (uint64_t)repeats[d] == batch) {

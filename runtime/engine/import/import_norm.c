@@ -1,4 +1,5 @@
 // Normalization over the batch, and Dropout.
+#include <inttypes.h>
 #include <string.h>
 
 #include "runtime/engine/import/import_emit.h"
@@ -26,8 +27,8 @@ static cn_err check_batch_norm(const struct cn_import_node *node, bool training)
 
         if (value->batched || value->words != x->dims[1] ||
             (i > 2 && training && value->kind != CN_VALUE_PARAM))
-            return cn_import_refuse(node, "input %zu must be a weight with %llu elements", i,
-                                    (unsigned long long)x->dims[1]);
+            return cn_import_refuse(node, "input %zu must be a weight with %" PRIu64 " elements", i,
+                                    x->dims[1]);
     }
     for (size_t i = 3; i < node->node->output_count; i++)
         if (node->onnx->opset >= 14 && node->node->outputs[i].size)

@@ -29,7 +29,7 @@ static cn_err number(struct cn_import_node *node, uint32_t base, int64_t step)
     struct cn_value value = node->graph->values[base];
 
     if (!value.batched)
-        return cn_import_refuse(node, "the numbers of the samples lose the batch");
+        return cn_import_refuse(node, "sample numbers must keep the batch dimension");
     value.kind = CN_VALUE_NUMBERED;
     value.base = base;
     value.step = step;
@@ -70,10 +70,10 @@ static cn_err join_places(struct cn_import_node *node)
     if (err)
         return err;
     if (!is_number_itself(node, &first) || node->in_count < 2 || (axis != last && axis != -1))
-        return cn_import_refuse(node, "the numbers of the samples come first in indices");
+        return cn_import_refuse(node, "sample numbers must be the first of the indices");
     for (size_t i = 1; i < node->in_count; i++)
         if (!cn_import_has(node, i) || cn_import_value(node, i)->kind == CN_VALUE_NUMBERED)
-            return cn_import_refuse(node, "only places come behind the numbers of the samples");
+            return cn_import_refuse(node, "sample numbers may be only the first of the indices");
     base = node->in[1];
     if (node->in_count > 2)
         err = cn_import_apply(node, "Concat", "axis", &last, 1, node->in + 1, node->in_count - 1,
@@ -126,7 +126,8 @@ static cn_err follow(struct cn_import_node *node, const int64_t steps[2])
     int64_t step;
 
     if (steps[0] == PLACES || (steps[1] == PLACES && !cn_text_equal(op, "GatherND")))
-        return cn_import_refuse(node, "the numbers of the samples with places are for GatherND");
+        return cn_import_refuse(
+            node, "sample numbers with indices behind them are supported in GatherND only");
     if (cn_text_equal(op, "Shape"))
         return cn_import_shape_of(node);
     if (cn_text_equal(op, "Gather") && !steps[0])
@@ -140,7 +141,7 @@ static cn_err follow(struct cn_import_node *node, const int64_t steps[2])
         return move_on(node, steps[0]);
     if (node->in_count == 2 && find_step(node, steps, &step))
         return move_on(node, step);
-    return cn_import_refuse(node, "the numbers of the samples can only pick out of each sample");
+    return cn_import_refuse(node, "sample numbers can only pick values out of each sample");
 }
 
 cn_err cn_import_of_numbered(struct cn_import_node *node)
@@ -156,7 +157,7 @@ cn_err cn_import_of_numbered(struct cn_import_node *node)
         if (!value || value->kind != CN_VALUE_NUMBERED)
             continue;
         if (i >= 2)
-            return cn_import_refuse(node, "the numbers of the samples as input %zu", i);
+            return cn_import_refuse(node, "sample numbers as input %zu are not supported", i);
         steps[i] = value->step;
         node->in[i] = value->base;
         if (cn_import_value(node, i)->padded)

@@ -38,7 +38,8 @@ static cn_err read_mode(struct cn_import_node *node, struct padding *padding)
     while (mode && padding->source <= WRAP && !cn_text_equal(mode->s, names[padding->source]))
         padding->source++;
     if (padding->source > WRAP)
-        return cn_import_refuse(node, "mode '%.*s'", (int)mode->s.size, mode->s.data);
+        return cn_import_refuse(node, "mode '%.*s' is not supported", (int)mode->s.size,
+                                mode->s.data);
     padding->fill = cn_import_float(node, "value", 0);
     if (padding->source != FILL || !cn_import_has(node, 2))
         return CN_OK;

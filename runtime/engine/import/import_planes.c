@@ -1,4 +1,5 @@
 // Resized planes, extremes over dimensions, normalization of planes and groups of planes.
+#include <inttypes.h>
 #include <string.h>
 
 #include "runtime/engine/import/import_known.h"
@@ -29,8 +30,8 @@ static cn_err read_place(const struct cn_import_node *node, struct cn_resize *op
             op->place = places[i].place;
             return CN_OK;
         }
-    return cn_import_refuse(node, "coordinate_transformation_mode '%.*s'", (int)mode->s.size,
-                            mode->s.data);
+    return cn_import_refuse(node, "coordinate_transformation_mode '%.*s' is not supported",
+                            (int)mode->s.size, mode->s.data);
 }
 
 static cn_err read_mode(const struct cn_import_node *node, struct cn_resize *op)
@@ -46,7 +47,8 @@ static cn_err read_mode(const struct cn_import_node *node, struct cn_resize *op)
         return cn_import_refuse(node, "mode '%.*s'; nearest and linear are supported",
                                 (int)mode->s.size, mode->s.data);
     else if (!op->round && !cn_text_equal(nearest->s, "floor"))
-        return cn_import_refuse(node, "nearest_mode '%.*s'", (int)nearest->s.size, nearest->s.data);
+        return cn_import_refuse(node, "nearest_mode '%.*s' is not supported", (int)nearest->s.size,
+                                nearest->s.data);
     return CN_OK;
 }
 
@@ -60,7 +62,8 @@ static cn_err read_sizes(const struct cn_import_node *node, uint64_t *dims, doub
         return cn_import_refuse(node, "neither scales nor sizes are given");
     given = cn_import_value(node, input);
     if (!cn_import_is_known(given) || given->words != x->rank)
-        return cn_import_refuse(node, "scales or sizes must be known, one for each dimension");
+        return cn_import_refuse(
+            node, "scales or sizes must be known before training, one for each dimension");
     for (uint32_t d = 0; d < x->rank; d++) {
         double number = cn_import_known_float(node->graph, given, d);
         double size = input == 3 ? number : (double)x->dims[d] * number;
@@ -161,7 +164,7 @@ cn_err cn_import_extreme(struct cn_import_node *node)
     if (cn_import_is_known(&x) && !x.integers)
         return cn_import_known_reduce(node, reduction.marked, &reduction.result);
     if (cn_graph_is_shared(&x) || x.integers)
-        return cn_import_refuse(node, "only samples and what is known are reduced");
+        return cn_import_refuse(node, "a reduction of weights by this op is not supported");
     return emit_extreme(node, largest ? CN_EXTREME_MAX : CN_EXTREME_MIN, true, reduction.marked,
                         &reduction.result);
 }
@@ -234,7 +237,7 @@ cn_err cn_import_group_norm(struct cn_import_node *node)
     if (cn_graph_is_shared(x))
         return cn_import_refuse(node, "the input must be samples");
     if (x->rank < 2 || groups < 1 || x->dims[1] % (uint64_t)groups)
-        return cn_import_refuse(node, "%lld groups of the channels", (long long)groups);
+        return cn_import_refuse(node, "%" PRId64 " groups of the channels", groups);
     op.rows = op.groups = (size_t)groups;
     op.cols = x->words / (size_t)groups;
     op.inner = by_group ? op.cols : x->words / x->dims[1];

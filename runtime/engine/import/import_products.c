@@ -1,4 +1,5 @@
 // Products of matrices: all samples times one weight, or each sample's own matrices.
+#include <inttypes.h>
 #include <string.h>
 
 #include "runtime/engine/import/import_emit.h"
@@ -36,8 +37,8 @@ static cn_err emit_matmul(struct cn_import_node *node, struct cn_matmul op)
     op.rows = a.words / op.inner;
     op.cols = b.dims[op.transpose_b ? 0 : 1];
     if (b.dims[op.transpose_b ? 1 : 0] != op.inner)
-        return cn_import_refuse(node, "%zu columns times %llu rows", op.inner,
-                                (unsigned long long)b.dims[op.transpose_b ? 1 : 0]);
+        return cn_import_refuse(node, "%zu columns times %" PRIu64 " rows", op.inner,
+                                b.dims[op.transpose_b ? 1 : 0]);
     // The memory of a transposed view holds rows and columns the other way round.
     op.transpose_b ^= b.transposed;
     row = bias && is_row(cn_import_value(node, 2), op.cols);
@@ -100,7 +101,7 @@ cn_err cn_import_gemm(struct cn_import_node *node)
         return err;
     if (!has_plain_columns(cn_import_value(node, 0)) || !is_shared_matrix(cn_import_value(node, 1)))
         return cn_import_refuse(node,
-                                "the samples must be rows of A, and B a matrix without samples");
+                                "the samples must be rows of A, and B must not depend on them");
     return emit_matmul(node, op);
 }
 
@@ -128,9 +129,8 @@ static cn_err products_dims(struct cn_import_node *node, struct cn_value in[2],
     result->dims[result->rank - 2] = in[0].dims[in[0].rank - 2];
     result->dims[result->rank - 1] = in[1].dims[in[1].rank - 1];
     if (in[0].dims[in[0].rank - 1] != in[1].dims[in[1].rank - 2])
-        return cn_import_refuse(node, "%llu columns times %llu rows",
-                                (unsigned long long)in[0].dims[in[0].rank - 1],
-                                (unsigned long long)in[1].dims[in[1].rank - 2]);
+        return cn_import_refuse(node, "%" PRIu64 " columns times %" PRIu64 " rows",
+                                in[0].dims[in[0].rank - 1], in[1].dims[in[1].rank - 2]);
     return CN_OK;
 }
 

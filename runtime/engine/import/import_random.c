@@ -1,6 +1,7 @@
 // Uniform numbers are followed only to the node that makes a choice from them, a comparison or
 // Floor. The choice becomes a dropout of ones: it is drawn as every dropout is, and an evaluation
 // uses its mean.
+#include <inttypes.h>
 #include <math.h>
 
 #include "runtime/engine/import/import_emit.h"
@@ -22,8 +23,8 @@ static cn_err read_dims(struct cn_import_node *node, struct cn_value *like)
         return err;
     for (size_t d = 0; d < count; d++) {
         if (dims[d] < 1)
-            return cn_import_refuse(node, "dimension %zu of the shape is %lld", d,
-                                    (long long)dims[d]);
+            return cn_import_refuse(
+                node, "dimension %zu of the shape is %" PRId64 "; wanted at least 1", d, dims[d]);
         like->dims[d] = (uint64_t)dims[d];
         if (!like->batched && like->dims[d] == node->graph->batch) {
             like->batched = true;
@@ -45,8 +46,8 @@ cn_err cn_import_random_uniform(struct cn_import_node *node)
     if (!value.batched)
         return cn_import_refuse(node, "the same random numbers for all samples are not supported");
     if (high - low != 1)
-        return cn_import_refuse(node, "numbers from %g to %g, wanted a range of 1", (double)low,
-                                (double)high);
+        return cn_import_refuse(node, "random numbers from %g to %g; wanted a range of 1",
+                                (double)low, (double)high);
     value.kind = CN_VALUE_UNIFORM;
     value.shared = value.integers = value.frozen = value.padded = value.transposed = false;
     value.root = CN_GRAPH_NONE;
@@ -115,14 +116,16 @@ cn_err cn_import_bernoulli(struct cn_import_node *node)
     cn_err err;
 
     if (!cn_import_is_known(&p) || !p.batched || !p.words)
-        return cn_import_refuse(node, "probabilities must be known and drawn for each sample");
+        return cn_import_refuse(
+            node, "the probabilities must be known before training, and drawn for each sample");
     err = cn_import_work(node, p.words);
     if (err)
         return err;
     first = cn_import_known_float(node->graph, &p, 0);
     for (size_t i = 1; i < p.words; i++)
         if (cn_import_known_float(node->graph, &p, i) != first)
-            return cn_import_refuse(node, "different probabilities are not supported");
+            return cn_import_refuse(node,
+                                    "probabilities that differ within a node are not supported");
     return choose(node, &p, first);
 }
 
@@ -147,7 +150,8 @@ cn_err cn_import_of_random(struct cn_import_node *node)
     bool more = cn_text_equal(op, "Greater") || cn_text_equal(op, "GreaterOrEqual");
 
     if (!cn_import_has(node, second) || cn_import_value(node, second)->kind != CN_VALUE_UNIFORM)
-        return cn_import_refuse(node, "random numbers behind the second input");
+        return cn_import_refuse(node,
+                                "random numbers are supported as the first or second input only");
     uniform = *cn_import_value(node, second);
     if (cn_text_equal(op, "Identity") ||
         (cn_text_equal(op, "Cast") && cn_import_int(node, "to", 0) == CN_ONNX_FLOAT)) {
@@ -160,15 +164,17 @@ cn_err cn_import_of_random(struct cn_import_node *node)
         (less || more || cn_text_equal(op, "Add") || (cn_text_equal(op, "Sub") && !second))) {
         other = cn_import_value(node, !second);
         if (!cn_import_is_known(other) || other->words != 1 || other->rank > uniform.rank)
-            return cn_import_refuse(node, "random numbers beside other than one known number");
+            return cn_import_refuse(node,
+                                    "random numbers may be combined with one known number only");
         number = cn_import_known_float(node->graph, other, 0);
         if (!less && !more)
             return move(node, &uniform, cn_text_equal(op, "Add") ? number : -number);
         number -= (double)uniform.low;
         return choose_once(node, &uniform, less != second ? number : 1 - number);
     }
-    return cn_import_refuse(node, "it reads random numbers, which only become choices here: by "
-                                  "Less, Greater and the like, or Floor");
+    return cn_import_refuse(node,
+                            "random numbers may only be compared (Less, Greater and the like) "
+                            "or rounded by Floor");
 }
 
 // Adds choice ? a : b as a sum, so that the mean of the choice gives the mean of both.
@@ -182,12 +188,13 @@ static cn_err choose_between(struct cn_import_node *node)
         const struct cn_value *value = cn_import_value(node, i);
 
         if (value->integers)
-            return cn_import_refuse(node, "a random choice between integers");
+            return cn_import_refuse(node, "a random choice between integers is not supported");
         if (cn_import_is_known(value))
             err = cn_import_work(node, value->words);
         for (size_t j = 0; !err && cn_import_is_known(value) && j < value->words; j++)
             if (!isfinite(cn_import_known_float(node->graph, value, j)))
-                return cn_import_refuse(node, "a random choice of numbers that are not finite");
+                return cn_import_refuse(
+                    node, "a random choice of numbers that are not finite is not supported");
     }
     if (!err)
         err = cn_import_emit_map(node, not, node->in[0], &other);
@@ -228,8 +235,8 @@ cn_err cn_import_of_choice(struct cn_import_node *node, cn_import_fn *import)
     else if (is_one_of(op, moves))
         err = import(node);
     else
-        return cn_import_refuse(node, "a random choice can be multiplied with or be a condition "
-                                      "of Where, nothing else");
+        return cn_import_refuse(node, "a random choice may only be a factor, or the condition "
+                                      "of Where");
     if (!err)
         node->graph->values[node->out].choice = true;
     return err;

@@ -40,8 +40,8 @@ static cn_err read_activations(const struct cn_import_node *node, struct layer *
         if (!cn_text_equal(found->texts[i], layer->op.kind == CN_RECURRENT_RELU
                                                 ? "Relu"
                                                 : usual[kinds - 1][i % kinds]))
-            return cn_import_refuse(node, "activation '%.*s'", (int)found->texts[i].size,
-                                    found->texts[i].data);
+            return cn_import_refuse(node, "activation '%.*s' is not supported",
+                                    (int)found->texts[i].size, found->texts[i].data);
     return CN_OK;
 }
 
@@ -52,7 +52,8 @@ static cn_err read_direction(const struct cn_import_node *node, struct layer *la
     layer->directions = found && cn_text_equal(found->s, "bidirectional") ? 2 : 1;
     layer->reverse = found && cn_text_equal(found->s, "reverse");
     if (found && layer->directions == 1 && !layer->reverse && !cn_text_equal(found->s, "forward"))
-        return cn_import_refuse(node, "direction '%.*s'", (int)found->s.size, found->s.data);
+        return cn_import_refuse(node, "direction '%.*s' is not supported", (int)found->s.size,
+                                found->s.data);
     return CN_OK;
 }
 
@@ -98,7 +99,8 @@ static cn_err read_shapes(const struct cn_import_node *node, struct layer *layer
     layer->op.hidden = cn_import_value(node, R)->dims[2];
     layer->width = layer->gates * layer->op.hidden;
     if (cn_import_int(node, "hidden_size", (int64_t)layer->op.hidden) != (int64_t)layer->op.hidden)
-        return cn_import_refuse(node, "hidden_size is not that of R, %zu", layer->op.hidden);
+        return cn_import_refuse(node, "hidden_size is not that of R, which is %zu",
+                                layer->op.hidden);
     if (!has_dims(node, W, layer->directions, layer->width, layer->inputs) ||
         !has_dims(node, R, layer->directions, layer->width, layer->op.hidden) ||
         (cn_import_has(node, B) && !has_dims(node, B, layer->directions, 2 * layer->width, 0)))

@@ -1,4 +1,5 @@
 // Values that are known when the model is read: constants, shapes, and values made from them.
+#include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
@@ -101,7 +102,8 @@ cn_err cn_import_constant_of_shape(struct cn_import_node *node)
         int64_t size = cn_import_known_int(node->graph, shape, d);
 
         if (size < 0)
-            return cn_import_refuse(node, "element %u of the shape is %lld", d, (long long)size);
+            return cn_import_refuse(
+                node, "element %u of the shape is %" PRId64 "; wanted at least 0", d, size);
         result.dims[d] = (uint64_t)size;
         if (!result.batched && batch == CN_GRAPH_BATCH && size && result.dims[d] % batch == 0) {
             result.batched = true;
@@ -135,8 +137,8 @@ cn_err cn_import_range(struct cn_import_node *node)
     }
     count = ceil((number[1] - number[0]) / number[2]);
     if (!(fabs(count) < 0x1p31) || !(fabs(number[0]) < 0x1p52) || !(fabs(number[2]) < 0x1p20))
-        return cn_import_refuse(node, "from %g to %g in steps of %g", number[0], number[1],
-                                number[2]);
+        return cn_import_refuse(node, "a range from %g to %g in steps of %g is not supported",
+                                number[0], number[1], number[2]);
     like.dims[0] = count > 0 ? (uint64_t)count : 0;
     if (!floats && like.dims[0] == CN_GRAPH_BATCH && node->graph->batch == CN_GRAPH_BATCH &&
         number[0] == 0 && number[2] == 1)
@@ -167,7 +169,7 @@ cn_err cn_import_mod(struct cn_import_node *node)
         int64_t y = cn_import_known_int(node->graph, &b, b.words == 1 ? 0 : i);
 
         if (!y || y == -1)
-            return cn_import_refuse(node, "the divisor is %lld", (long long)y);
+            return cn_import_refuse(node, "a divisor of %" PRId64 " is not supported", y);
         x %= y;
         node->graph->numbers[result.offset + i] = x && (x < 0) != (y < 0) ? x + y : x;
     }

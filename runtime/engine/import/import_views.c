@@ -1,4 +1,5 @@
 // Ops that only change a shape: the result is the input's memory.
+#include <inttypes.h>
 #include <string.h>
 
 #include "runtime/engine/import/import_emit.h"
@@ -33,7 +34,7 @@ cn_err cn_import_flatten(struct cn_import_node *node)
 
     axis = axis < 0 ? axis + x->rank : axis;
     if (axis < 0 || axis > x->rank)
-        return cn_import_refuse(node, "axis %lld of rank %u", (long long)axis, x->rank);
+        return cn_import_refuse(node, "axis %" PRId64 " is outside of rank %u", axis, x->rank);
     for (uint32_t d = 0; d < x->rank; d++)
         if (__builtin_mul_overflow(dims[d < axis ? 0 : 1], x->dims[d], &dims[d < axis ? 0 : 1]))
             return cn_import_refuse(node, "the input is too large");
@@ -55,8 +56,7 @@ static cn_err resolve_shape(const struct cn_import_node *node, const int64_t *wa
         dims[d] = wanted[d] > 0 ? (uint64_t)wanted[d] : 1;
         if (wanted[d] < -1 || (wanted[d] == -1 && rest != rank) ||
             (wanted[d] == 0 && (d >= x->rank || cn_import_int(node, "allowzero", 0))))
-            return cn_import_refuse(node, "element %zu of the new shape is %lld", d,
-                                    (long long)wanted[d]);
+            return cn_import_refuse(node, "element %zu of the new shape is %" PRId64, d, wanted[d]);
         if (wanted[d] == -1)
             rest = d;
         if (wanted[d] == 0)
@@ -121,8 +121,8 @@ cn_err cn_import_squeeze(struct cn_import_node *node)
         bool drop = count ? marked[d] : value->dims[d] == 1 && !batch;
 
         if (drop && value->dims[d] != 1)
-            return cn_import_refuse(node, "dimension %u is %llu, wanted 1", d,
-                                    (unsigned long long)value->dims[d]);
+            return cn_import_refuse(node, "dimension %u is %" PRIu64 ", wanted 1", d,
+                                    value->dims[d]);
         if (!drop)
             dims[rank++] = value->dims[d];
     }

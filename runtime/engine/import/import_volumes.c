@@ -1,5 +1,6 @@
 // Convolution and pooling of volumes, [batch, channels, depth, height, width], expressed by those
 // of planes.
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -33,7 +34,7 @@ static cn_err read_numbers(const struct cn_import_node *node, const char *name, 
                                 count);
     for (size_t i = 0; i < count; i++)
         if (numbers[i] < lowest || numbers[i] > EXTENT_MAX)
-            return cn_import_refuse(node, "'%s' holds %lld", name, (long long)numbers[i]);
+            return cn_import_refuse(node, "'%s' holds %" PRId64, name, numbers[i]);
     return CN_OK;
 }
 
@@ -52,7 +53,8 @@ static cn_err read_window(const struct cn_import_node *node, struct extent *wind
     if (err)
         return err;
     if (mode && !cn_text_equal(mode->s, "NOTSET"))
-        return cn_import_refuse(node, "auto_pad '%.*s'", (int)mode->s.size, mode->s.data);
+        return cn_import_refuse(node, "auto_pad '%.*s' is not supported", (int)mode->s.size,
+                                mode->s.data);
     for (int i = 0; i < AXES; i++) {
         struct extent *e = &window[i];
         int64_t steps;

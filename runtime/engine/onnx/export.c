@@ -1,6 +1,7 @@
 #include "runtime/engine/onnx/export.h"
 
 #include <cjson/cJSON.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -272,8 +273,10 @@ static cn_err parse_graph(const uint8_t *blob, size_t size, struct cn_diag *diag
     graph->range_count = cn_get_u64(blob + 16);
     if (graph->file_size > CN_ONNX_FILE_MAX ||
         graph->range_count > (size - GRAPH_HEADER_SIZE) / GRAPH_RANGE_SIZE) {
-        cn_diag_add(diag, "the graph blob is cut off or asks for %llu bytes; wanted at most %llu",
-                    (unsigned long long)graph->file_size, CN_ONNX_FILE_MAX);
+        cn_diag_add(diag,
+                    "the graph blob is cut off or asks for %" PRIu64
+                    " bytes; wanted at most %" PRIu64,
+                    graph->file_size, CN_ONNX_FILE_MAX);
         return CN_EFORMAT;
     }
     graph->ranges = blob + GRAPH_HEADER_SIZE;

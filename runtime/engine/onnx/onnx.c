@@ -1,5 +1,6 @@
 #include "runtime/engine/onnx/onnx.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -180,7 +181,7 @@ cn_err cn_onnx_open(const uint8_t *file, size_t size, struct cn_diag *diag, stru
 
     *onnx = NULL;
     if (!file || size == 0 || size > CN_ONNX_FILE_MAX) {
-        cn_diag_add(diag, "the file has %zu bytes; wanted 1 to %llu", size, CN_ONNX_FILE_MAX);
+        cn_diag_add(diag, "the file has %zu bytes; wanted 1 to %" PRIu64, size, CN_ONNX_FILE_MAX);
         return CN_EFORMAT;
     }
     opened = calloc(1, sizeof(*opened));
@@ -265,8 +266,9 @@ static cn_err describe(const struct cn_onnx_tensor *tensor, size_t offset, struc
                        struct cn_tensor_info *info)
 {
     if (tensor->name.size == 0 || tensor->name.size >= NAME_MAX_SIZE) {
-        cn_diag_add(diag, "the initializer at byte %llu has a name of %zu bytes; wanted 1 to %d",
-                    (unsigned long long)tensor->file_offset, tensor->name.size, NAME_MAX_SIZE - 1);
+        cn_diag_add(diag,
+                    "the initializer at byte %" PRIu64 " has a name of %zu bytes; wanted 1 to %d",
+                    tensor->file_offset, tensor->name.size, NAME_MAX_SIZE - 1);
         return CN_EFORMAT;
     }
     *info = (struct cn_tensor_info){

@@ -16,7 +16,7 @@
 #include "runtime/base/error.h"
 #include "runtime/engine/layout.h"
 
-#define CN_ONNX_FILE_MAX (1ull << 31) // bytes; protobuf's own limit
+#define CN_ONNX_FILE_MAX (UINT64_C(1) << 31) // bytes; protobuf's own limit
 #define CN_ONNX_RANK_MAX 8
 
 struct cn_text { // borrowed from the file, without a terminating 0

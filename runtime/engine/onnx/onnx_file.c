@@ -1,5 +1,6 @@
 #include "runtime/engine/onnx/onnx_file.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -267,7 +268,7 @@ static cn_err join(const char *path, struct cn_diag *diag, struct cn_onnx_file *
     file->data = file->changed.size ? file->changed.data : file->mapping.data;
     file->size = file->changed.size ? file->changed.size : file->mapping.size;
     if (err == CN_ERANGE)
-        cn_diag_add(diag, "%s: with its external data it is larger than %llu bytes", path,
+        cn_diag_add(diag, "%s: with its external data it is larger than %" PRIu64 " bytes", path,
                     CN_ONNX_FILE_MAX);
     return err;
 }

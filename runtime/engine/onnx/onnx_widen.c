@@ -24,7 +24,7 @@ enum {
 };
 
 enum kind {
-    COPIED, // there is nothing to widen in it
+    COPIED, // a field that has nothing to widen
     MODEL,
     GRAPH,
     NODE,
@@ -35,7 +35,7 @@ enum kind {
     TYPE_TENSOR,
 };
 
-// The fields of a message that are messages to look into.
+// The fields of each kind of message that may have something to widen in them.
 static const struct inside {
     enum kind kind;
     uint32_t number;
@@ -49,8 +49,8 @@ static const struct inside {
 // Writes to out, or only counts the bytes while out is NULL.
 struct widener {
     struct cn_buffer *out;
-    size_t size; // bytes so far
-    bool found;  // there is something to widen
+    size_t size; // bytes that were written or counted
+    bool found;  // the model has something to widen
 };
 
 size_t cn_onnx_widen_element_size(int32_t type)

@@ -71,7 +71,7 @@ static double recurrent_flops(const struct cn_recurrent *r)
     return 2 * gates[r->kind] * (double)r->hidden * (double)r->hidden * (double)r->steps;
 }
 
-// Of both products; the gradient has five.
+// Counts the operations of both products of attention. Its gradient has five products.
 static double attention_flops(const struct cn_attention *a)
 {
     return 2 * (double)a->heads * (double)a->q_rows * (double)a->k_rows *

@@ -102,7 +102,7 @@ static void place_in_turn(struct cn_plan_block *blocks, struct cn_plan_block **o
                           size_t *total)
 {
     struct cn_plan_block **ends = order + count;
-    struct cn_plan_block **next = ends + count; // of a free block: the next of its class
+    struct cn_plan_block **next = ends + count; // the next free block of the same class
     struct cn_plan_block *free_blocks[CLASSES + 5] = {NULL};
     size_t ended = 0;
 

@@ -3,10 +3,10 @@
 
 #include <stddef.h>
 
-#include "runtime/base/error.h"
+#include "runtime/port/compute.h"
 
-#define CN_PLAN_ALIGNMENT 16 // words
-#define CN_PLAN_BEST 8192    // most blocks for which the best places are searched
+#define CN_PLAN_ALIGNMENT CN_ARENA_ALIGNMENT
+#define CN_PLAN_BEST 8192 // most blocks for which the best places are searched
 
 struct cn_plan_block {
     size_t words;

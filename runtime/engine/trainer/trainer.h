@@ -8,10 +8,10 @@
 // allocate nothing. Each call returns when its work on the device is done. With the same inputs,
 // thread count and device every call gives the same bits. Threading: one thread at a time.
 //
-// This header has what one board needs to train. Three others have the rest: trainer_state.h the
+// This header has what one board needs to train. Four others have the rest: trainer_state.h the
 // weights and the optimizer's state, trainer_buckets.h the gradient and its buckets,
 // trainer_shards.h a model that several members hold together, with a table of the calls that are
-// allowed in each ZeRO stage. trainer_parts.h is for a model that is cut into parts.
+// allowed in each ZeRO stage, and trainer_parts.h a model that is cut into parts.
 #pragma once
 
 #include "runtime/base/diag.h"
@@ -46,6 +46,10 @@ struct cn_trainer_config {
     const struct cn_cut *cut; // NULL: the whole model; else this trainer holds one part of it
     uint32_t part;            // number of the part
     uint32_t slots;           // with a cut: most micro-batches between forward and backward; 0 is 1
+
+    // With a cut, by enum cn_boundary: messages of the largest micro-batch that the caller keeps.
+    // They count against memory_limit.
+    uint32_t messages[4];
 };
 
 struct cn_metrics { // sums over samples
@@ -94,8 +98,10 @@ void cn_trainer_flops(const struct cn_trainer *trainer, double *forward, double 
 // a micro-batch. Computing again changes no bit. Pieces change only the order of the sums in a
 // gradient. There are no pieces for a model that normalizes over the batch, or in stages 2 and 3.
 struct cn_trainer_plan {
-    uint64_t bytes;    // planned in all: weights, gradients, optimizer state, activations, arriving
+    // Planned in all: weights, gradients, optimizer state, activations, arriving, messages.
+    uint64_t bytes;
     uint64_t arriving; // of bytes: what cn_trainer_config.arriving returned
+    uint64_t messages; // of bytes: those of cn_trainer_config.messages
     enum cn_recompute recompute;
     uint32_t batch; // samples of a piece
 };
@@ -164,12 +170,21 @@ void cn_trainer_take_counts(struct cn_trainer *trainer, float *counts);
 double cn_trainer_f1(const float *counts, size_t classes);
 
 struct cn_trainer_op {
-    const char *name; // the kind of op, static
+    enum cn_op op;
+    const char *name; // of op, static
     bool forward;     // false in the backward pass
     double us;        // start, after the first op's start
     double duration_us;
     double flops; // additions and multiplications for one sample
+    double bytes; // of list_ops: moved for the whole piece, as cn_call_cost counts them
 };
+
+// Reports what one step would do, call by call and without running it: a piece of
+// cn_trainer_plan.batch samples forward and backward, and, with forward false, the optimizer. Times
+// are 0.
+void cn_trainer_list_ops(const struct cn_trainer *trainer,
+                         void (*report)(void *context, const struct cn_trainer_op *op),
+                         void *context);
 
 // Runs accumulate to warm up, then the calls of a step one by one, and reports each. At most
 // cn_trainer_plan.batch samples are used. The gradient is useless afterwards: discard it.

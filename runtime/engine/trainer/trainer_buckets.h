@@ -1,14 +1,14 @@
 // trainer_buckets.h - the gradient of a step: its order, its memory, and its buckets.
 //
 // The gradient has an order of its own, the gradient order: that in which the backward pass
-// finishes the gradients of tensors. Buckets are ranges of it that a group can sum while the
-// backward pass is still running. With shards the buckets are fixed (trainer_shards.h).
+// finishes the gradients of tensors. It is the same on all boards that train this model. Buckets
+// are ranges of it that a group can sum while the backward pass is still running. With shards the
+// buckets are fixed (trainer_shards.h).
 #pragma once
 
 #include "runtime/engine/trainer/trainer.h"
 
-// Returns the number of words of the gradient. Gradient order is the order in which the backward
-// pass finishes them; it is the same on all boards that train this model.
+// Returns the number of words of the gradient.
 size_t cn_trainer_gradient_words(const struct cn_trainer *trainer);
 
 // Returns the first word of the gradient of a tensor, by its index in the layout; SIZE_MAX when it

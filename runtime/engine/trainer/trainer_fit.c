@@ -1,4 +1,5 @@
 // trainer_fit.c - makes a step fit into its memory limit.
+#include <inttypes.h>
 #include <stdio.h>
 
 #include "runtime/base/log.h"
@@ -80,7 +81,7 @@ static cn_err try_plan(const struct cn_trainer *trainer, const struct cn_graph *
         drop(attempt);
         return err;
     }
-    attempt->plan.bytes += attempt->plan.arriving;
+    attempt->plan.bytes += attempt->plan.arriving + attempt->plan.messages;
     attempt->plan.bytes += cn_trainer_copies(trainer, attempt->stage, &attempt->program.sizes);
     if (trainer->loss == CN_LOSS_CROSS_ENTROPY)
         attempt->plan.bytes += trainer->shape.outputs * sizeof(struct class_counts);
@@ -127,17 +128,20 @@ static bool normalizes_batch(const struct cn_graph *graph)
 static void refuse(const struct cn_trainer_config *config, const struct cn_trainer_plan *least,
                    const char *why, struct cn_diag *diag)
 {
-    char arriving[80] = "";
+    char arriving[80] = "", messages[80] = "";
 
     if (least->arriving)
-        snprintf(arriving, sizeof(arriving), "; %llu of them while a version of the model arrives",
-                 (unsigned long long)least->arriving);
+        snprintf(arriving, sizeof(arriving),
+                 "; %" PRIu64 " of them while a version of the model arrives", least->arriving);
+    if (least->messages)
+        snprintf(messages, sizeof(messages), "; %" PRIu64 " of them for the messages of the part",
+                 least->messages);
     cn_diag_add(diag,
-                "training this model with a batch of %u needs at least %llu bytes (%s, %u samples "
-                "at a time%s%s), the limit is %llu",
-                config->batch, (unsigned long long)least->bytes,
-                cn_recompute_text(least->recompute), least->batch, why, arriving,
-                (unsigned long long)config->memory_limit);
+                "training this model with a batch of %u needs at least %" PRIu64
+                " bytes (%s, %u samples "
+                "at a time%s%s%s), the limit is %" PRIu64,
+                config->batch, least->bytes, cn_recompute_text(least->recompute), least->batch, why,
+                arriving, messages, config->memory_limit);
 }
 
 // Takes over the attempt's plan and program.
@@ -150,9 +154,9 @@ static void accept(struct cn_trainer *trainer, const struct cn_trainer_config *c
     trainer->sharded.plan = attempt->buckets;
     *program = attempt->program;
     if (plan->recompute || plan->batch < config->batch)
-        cn_log(CN_LOG_INFO, "engine", "to train in %llu bytes %s, %u of %u samples at a time",
-               (unsigned long long)config->memory_limit, cn_recompute_text(plan->recompute),
-               plan->batch, config->batch);
+        cn_log(CN_LOG_INFO, "engine",
+               "to train in %" PRIu64 " bytes %s, %u of %u samples at a time", config->memory_limit,
+               cn_recompute_text(plan->recompute), plan->batch, config->batch);
 }
 
 static cn_err cannot_run(const struct cn_trainer *trainer, uint32_t batch, cn_err err,
@@ -173,7 +177,10 @@ cn_err cn_trainer_fit(struct cn_trainer *trainer, const struct cn_trainer_config
     bool whole = normalizes_batch(graph) || together || part;
     struct cn_trainer_plan first = {
         .batch = config->batch,
-        .arriving = config->arriving ? config->arriving(&trainer->layout) : 0,
+        .arriving = part               ? trainer->part.arriving
+                    : config->arriving ? config->arriving(&trainer->layout)
+                                       : 0,
+        .messages = trainer->part.kept,
     };
     struct attempt attempt = {.stage = trainer->stage, .plan = first};
     struct cn_trainer_plan least = {.bytes = UINT64_MAX};

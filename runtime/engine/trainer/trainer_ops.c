@@ -1,5 +1,7 @@
 // trainer_ops.c - a step call by call, to see where the time goes.
+#include "runtime/engine/program/call_cost.h"
 #include "runtime/engine/program/describe.h"
+#include "runtime/engine/trainer/trainer_buckets.h"
 #include "runtime/engine/trainer/trainer_private.h"
 #include "runtime/port/platform.h"
 
@@ -19,6 +21,7 @@ static cn_err time_call(struct cn_trainer *trainer, size_t index, const struct c
     if (!err)
         err = ops->wait(trainer->device, &result);
     *op = (struct cn_trainer_op){
+        .op = trainer->calls[index].op,
         .name = cn_describe_op(trainer->calls[index].op),
         .forward = index <= trainer->loss_call,
         .us = (double)(from - begun),
@@ -53,4 +56,35 @@ cn_err cn_trainer_time_ops(struct cn_trainer *trainer, const struct cn_batch *ba
             report(context, &op);
     }
     return err;
+}
+
+static void list_call(const struct cn_call *call, uint32_t samples, bool forward,
+                      void (*report)(void *context, const struct cn_trainer_op *op), void *context)
+{
+    const struct cn_trainer_op op = {
+        .op = call->op,
+        .name = cn_describe_op(call->op),
+        .forward = forward,
+        .flops = cn_describe_flops(call),
+        .bytes = cn_call_cost(call, samples).bytes,
+    };
+
+    report(context, &op);
+}
+
+void cn_trainer_list_ops(const struct cn_trainer *trainer,
+                         void (*report)(void *context, const struct cn_trainer_op *op),
+                         void *context)
+{
+    uint32_t samples = trainer->plan.batch;
+
+    for (size_t i = 0; i < trainer->call_count; i++)
+        list_call(&trainer->calls[i], samples, i <= trainer->loss_call, report, context);
+    for (size_t i = 0; i < trainer->flat_count; i++) {
+        struct cn_call call = trainer->flat[i];
+
+        if (call.op == CN_OP_CHECK) // it checks all gradients and has no range
+            call.range.count = cn_trainer_gradient_words(trainer);
+        list_call(&call, samples, false, report, context);
+    }
 }

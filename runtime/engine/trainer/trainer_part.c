@@ -7,6 +7,10 @@
 
 #include "runtime/engine/trainer/trainer_private.h"
 
+_Static_assert(sizeof(((struct cn_trainer_config *)0)->messages) ==
+                   CN_BOUNDARY_COUNT * sizeof(uint32_t),
+               "a number of messages for each boundary");
+
 static cn_err refuse_settings(const struct cn_trainer_config *config, struct cn_diag *diag)
 {
     if (config->shards > 1) {
@@ -42,6 +46,7 @@ cn_err cn_trainer_take_part(struct cn_trainer *trainer, const struct cn_trainer_
         err = cn_cut_part_make(graph, &trainer->layout, config->cut, config->part, &made);
     if (err)
         return err;
+    part->arriving = config->arriving ? config->arriving(&trainer->layout) : 0;
     cn_graph_deinit(graph);
     *graph = made.graph;
     cn_layout_deinit(&trainer->layout);
@@ -51,6 +56,9 @@ cn_err cn_trainer_take_part(struct cn_trainer *trainer, const struct cn_trainer_
     part->tensors = made.tensors;
     part->holders = made.holders;
     memcpy(part->cut_messages, made.messages, sizeof(made.messages));
+    for (int which = 0; which < CN_BOUNDARY_COUNT; which++)
+        part->kept += (uint64_t)config->messages[which] * made.messages[which].words *
+                      config->batch * sizeof(float);
     return CN_OK;
 }
 
@@ -58,7 +66,7 @@ cn_err cn_trainer_take_part(struct cn_trainer *trainer, const struct cn_trainer_
 static cn_err place_message(struct cn_trainer *trainer, const struct cn_graph *graph,
                             enum cn_boundary which)
 {
-    const struct cn_cut_message *from = &trainer->part.cut_messages[which];
+    struct cn_cut_message *from = &trainer->part.cut_messages[which];
     struct boundary_message *message = &trainer->part.messages[which];
 
     message->values = calloc(from->count + 1, sizeof(*message->values));
@@ -70,6 +78,8 @@ static cn_err place_message(struct cn_trainer *trainer, const struct cn_graph *g
         message->values[i] = (struct boundary_value){
             .place = graph->values[from->values[i]].offset * trainer->plan.batch,
             .words = graph->values[from->values[i]].words};
+    free(from->values);
+    *from = (struct cn_cut_message){0};
     return CN_OK;
 }
 
@@ -278,6 +288,27 @@ size_t cn_trainer_whole_tensor(const struct cn_trainer *trainer, size_t tensor)
     return trainer->part.slot_count ? trainer->part.tensors[tensor] : tensor;
 }
 
+void cn_trainer_row_to_part(const struct cn_trainer *trainer, const struct cn_layout *whole,
+                            const float *row, float *part)
+{
+    const struct cn_layout *layout = &trainer->layout;
+
+    for (size_t t = 0; t < layout->tensor_count; t++)
+        memcpy(part + layout->tensors[t].offset,
+               row + whole->tensors[cn_trainer_whole_tensor(trainer, t)].offset,
+               layout->tensors[t].count * sizeof(*part));
+}
+
+void cn_trainer_part_to_row(const struct cn_trainer *trainer, const struct cn_layout *whole,
+                            const float *part, float *row)
+{
+    const struct cn_layout *layout = &trainer->layout;
+
+    for (size_t t = 0; t < layout->tensor_count; t++)
+        memcpy(row + whole->tensors[cn_trainer_whole_tensor(trainer, t)].offset,
+               part + layout->tensors[t].offset, layout->tensors[t].count * sizeof(*row));
+}
+
 static bool owns(const struct cn_trainer *trainer, size_t tensor)
 {
     uint32_t below = (1u << trainer->part.index) - 1;
@@ -317,11 +348,9 @@ cn_err cn_trainer_squares(struct cn_trainer *trainer, double weight, double *squ
 cn_err cn_trainer_clip(struct cn_trainer *trainer, double weight, double squares)
 {
     const struct cn_layout *layout = &trainer->layout;
-    float *gradients, scale = (float)(1 / weight);
-    float clip = trainer->hyper.clip / ((float)sqrt(squares) + 1e-6f);
+    float *gradients, scale = (float)(1 / weight), clip = cn_trainer_clip_factor(trainer, squares);
     cn_err err = cn_trainer_gradients(trainer, &gradients);
 
-    clip = trainer->hyper.clip > 0 && clip < 1 ? clip : 1;
     for (size_t t = 0; !err && t < layout->tensor_count; t++) {
         float *gradient;
 

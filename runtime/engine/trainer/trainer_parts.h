@@ -13,6 +13,16 @@ cn_err cn_trainer_import(const struct cn_onnx *onnx, enum cn_loss loss,
                          const struct cn_rules *rules, struct cn_diag *diag,
                          struct cn_layout *layout, struct cn_graph *graph);
 
+// Chooses a cut into this many parts: the largest part has nearly the least possible work, and
+// among such cuts the fewest values travel. It follows from the graph alone. CN_EINVAL with a line
+// in diag when the graph has too few places.
+cn_err cn_trainer_choose_cut(const struct cn_graph *graph, uint32_t parts, struct cn_diag *diag,
+                             struct cn_cut *cut);
+
+// Writes the share of the work of each part and what travels between them, for people.
+cn_err cn_trainer_cut_text(const struct cn_graph *graph, const struct cn_cut *cut, char *text,
+                           size_t size);
+
 // A micro-batch passes through the parts in order, and its gradient back. Each part of a chain is
 // given the same batches by the same numbers, and reads the inputs and labels that its nodes need.
 // In a part: set_boundary INPUTS, forward, get_boundary OUTPUTS; later set_boundary
@@ -50,6 +60,14 @@ uint32_t cn_trainer_holders(const struct cn_trainer *trainer, size_t tensor);
 
 // Returns the index in the layout of the whole model of a tensor of this part.
 size_t cn_trainer_whole_tensor(const struct cn_trainer *trainer, size_t tensor);
+
+// Copy between a row of the whole model, whose layout this is, and a row of this part.
+// cn_trainer_part_to_row writes only the tensors that this part holds. Without a cut both copy the
+// whole row.
+void cn_trainer_row_to_part(const struct cn_trainer *trainer, const struct cn_layout *whole,
+                            const float *row, float *part);
+void cn_trainer_part_to_row(const struct cn_trainer *trainer, const struct cn_layout *whole,
+                            const float *part, float *row);
 
 // Clip the gradient of a model in parts. squares returns the sum of squares of gradient / weight
 // over the tensors that this part owns; it is not finite if one of its gradients is not, and no

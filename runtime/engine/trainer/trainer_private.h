@@ -57,7 +57,9 @@ struct model_part {
     uint32_t index;      // number of the part
     size_t *tensors;     // owned; by tensor of the layout: its index in the whole layout
     uint32_t *holders;   // owned; by tensor of the layout: parts that hold it
-    struct cn_cut_message cut_messages[CN_BOUNDARY_COUNT]; // owned; until they are prepared
+    struct cn_cut_message cut_messages[CN_BOUNDARY_COUNT]; // owned; emptied by prepare
+    uint64_t arriving; // cn_trainer_plan.arriving: a version arrives whole
+    uint64_t kept;     // cn_trainer_plan.messages
     struct boundary_message messages[CN_BOUNDARY_COUNT];
     struct cn_program_slot arenas[CN_ARENA_COUNT];
     struct filled_slot *slots;                       // owned
@@ -217,3 +219,7 @@ void cn_trainer_release_part(struct cn_trainer *trainer);
 
 // Forgets the micro-batches of a step.
 void cn_trainer_empty_slots(struct cn_trainer *trainer);
+
+// Returns the factor that scales a gradient to the limit of the rules; squares: of the whole
+// gradient.
+float cn_trainer_clip_factor(const struct cn_trainer *trainer, double squares);

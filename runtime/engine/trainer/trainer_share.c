@@ -302,15 +302,20 @@ cn_err cn_trainer_share_squares(struct cn_trainer *trainer, double weight, doubl
     return err;
 }
 
+float cn_trainer_clip_factor(const struct cn_trainer *trainer, double squares)
+{
+    float clip = trainer->hyper.clip / ((float)sqrt(squares) + 1e-6f);
+
+    return trainer->hyper.clip > 0 && clip < 1 ? clip : 1;
+}
+
 cn_err cn_trainer_share_clip(struct cn_trainer *trainer, double weight, double squares)
 {
-    float *share, scale = (float)(1 / weight);
-    float clip = trainer->hyper.clip / ((float)sqrt(squares) + 1e-6f);
+    float *share, scale = (float)(1 / weight), clip = cn_trainer_clip_factor(trainer, squares);
     size_t count, next = 0;
     struct cn_range range;
     cn_err err = cn_trainer_share(trainer, &share, &count);
 
-    clip = trainer->hyper.clip > 0 && clip < 1 ? clip : 1;
     while (!err && next_part(trainer, &next, &range))
         for (size_t i = range.gradients; i < range.gradients + range.count; i++) {
             float g = share[i] * scale;

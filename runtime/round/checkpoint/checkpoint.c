@@ -7,15 +7,15 @@
 #include "runtime/port/crypto.h"
 #include "runtime/round/checkpoint/checkpoint_private.h"
 
-const uint8_t cn_checkpoint_magic[8] = "cairnck4";
+const uint8_t cn_checkpoint_magic[8] = "cairnck5";
 
 const char *const cn_checkpoint_slots[2] = {"checkpoint.a", "checkpoint.b"};
 
 const struct cn_checkpoint_phase cn_checkpoint_phases[CN_PHASE_SEND + 1] = {
     [CN_PHASE_EMPTY] = {.required = 0x00, .allowed = 0x00},
-    [CN_PHASE_BASE] = {.required = 0x01, .allowed = 0x4d},
-    [CN_PHASE_TRAIN] = {.required = 0x02, .allowed = 0x4f},
-    [CN_PHASE_SEND] = {.required = 0x31, .allowed = 0x7d, .has_frame = true},
+    [CN_PHASE_BASE] = {.required = 0x01, .allowed = 0x1cd},
+    [CN_PHASE_TRAIN] = {.required = 0x02, .allowed = 0x1cf},
+    [CN_PHASE_SEND] = {.required = 0x31, .allowed = 0x1fd, .has_frame = true},
 };
 
 static void arrays_of(const struct cn_checkpoint *checkpoint, const void *arrays[ARRAY_COUNT])
@@ -27,6 +27,8 @@ static void arrays_of(const struct cn_checkpoint *checkpoint, const void *arrays
     arrays[4] = checkpoint->next_residual.data;
     arrays[5] = checkpoint->change.data;
     arrays[6] = checkpoint->second;
+    arrays[7] = checkpoint->control.own;
+    arrays[8] = checkpoint->control.server;
 }
 
 static bool has_halves(const struct cn_checkpoint *checkpoint)
@@ -61,6 +63,8 @@ void cn_checkpoint_deinit(struct cn_checkpoint *checkpoint)
     cn_row_deinit(&checkpoint->residual);
     cn_row_deinit(&checkpoint->next_residual);
     cn_row_deinit(&checkpoint->change);
+    free(checkpoint->control.own);
+    free(checkpoint->control.server);
     free(checkpoint->frame);
     *checkpoint = (struct cn_checkpoint){0};
 }
@@ -90,6 +94,14 @@ cn_err cn_checkpoint_body_size(uint32_t presence, size_t total, bool halves, siz
         __builtin_add_overflow(*size, CN_DIGEST_SIZE, size) || *size > SIZE_MAX - HEADER_SIZE)
         return CN_ERANGE;
     return CN_OK;
+}
+
+// Returns the bytes of the header: a state without control variates has that of version 4.
+static size_t header_size_of(const struct cn_checkpoint *checkpoint, uint32_t presence)
+{
+    bool control = checkpoint->control.epoch && checkpoint->phase != CN_PHASE_EMPTY;
+
+    return control || presence >> CN_PART_CONTROL ? HEADER_SIZE : HEADER_SIZE_4;
 }
 
 static void put_header(const struct cn_checkpoint *checkpoint, uint64_t counter, uint32_t presence,
@@ -138,6 +150,12 @@ static void put_header(const struct cn_checkpoint *checkpoint, uint64_t counter,
     cn_put_u32(header + 344, checkpoint->counted.round);
     cn_put_u32(header + 348, checkpoint->counted.own);
     memcpy(header + 352, checkpoint->counted.digest, CN_DIGEST_SIZE);
+    cn_put_u32(header + 384, checkpoint->control.epoch);
+    cn_put_u32(header + 388, checkpoint->control.count);
+    cn_put_u32(header + 392, checkpoint->control.version);
+    memcpy(header + 396, &checkpoint->control.inverse, sizeof(float));
+    if (header_size_of(checkpoint, presence) == HEADER_SIZE_4)
+        header[7] = '4';
 }
 
 // The destination of encoded bytes: a buffer or a file of a store.
@@ -147,7 +165,8 @@ struct sink {
     struct cn_store_file *file;
     uint64_t offset;
     struct cn_sha256 sha;
-    cn_err err; // the first error; nothing is written after it
+    bool halves; // values that are put become bfloat16
+    cn_err err;  // the first error; nothing is written after it
 };
 
 static void sink_put(struct sink *sink, const void *data, size_t size)
@@ -160,9 +179,23 @@ static void sink_put(struct sink *sink, const void *data, size_t size)
     sink->offset += size;
 }
 
+#define HALVES_PUT 4096 // values that are rounded together
+
 static void put_values(void *to, const float *values, size_t count)
 {
-    sink_put(to, values, count * sizeof(*values));
+    struct sink *sink = to;
+    uint16_t halves[HALVES_PUT];
+    struct cn_row row = {halves, true};
+
+    if (!sink->halves) {
+        sink_put(sink, values, count * sizeof(*values));
+        return;
+    }
+    for (size_t done = 0, some; done < count; done += some) {
+        some = count - done < HALVES_PUT ? count - done : HALVES_PUT;
+        cn_row_write(&row, 0, some, values + done);
+        sink_put(sink, halves, some * sizeof(*halves));
+    }
 }
 
 static cn_err put_arrays(const struct cn_checkpoint *checkpoint, uint32_t presence,
@@ -175,6 +208,7 @@ static cn_err put_arrays(const struct cn_checkpoint *checkpoint, uint32_t presen
     for (uint32_t i = 0; i < ARRAY_COUNT; i++) {
         cn_err err = CN_OK;
 
+        sink->halves = halves && HALVES >> i & 1;
         if (source && source->arrays >> i & 1)
             err = source->bring(source->context, (enum cn_checkpoint_part)i, put_values, sink);
         else if (presence >> i & 1)
@@ -203,10 +237,10 @@ static cn_err encode(const struct cn_checkpoint *checkpoint, uint64_t counter,
                                   has_frame ? checkpoint->frame_size : 0, &size);
     if (err)
         return err;
-    size += HEADER_SIZE;
+    size += header_size_of(checkpoint, presence);
     cn_sha256_init(&sink->sha);
     put_header(checkpoint, counter, presence, size, header);
-    sink_put(sink, header, sizeof(header));
+    sink_put(sink, header, header_size_of(checkpoint, presence));
     err = put_arrays(checkpoint, presence, source, sink);
     if (err)
         return err;

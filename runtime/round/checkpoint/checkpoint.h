@@ -17,8 +17,10 @@
 #include "runtime/update/rate.h"
 #include "runtime/update/row.h"
 
-#define CN_CHECKPOINT_VERSION 4 // of the states that are written
-#define CN_CHECKPOINT_OLDEST 3  // oldest version that is read
+// Newest version of the format. A state without control variates is written as version 4, which
+// older releases read.
+#define CN_CHECKPOINT_VERSION 5
+#define CN_CHECKPOINT_OLDEST 3 // oldest version of the format that can be read
 
 enum cn_phase {
     CN_PHASE_EMPTY, // only the run is known; no arrays
@@ -35,6 +37,15 @@ struct cn_counted {
     uint8_t digest[CN_DIGEST_SIZE];
 };
 
+// The group's control variate (runtime/update/variate.h).
+struct cn_variates {
+    uint32_t epoch;      // round in which its epoch began; 0: the group has none
+    uint32_t count;      // updates of the group in this epoch that were accepted
+    uint32_t version;    // version that server belongs to
+    float inverse;       // inverse distance of the steps of the round under way or in the outbox
+    float *own, *server; // rows of the checkpoint's total, owned; NULL: zeros
+};
+
 // The parts of an encoded state, in this order.
 enum cn_checkpoint_part {
     CN_PART_BASE,
@@ -44,6 +55,8 @@ enum cn_checkpoint_part {
     CN_PART_NEXT_RESIDUAL,
     CN_PART_CHANGE,
     CN_PART_SECOND,
+    CN_PART_CONTROL,
+    CN_PART_SERVER_CONTROL,
     CN_PART_FRAME,
     CN_PART_COUNT
 };
@@ -95,6 +108,7 @@ struct cn_checkpoint {
     struct cn_row next_residual; // CN_PHASE_SEND: replaces the residual if the frame is accepted
     // CN_PHASE_SEND: weights - base of the round; goes into the residual if it is not accepted.
     struct cn_row change;
+    struct cn_variates control;
 
     uint8_t *frame; // CN_PHASE_SEND: the outbox, owned
     size_t frame_size;
@@ -119,7 +133,7 @@ cn_err cn_checkpoint_decode(const uint8_t *bytes, size_t size, size_t total_limi
 cn_err cn_checkpoint_save(struct cn_store *store, struct cn_checkpoint *checkpoint);
 
 // Supplies arrays that are not in memory while a state is saved, in the order of enum
-// cn_checkpoint_part. The residuals and the change cannot be supplied this way.
+// cn_checkpoint_part. Of residuals and change a half array is rounded on the way.
 //
 // bring passes all values of one array to put, in pieces of any size. It is called for each array
 // even after the disk has failed, because the members of a group bring the arrays together. An
@@ -150,7 +164,19 @@ struct cn_checkpoint_file;
 cn_err cn_checkpoint_open(struct cn_store *store, size_t total_limit, size_t frame_limit,
                           struct cn_diag *diag, struct cn_checkpoint_file **file,
                           struct cn_checkpoint *numbers);
+// Opens the state with this counter, as the last save or load left it in its field, and checks it.
+// CN_ENOTFOUND and CN_EFORMAT when it is gone or damaged.
+cn_err cn_checkpoint_open_saved(struct cn_store *store, size_t total_limit, size_t frame_limit,
+                                uint64_t counter, struct cn_checkpoint_file **file,
+                                struct cn_checkpoint *numbers);
+
 bool cn_checkpoint_has(const struct cn_checkpoint_file *file, enum cn_checkpoint_part part);
+
+// Reads values [first, first + count) of an array, as float32; zeros of an array that the state
+// lacks. Unlike the calls below it relies on the check when the file was opened.
+cn_err cn_checkpoint_read_values(const struct cn_checkpoint_file *file,
+                                 enum cn_checkpoint_part array, size_t first, size_t count,
+                                 float *values);
 
 // Reads parts from the disk into places. A NULL place is skipped, and so is a part that the state
 // lacks. Returns CN_EDIGEST when the disk has other bytes by now; the places are then undefined.

@@ -3,9 +3,10 @@
 
 #include "runtime/round/checkpoint/checkpoint.h"
 
-#define HEADER_SIZE 384
+#define HEADER_SIZE 400
+#define HEADER_SIZE_4 384 // in version 4, which has no control variates
 #define HEADER_SIZE_3 344 // in version 3, which has no counted updates
-#define ARRAY_COUNT 7     // parts before the frame
+#define ARRAY_COUNT 9     // parts before the frame
 #define HALVES 0x38u      // arrays that may be in bfloat16: the residual and its successors
 
 // "cairnck" and the digit of CN_CHECKPOINT_VERSION.

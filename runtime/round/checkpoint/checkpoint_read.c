@@ -59,12 +59,17 @@ static struct cn_loss_scale decode_scale(const uint8_t bytes[4])
     return (struct cn_loss_scale){ldexpf(1, bytes[1] - 1), (uint32_t)(bytes[2] | bytes[3] << 8)};
 }
 
+_Static_assert(CN_CHECKPOINT_OLDEST == 3 && CN_CHECKPOINT_VERSION == 5, "header_size knows these");
+
 // Returns 0 for an unknown version.
 static size_t header_size(const uint8_t *bytes)
 {
     if (memcmp(bytes, cn_checkpoint_magic, sizeof(cn_checkpoint_magic) - 1) != 0)
         return 0;
-    return bytes[7] == cn_checkpoint_magic[7] ? HEADER_SIZE : bytes[7] == '3' ? HEADER_SIZE_3 : 0;
+    return bytes[7] == cn_checkpoint_magic[7] ? HEADER_SIZE
+           : bytes[7] == '4'                  ? HEADER_SIZE_4
+           : bytes[7] == '3'                  ? HEADER_SIZE_3
+                                              : 0;
 }
 
 static void get_numbers(const uint8_t *header, struct cn_checkpoint *checkpoint)
@@ -101,11 +106,17 @@ static void get_numbers(const uint8_t *header, struct cn_checkpoint *checkpoint)
     memcpy(checkpoint->base_digest, header + 104, CN_DIGEST_SIZE);
     memcpy(checkpoint->base_parent, header + 136, CN_DIGEST_SIZE);
     memcpy(checkpoint->frame_digest, header + 232, CN_DIGEST_SIZE);
-    if (header_size(header) < HEADER_SIZE)
+    if (header_size(header) < HEADER_SIZE_4)
         return;
     checkpoint->counted.round = cn_get_u32(header + 344);
     checkpoint->counted.own = cn_get_u32(header + 348) != 0;
     memcpy(checkpoint->counted.digest, header + 352, CN_DIGEST_SIZE);
+    if (header_size(header) < HEADER_SIZE)
+        return;
+    checkpoint->control.epoch = cn_get_u32(header + 384);
+    checkpoint->control.count = cn_get_u32(header + 388);
+    checkpoint->control.version = cn_get_u32(header + 392);
+    checkpoint->control.inverse = cn_get_f32(header + 396);
 }
 
 // Checks the phase, the arrays and the sizes, which must be within the limits and add up to `size`
@@ -123,19 +134,19 @@ static cn_err check_sizes(const uint8_t *bytes, uint64_t size, size_t total_limi
     if (phase > CN_PHASE_SEND ||
         (presence & cn_checkpoint_phases[phase].required) != cn_checkpoint_phases[phase].required ||
         (presence & ~cn_checkpoint_phases[phase].allowed) ||
+        (header_size(bytes) < HEADER_SIZE && presence >> CN_PART_CONTROL) ||
         cn_checkpoint_phases[phase].has_frame != (frame_size > 0)) {
         cn_diag_add(diag,
-                    "checkpoint: phase %" PRIu32 " with arrays 0x%" PRIx32
-                    " and a frame of %" PRIu64 " bytes is not a valid state",
+                    "checkpoint: phase %u with arrays 0x%x and a frame of %" PRIu64
+                    " bytes is not a valid state",
                     phase, presence, frame_size);
         return CN_EFORMAT;
     }
     if (cn_get_u32(bytes + 264) > CN_UPDATE_SKIP || bytes[300] > 1 || bytes[301] > SCALE_MAX ||
         (!bytes[301] && (bytes[302] || bytes[303])) ||
-        (header_size(bytes) == HEADER_SIZE && cn_get_u32(bytes + 348) > 1)) {
+        (header_size(bytes) >= HEADER_SIZE_4 && cn_get_u32(bytes + 348) > 1)) {
         cn_diag_add(diag,
-                    "checkpoint: mode %" PRIu32
-                    ", residual %u, scale %u, expected 0 to 7, 0 or 1, 0 to %u",
+                    "checkpoint: mode %u, residual %u, scale %u, expected 0 to 7, 0 or 1, 0 to %u",
                     cn_get_u32(bytes + 264), bytes[300], bytes[301], SCALE_MAX);
         return CN_EFORMAT;
     }
@@ -187,8 +198,8 @@ static cn_err check(const struct source *source, size_t total_limit, size_t fram
         return err;
     if (!header_size(header) || size < header_size(header) + CN_DIGEST_SIZE) {
         cn_diag_add(diag,
-                    "checkpoint: %" PRIu64 " bytes that do not start like one of version 3 or %d",
-                    size, CN_CHECKPOINT_VERSION);
+                    "checkpoint: %" PRIu64 " bytes that do not start like one of version %d to %d",
+                    size, CN_CHECKPOINT_OLDEST, CN_CHECKPOINT_VERSION);
         return CN_EFORMAT;
     }
     size -= CN_DIGEST_SIZE;
@@ -307,6 +318,8 @@ static void give_parts(struct cn_checkpoint *checkpoint, void *const parts[CN_PA
     checkpoint->next_residual = (struct cn_row){parts[CN_PART_NEXT_RESIDUAL], halves};
     checkpoint->change = (struct cn_row){parts[CN_PART_CHANGE], halves};
     checkpoint->second = parts[CN_PART_SECOND];
+    checkpoint->control.own = parts[CN_PART_CONTROL];
+    checkpoint->control.server = parts[CN_PART_SERVER_CONTROL];
     checkpoint->frame = parts[CN_PART_FRAME];
 }
 
@@ -475,6 +488,64 @@ cn_err cn_checkpoint_open(struct cn_store *store, size_t total_limit, size_t fra
                     cn_checkpoint_slots[numbers->counter % 2], numbers->counter);
     *opened = file;
     return CN_OK;
+}
+
+cn_err cn_checkpoint_open_saved(struct cn_store *store, size_t total_limit, size_t frame_limit,
+                                uint64_t counter, struct cn_checkpoint_file **opened,
+                                struct cn_checkpoint *numbers)
+{
+    struct cn_checkpoint_file *file = malloc(sizeof(*file));
+    cn_err err = file ? CN_OK : CN_ENOMEM;
+
+    if (!err)
+        err = inspect_slot(store, (int)(counter % 2), total_limit, frame_limit, NULL, file);
+    if (!err && cn_get_u64(file->header + 16) != counter) {
+        end_reading(&file->source);
+        err = CN_ENOTFOUND;
+    }
+    if (err) {
+        free(file);
+        return err;
+    }
+    get_numbers(file->header, numbers);
+    *opened = file;
+    return CN_OK;
+}
+
+// Reads bfloat16 values.
+static cn_err read_halves(const struct source *source, uint64_t at, size_t count, float *values)
+{
+    uint16_t halves[VALUES];
+    const struct cn_row row = {halves, true};
+    cn_err err = CN_OK;
+
+    for (size_t done = 0, some; !err && done < count; done += some) {
+        some = count - done < VALUES ? count - done : VALUES;
+        err = source_get(source, at + done * sizeof(*halves), halves, some * sizeof(*halves));
+        if (!err)
+            cn_row_read(&row, 0, some, values + done);
+    }
+    return err;
+}
+
+cn_err cn_checkpoint_read_values(const struct cn_checkpoint_file *file,
+                                 enum cn_checkpoint_part array, size_t first, size_t count,
+                                 float *values)
+{
+    const uint8_t *header = file->header;
+    bool halves = header[300] != 0 && HALVES >> array & 1;
+    uint64_t at = header_size(header);
+
+    assert(array < CN_PART_FRAME);
+    if (!has_part(header, array)) {
+        memset(values, 0, count * sizeof(*values));
+        return CN_OK;
+    }
+    for (int part = 0; part < (int)array; part++)
+        at += part_size(header, (enum cn_checkpoint_part)part);
+    if (halves)
+        return read_halves(&file->source, at + first * sizeof(uint16_t), count, values);
+    return source_get(&file->source, at + first * sizeof(float), values, count * sizeof(*values));
 }
 
 bool cn_checkpoint_has(const struct cn_checkpoint_file *file, enum cn_checkpoint_part part)

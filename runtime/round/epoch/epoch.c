@@ -9,10 +9,12 @@
 #include "runtime/group/backend.h"
 #include "runtime/port/platform.h"
 #include "runtime/round/epoch/epoch_command.h"
+#include "runtime/round/epoch/epoch_control.h"
 #include "runtime/round/epoch/epoch_heal.h"
 #include "runtime/round/epoch/epoch_say.h"
 #include "runtime/round/epoch/round_file.h"
 #include "runtime/round/round.h"
+#include "runtime/update/local_tensors.h"
 #include "runtime/update/update.h"
 #include "runtime/update/version.h"
 
@@ -118,15 +120,53 @@ static void plan_fetched(struct cn_epoch *epoch, const struct cn_round_info *new
     memcpy(command->base.digest, version.digest, CN_DIGEST_SIZE);
 }
 
+// Returns whether only a full version has all tensors that this board needs: a snapshot lacks those
+// that never travel.
+static bool lacks_staying(const struct cn_epoch *epoch)
+{
+    return cn_session_held(epoch->session)->phase == CN_PHASE_EMPTY &&
+           cn_local_tensors_stay(cn_session_layout(epoch->session));
+}
+
+// Takes version 0 from a file of this board instead of the gateway. Whatever leads from there to
+// the newest version is fetched next.
+static bool plan_base(struct cn_epoch *epoch, struct cn_epoch_command *command)
+{
+    const char *file = cn_session_get_config(epoch->session)->settings->base;
+    struct cn_session_version version;
+    uint8_t *bytes;
+    struct cn_diag diag;
+    cn_err err;
+
+    if (epoch->base_failed || !cn_session_wants_base(epoch->session))
+        return false;
+    cn_diag_init(&diag);
+    err = cn_session_read_base(epoch->session, &diag, &version, &bytes);
+    if (err) {
+        epoch->base_failed = true;
+        cn_log(CN_LOG_WARN, "epoch", "version 0 is fetched, not taken from %s: %s", file,
+               diag.count ? cn_diag_first(&diag) : cn_err_text(err));
+        return false;
+    }
+    cn_log(CN_LOG_INFO, "epoch", "version 0 is taken from %s", file);
+    *command = (struct cn_epoch_command){.kind = CN_EPOCH_BASE,
+                                         .base = {.size = version.size, .bytes = bytes}};
+    memcpy(command->base.digest, version.digest, CN_DIGEST_SIZE);
+    return true;
+}
+
 static cn_err plan_fetch(struct cn_epoch *epoch, const struct cn_round_info *news,
                          struct cn_epoch_command *command)
 {
+    if (plan_base(epoch, command))
+        return CN_OK;
+
     const struct cn_checkpoint *held = cn_session_held(epoch->session);
     bool asked = cn_mailbox_requested(epoch->box, CN_ERRAND_FETCH);
     struct cn_errand_answer answer;
     struct cn_round_fetch fetch;
 
-    cn_round_choose_fetch(held, news, epoch->avoid_delta, &fetch);
+    cn_round_choose_fetch(held, news, epoch->avoid_delta || lacks_staying(epoch), &fetch);
     // A snapshot whose fetch was asked for may no longer be named by the news, and may not be in
     // the mailbox yet.
     if (asked && !fetch.delta && cn_round_leads_on(held, news, &epoch->asked)) {
@@ -156,6 +196,9 @@ static cn_err want_upload(struct cn_epoch *epoch)
                 .held_out_count = held->held_out_count,
                 .measures = cn_session_measures(epoch->session),
                 .train_loss = held->samples ? held->train_loss / (double)held->samples : 0,
+                .steps = held->steps,
+                .control_epoch = held->control.epoch,
+                .control_count = held->control.count,
                 .fresh = epoch->fresh,
             },
     };
@@ -224,6 +267,12 @@ static cn_err plan_send(struct cn_epoch *epoch, struct cn_epoch_command *command
     return CN_OK;
 }
 
+// Returns whether an action needs a whole model, which too few members for a chain do not have.
+static bool needs_chain(enum cn_round_action action)
+{
+    return action == CN_DO_FETCH || action == CN_DO_BEGIN || action == CN_DO_STEP;
+}
+
 static cn_err plan_command(struct cn_epoch *epoch, struct cn_epoch_command *command)
 {
     struct cn_round_info news;
@@ -236,6 +285,8 @@ static cn_err plan_command(struct cn_epoch *epoch, struct cn_epoch_command *comm
         return CN_OK;
     }
     cn_round_next(cn_session_held(epoch->session), heard ? &news : NULL, &plan);
+    if (cn_session_waits(epoch->session) && needs_chain(plan.action))
+        return CN_OK;
     switch (plan.action) {
     case CN_DO_WAIT:
         return CN_OK;
@@ -245,6 +296,8 @@ static cn_err plan_command(struct cn_epoch *epoch, struct cn_epoch_command *comm
     case CN_DO_FETCH:
         return plan_fetch(epoch, &news, command);
     case CN_DO_BEGIN:
+        if (cn_epoch_wants_control(epoch, &news))
+            return cn_epoch_plan_control(epoch, &news, command);
         plan_begin(epoch, &news, &plan.decision, command);
         return CN_OK;
     case CN_DO_STEP:
@@ -426,6 +479,8 @@ static cn_err obey(struct cn_epoch *epoch, struct cn_epoch_command *command)
         return CN_OK;
     case CN_EPOCH_BASE:
         return do_base(epoch, command);
+    case CN_EPOCH_CONTROL:
+        return cn_epoch_do_control(epoch, command);
     case CN_EPOCH_BEGIN:
         return phase == CN_PHASE_BASE ? do_begin(session, &command->begin) : CN_EFORMAT;
     case CN_EPOCH_STEPS:
@@ -487,6 +542,8 @@ cn_err cn_epoch_run(struct cn_epoch *epoch)
         }
         if (command.kind == CN_EPOCH_BASE)
             free(command.base.bytes);
+        if (command.kind == CN_EPOCH_CONTROL)
+            free(command.control.bytes);
     }
     cn_session_leave(session);
     cn_mailbox_drop_errand(epoch->box);

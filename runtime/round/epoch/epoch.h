@@ -19,8 +19,12 @@ struct cn_epoch {
     bool ended;                  // the last command was END
     bool fresh;                  // the outbox was filled in this epoch and has not been sent
     bool avoid_delta;            // the last delta did not fit: fetch the full version
+    bool base_failed;            // the profile's base gave no version 0: it is not read again
     struct cn_round_fetch asked; // leader: the fetch in progress
     size_t piece;                // bytes of a piece of a transferred state; 0: CN_HEAL_PIECE
+    // Leader: version for which the members got the server's control variate in this epoch, and the
+    // epoch of that variate; 0: none.
+    uint32_t control_version, control_epoch;
     // Leader: earliest time of the next fetch, after one that could not be used.
     uint64_t fetch_at_ms;
     // Leader: reason of the newest receipt, if not ACCEPTED; "": none.

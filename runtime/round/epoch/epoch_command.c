@@ -10,9 +10,9 @@ enum {
     DELTA_AT = 1,      // u8, BASE
     MODE_AT = 2,       // u8, BEGIN: how an update is encoded
     VALUE_BITS_AT = 3, // u8, BEGIN
-    NUMBER_AT = 4,     // u32: a version, a round, a wire format, or a verdict
-    SIZE_AT = 8,       // u64: bytes of a version or of a bucket, or the round of an update
-    DIGEST_AT = 16,    // of the version, or of the update that counts
+    NUMBER_AT = 4,     // u32: a version, a round, an epoch, a wire format, or a verdict
+    SIZE_AT = 8,       // u64: bytes of a version, a variate, a bucket; or the round of an update
+    DIGEST_AT = 16,    // digest of the version, or of the update that counts
     STEPS_AT = 48,     // u32, BEGIN
     FORGET_AT = 48,    // u32, BASE
     DENSITY_AT = 56,   // float64, BEGIN
@@ -51,6 +51,10 @@ void cn_epoch_command_put(const struct cn_epoch_command *command,
         cn_put_u64(bytes + SIZE_AT, command->base.size);
         memcpy(bytes + DIGEST_AT, command->base.digest, CN_DIGEST_SIZE);
         cn_put_u32(bytes + FORGET_AT, command->base.forget);
+        return;
+    case CN_EPOCH_CONTROL:
+        cn_put_u32(bytes + NUMBER_AT, command->control.epoch);
+        cn_put_u64(bytes + SIZE_AT, command->control.size);
         return;
     case CN_EPOCH_BEGIN:
         bytes[MODE_AT] = (uint8_t)command->begin.rule.mode;
@@ -104,7 +108,7 @@ cn_err cn_epoch_command_get(const uint8_t bytes[CN_EPOCH_COMMAND_SIZE],
 {
     uint32_t number = cn_get_u32(bytes + NUMBER_AT);
 
-    if (bytes[KIND_AT] > CN_EPOCH_RESET)
+    if (bytes[KIND_AT] > CN_EPOCH_CONTROL)
         return CN_EFORMAT;
     *command = (struct cn_epoch_command){.kind = (enum cn_epoch_command_kind)bytes[KIND_AT]};
     switch (command->kind) {
@@ -114,6 +118,10 @@ cn_err cn_epoch_command_get(const uint8_t bytes[CN_EPOCH_COMMAND_SIZE],
         command->base.size = cn_get_u64(bytes + SIZE_AT);
         memcpy(command->base.digest, bytes + DIGEST_AT, CN_DIGEST_SIZE);
         command->base.forget = cn_get_u32(bytes + FORGET_AT);
+        return CN_OK;
+    case CN_EPOCH_CONTROL:
+        command->control.epoch = number;
+        command->control.size = cn_get_u64(bytes + SIZE_AT);
         return CN_OK;
     case CN_EPOCH_BEGIN:
         return get_begin(bytes, &command->begin);

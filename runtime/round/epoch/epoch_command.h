@@ -19,6 +19,7 @@ enum cn_epoch_command_kind {
     CN_EPOCH_END,     // the run has ended
     CN_EPOCH_REFORM,  // a board outside the epoch asks to re-form the group
     CN_EPOCH_RESET,   // the aggregator runs another run
+    CN_EPOCH_CONTROL, // take the server's control variate; its bytes follow the command
 };
 
 struct cn_epoch_command {
@@ -30,8 +31,13 @@ struct cn_epoch_command {
             bool delta;      // the bytes are a frame
             uint64_t size;
             uint8_t digest[CN_DIGEST_SIZE]; // of the version
-            uint8_t *bytes; // does not travel; on rank 0 allocated by the sender of the command
+            uint8_t *bytes; // does not travel; allocated on each member, freed by cn_epoch_run
         } base;             // BASE
+        struct {
+            uint32_t epoch;          // of the variates
+            uint64_t size;           // 0: the variate is zeros
+            uint8_t *bytes;          // as above
+        } control;                   // CONTROL
         struct cn_round_order begin; // BEGIN
         struct {
             uint64_t bucket;         // bytes of gradients that are reduced at a time
@@ -44,6 +50,7 @@ struct cn_epoch_command {
 void cn_epoch_command_put(const struct cn_epoch_command *command,
                           uint8_t bytes[CN_EPOCH_COMMAND_SIZE]);
 
-// Reads a command. Returns CN_EFORMAT for one that no rank 0 sends.
+// Reads a command. Returns CN_EFORMAT for an unknown kind, verdict or number format. The rule of
+// BEGIN is checked by cn_session_begin.
 cn_err cn_epoch_command_get(const uint8_t bytes[CN_EPOCH_COMMAND_SIZE],
                             struct cn_epoch_command *command);

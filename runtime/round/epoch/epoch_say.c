@@ -1,5 +1,6 @@
 #include "runtime/round/epoch/epoch_say.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 
@@ -23,8 +24,8 @@ void cn_epoch_say_version(const struct cn_session *session)
             used +=
                 (size_t)snprintf(text + used, sizeof(text) - used, "%s%s %.4g",
                                  used ? ", " : ": held-out ", measures[i].name, measures[i].value);
-    cn_log(CN_LOG_INFO, "epoch", "version %u%s (%llu samples)", cn_session_held(session)->version,
-           text, (unsigned long long)scores->rows);
+    cn_log(CN_LOG_INFO, "epoch", "version %u%s (%" PRIu64 " samples)",
+           cn_session_held(session)->version, text, scores->rows);
 }
 
 void cn_epoch_say_other(const struct cn_session *session)

@@ -170,11 +170,12 @@ void cn_mailbox_put_view(struct cn_mailbox *box, const struct cn_membership_view
     pthread_mutex_unlock(&box->lock);
 }
 
-// Cancels the collective and wakes the worker; the lock is held.
-static void cancel_collective(struct cn_mailbox *box)
+// Cancels the collective and wakes the worker; the lock is held. gives_up: because of a lost
+// member.
+static void cancel_collective(struct cn_mailbox *box, bool gives_up)
 {
     if (box->collective)
-        box->collective->ops->cancel(box->collective);
+        box->collective->ops->cancel(box->collective, gives_up);
     wake_worker(box);
     (void)eventfd_write(box->abort_fd, 1); // can only fail when it is readable already
 }
@@ -183,7 +184,7 @@ void cn_mailbox_abort(struct cn_mailbox *box, uint32_t lost)
 {
     pthread_mutex_lock(&box->lock);
     box->lost = lost;
-    cancel_collective(box);
+    cancel_collective(box, true);
     pthread_mutex_unlock(&box->lock);
 }
 
@@ -353,7 +354,7 @@ void cn_mailbox_set_collective(struct cn_mailbox *box, struct cn_collective *col
     pthread_mutex_lock(&box->lock);
     box->collective = collective;
     if (collective && (box->stop || box->lost != UINT32_MAX))
-        collective->ops->cancel(collective);
+        collective->ops->cancel(collective, !box->stop);
     pthread_mutex_unlock(&box->lock);
 }
 
@@ -361,7 +362,7 @@ void cn_mailbox_stop(struct cn_mailbox *box)
 {
     pthread_mutex_lock(&box->lock);
     box->stop = true;
-    cancel_collective(box);
+    cancel_collective(box, false);
     pthread_mutex_unlock(&box->lock);
     (void)eventfd_write(box->stop_fd, 1); // can only fail when it is readable already
 }

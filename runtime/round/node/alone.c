@@ -177,9 +177,10 @@ static cn_err do_round(struct alone *alone)
     err = cn_session_snapshot(session);
     if (!err)
         err = cn_session_adopt(session, alone->collective, held->version + 1);
-    if (!err)
-        report(alone, train_loss, steps);
-    return err;
+    if (err)
+        return err;
+    report(alone, train_loss, steps);
+    return cn_session_save(session, 0);
 }
 
 // Decides by the version that was measured last. A restart decides again, with the same result.
@@ -248,9 +249,12 @@ static cn_err run_rounds(struct alone *alone)
     if (held->phase == CN_PHASE_EMPTY) {
         cn_alone_best_begin(alone->session);
         err = cn_session_adopt(alone->session, alone->collective, 0);
+        if (!err)
+            err = cn_session_save(alone->session, 0);
     }
     cn_alone_best_load(alone->session, &alone->best);
-    while (!err && held->version < job->rounds && !is_enough(alone) && !should_stop(alone)) {
+    // should_stop comes first: the last version may be the best, too.
+    while (!err && !should_stop(alone) && held->version < job->rounds && !is_enough(alone)) {
         trained = true;
         err = do_round(alone);
     }

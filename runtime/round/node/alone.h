@@ -40,9 +40,10 @@ struct cn_alone_config {
     const struct cn_onnx_file *from; // gives the first weights; NULL: the model does
     bool anew;                       // start over and ignore the stored state
     const atomic_bool *stop;         // set from outside to end training
-    void (*report)(void *context, const struct cn_alone_report *report); // after each round
-    void (*on_step)(void *context, const struct cn_alone_step *step);    // may be NULL
-    void (*at_start)(void *context, const struct cn_session *session);   // may be NULL
+    // Called after each round, before it is stored: a round is reported again after a crash.
+    void (*report)(void *context, const struct cn_alone_report *report);
+    void (*on_step)(void *context, const struct cn_alone_step *step);  // may be NULL
+    void (*at_start)(void *context, const struct cn_session *session); // may be NULL
     cn_err (*at_end)(void *context, struct cn_session *session); // may be NULL; not after an error
     void *context;
     uint64_t steps;               // stop after this step of the run; 0: train all rounds

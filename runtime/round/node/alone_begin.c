@@ -1,5 +1,6 @@
 #include "runtime/round/node/alone_begin.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +12,7 @@
 #include "runtime/engine/trainer/trainer_state.h"
 #include "runtime/port/crypto.h"
 #include "runtime/profile/rules_text.h"
+#include "runtime/round/node/alone_best.h"
 #include "runtime/round/node/alone_values.h"
 
 #define WEIGHTS_LINE "the model's weights"
@@ -77,10 +79,10 @@ static uint64_t run_of(const struct cn_session_config *session)
     uint8_t digest[CN_DIGEST_SIZE];
     char text[512];
 
-    snprintf(text, sizeof(text), "%s %llu %d %s %a %a %a %u %u %u %a %a %a %d", job->name,
-             (unsigned long long)job->seed, (int)job->loss, job->data_set, job->scale, job->mean,
-             job->held_out, job->batch, cn_job_accumulate(job), job->local_steps,
-             job->learning_rate, job->momentum, job->weight_decay, job->keep_optimizer);
+    snprintf(text, sizeof(text), "%s %" PRIu64 " %d %s %a %a %a %u %u %u %a %a %a %d", job->name,
+             job->seed, (int)job->loss, job->data_set, job->scale, job->mean, job->held_out,
+             job->batch, cn_job_accumulate(job), job->local_steps, job->learning_rate,
+             job->momentum, job->weight_decay, job->keep_optimizer);
     cn_sha256_init(&sha);
     cn_sha256_add(&sha, session->graph, CN_DIGEST_SIZE);
     cn_sha256_add(&sha, text, strlen(text));
@@ -183,25 +185,29 @@ static cn_err note_values(const struct cn_session *session, const struct cn_alon
 {
     const struct cn_dataset *dataset = cn_session_dataset(session);
     struct cn_sample_shape shape;
-    unsigned long long words = 1;
+    uint64_t words = 1;
     char before[128], now[128];
-    cn_err err;
+    cn_err err = CN_OK;
 
     cn_trainer_sample_shape(cn_session_trainer(session), &shape);
     for (uint32_t i = 0; i < shape.inputs[0].rank; i++)
         words *= shape.inputs[0].dims[i];
     if (!cn_dataset_is_open_ended(dataset)) {
-        snprintf(now, sizeof(now), "%llu to train on, %llu held out, %llu values each",
-                 (unsigned long long)cn_dataset_count(dataset, CN_SPLIT_TRAIN),
-                 (unsigned long long)cn_dataset_count(dataset, CN_SPLIT_HELD_OUT), words);
+        snprintf(now, sizeof(now),
+                 "%" PRIu64 " to train on, %" PRIu64 " held out, %" PRIu64 " values each",
+                 cn_dataset_count(dataset, CN_SPLIT_TRAIN),
+                 cn_dataset_count(dataset, CN_SPLIT_HELD_OUT), words);
         if (cn_session_held(session)->version > 0 &&
             cn_alone_values_get(stored, SAMPLES_LINE, before, sizeof(before)) &&
-            strcmp(before, now) != 0)
+            strcmp(before, now) != 0) {
             cn_log(CN_LOG_WARN, "train",
                    "the samples have changed: now %s, before %s; some that measure now may have "
-                   "been trained on",
+                   "been trained on, and the best round is sought anew",
                    now, before);
-        err = cn_alone_values_set(values, SAMPLES_LINE, now);
+            err = cn_alone_best_forget(session);
+        }
+        if (!err)
+            err = cn_alone_values_set(values, SAMPLES_LINE, now);
         if (err)
             return err;
     }
@@ -303,6 +309,6 @@ cn_err cn_alone_begin(const struct cn_alone_config *config, struct cn_diag *diag
     if (err)
         return err;
     planned = cn_session_memory(*session) + cn_onnx_file_memory(config->model);
-    cn_log(CN_LOG_INFO, "train", "memory: %llu bytes planned", (unsigned long long)planned);
+    cn_log(CN_LOG_INFO, "train", "memory: %" PRIu64 " bytes planned", planned);
     return CN_OK;
 }

@@ -102,13 +102,23 @@ static double value_of(const struct cn_session *session)
                : -held->held_out_loss / count;
 }
 
+cn_err cn_alone_best_forget(const struct cn_session *session)
+{
+    const struct cn_alone_best none = {.version = cn_session_held(session)->version,
+                                       .value = -INFINITY};
+
+    return save_record(session, &none);
+}
+
 void cn_alone_best_note(struct cn_session *session, struct cn_alone_best *best)
 {
     const struct cn_checkpoint *held = cn_session_held(session);
     double value = value_of(session);
     cn_err err = CN_OK;
 
-    if (!isfinite(value) || held->version == 0 || (best->version && value <= best->value))
+    // A version that was noted, or forgotten, is not noted again when the program starts anew.
+    if (!isfinite(value) || held->version <= best->version ||
+        (best->version && value <= best->value))
         return;
     best->version = held->version;
     best->value = value;

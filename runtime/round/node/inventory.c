@@ -6,6 +6,7 @@
 #include "runtime/base/build_version.h"
 #include "runtime/base/text_file.h"
 #include "runtime/port/platform.h"
+#include "runtime/round/node/update_report.h"
 
 // JetPack releases by the release of Jetson Linux (L4T) in them, the newest first. A release of L4T
 // belongs to the newest JetPack of its major number that is not newer. Source: NVIDIA's JetPack
@@ -74,14 +75,19 @@ void cn_inventory_system(const char *sysroot, char text[CN_SYSTEM_TEXT_SIZE])
     if (!cn_text_file_line(sysroot, "/etc/nv_tegra_release", line, sizeof(line)) ||
         !name_jetpack(line, text))
         name_distribution(sysroot, text);
+    // A message with a control character is malformed; only ASCII is shown.
     for (char *c = text; *c; c++)
-        if (*c < ' ' || *c > '~') // the message has no room for control characters
+        if (*c < ' ' || *c > '~')
             *c = '?';
 }
 
 void cn_inventory_take(const char *sysroot, const char *state, struct cn_inventory *inventory)
 {
+    char report[CN_UPDATE_REPORT_SIZE];
+
     *inventory = (struct cn_inventory){0};
+    cn_update_report_read(sysroot, report);
+    cn_update_report_decode(report, inventory);
     snprintf(inventory->build, sizeof(inventory->build), "%s", cn_build_version);
     cn_inventory_system(sysroot, inventory->system);
     if (cn_platform_disk_size(state, &inventory->disk_size) != CN_OK ||

@@ -3,8 +3,8 @@
 
 #include "runtime/port/link.h"
 
-// Fills in the inventory. sysroot is put in front of /etc; "": this machine. state is the board's
-// state directory. What cannot be found out is left empty.
+// Fills in the inventory. sysroot is put in front of /etc and /run; "": this machine. state is the
+// board's state directory. What cannot be found out is left empty.
 void cn_inventory_take(const char *sysroot, const char *state, struct cn_inventory *inventory);
 
 // Names the system below sysroot: by NVIDIA's release file on a Jetson, else by os-release.

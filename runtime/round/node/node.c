@@ -69,6 +69,16 @@ static bool run_is_over(const struct cn_node_owner *node)
            node->status.news.state == CN_ROUND_ENDED;
 }
 
+// Says once that the run has ended: a board that waits for the next one is silent otherwise.
+static void tell_end(struct cn_node_owner *node)
+{
+    bool over = run_is_over(node);
+
+    if (over && !node->end_told)
+        cn_log(CN_LOG_INFO, "node", "the run has ended: this board trains no more");
+    node->end_told = over;
+}
+
 static cn_err poll_group(struct cn_node_owner *node, uint64_t now)
 {
     struct cn_membership *membership = node->group.membership;
@@ -295,7 +305,7 @@ static cn_err poll_worker(struct cn_node_owner *node, uint64_t now)
 
 static void wait_for_work(struct cn_node_owner *node)
 {
-    struct pollfd descriptors[3];
+    struct pollfd descriptors[4];
     nfds_t count = 0;
 
     descriptors[count++] =
@@ -306,6 +316,9 @@ static void wait_for_work(struct cn_node_owner *node)
     if (node->working)
         descriptors[count++] =
             (struct pollfd){.fd = cn_mailbox_descriptor(&node->box), .events = POLLIN};
+    if (node->metrics.server)
+        descriptors[count++] =
+            (struct pollfd){.fd = cn_node_metrics_descriptor(&node->metrics), .events = POLLIN};
     poll(descriptors, count, POLL_MS);
 }
 
@@ -340,6 +353,7 @@ static void update_status(struct cn_node_owner *node, uint64_t now)
     if (now - node->status_ms < STATUS_MS)
         return;
     write_status(node, now);
+    cn_node_poll_health(node, now);
     cn_platform_notify("WATCHDOG=1"); // only from this loop, which stops when the node hangs
 }
 
@@ -355,11 +369,27 @@ static void poll_traffic(struct cn_node_owner *node, uint64_t now)
     cn_traffic_save(node->config.store, &node->limits, cn_upkeep_clock_s(), false, &node->traffic);
 }
 
+// Sets what members are told of this board's charge and bytes: at least 1, since 0 means that it is
+// not known.
+static void poll_live(struct cn_node_owner *node)
+{
+    const struct cn_reading *reading = &node->care.reading;
+    uint64_t used = node->traffic.used, day = node->limits.day_bytes;
+    uint64_t left = used < day ? (day - used) >> 10 : 0;
+    double charge = reading->on_battery ? reading->battery * 100 : 100;
+
+    if (!day || left >= UINT32_MAX)
+        left = day ? UINT32_MAX - 1 : UINT32_MAX;
+    atomic_store(&node->live.battery, charge >= 1 ? (unsigned)charge : 1);
+    atomic_store(&node->live.left_kib, left ? (unsigned)left : 1);
+}
+
 // Begins and ends pauses. For a pause the board saves its state and leaves the group; afterwards it
 // joins again.
 static cn_err poll_care(struct cn_node_owner *node, uint64_t now)
 {
     poll_traffic(node, now);
+    poll_live(node);
     if (!cn_upkeep_poll(&node->care, &node->status.progress, now)) {
         if (node->working)
             cn_mailbox_put_slow(&node->box, cn_slow_reason_judge(&node->care.reading));
@@ -396,10 +426,16 @@ static cn_err run_loop(struct cn_node_owner *node)
         if (!err)
             err = cn_node_poll_ahead(node, cn_platform_now_ms());
         if (!err)
+            err = cn_node_poll_report(node, cn_platform_now_ms());
+        if (!err)
             err = cn_node_poll_trouble(node);
         if (!err)
             err = poll_care(node, cn_platform_now_ms());
+        tell_end(node);
         update_status(node, cn_platform_now_ms());
+        cn_node_metrics_step(&node->metrics, cn_platform_now_ms());
+        if (config->look)
+            config->look(config->look_context, &node->status, cn_platform_now_ms());
     }
     return err ? err : node->result;
 }
@@ -436,8 +472,11 @@ cn_err cn_node_run(const struct cn_node_config *config)
     if (!err)
         err = cn_node_link_open(config->ports->link, config->settings, config->link_key,
                                 config->store, &node->link);
-    if (!err)
+    if (!err) {
+        cn_node_metrics_open(&node->metrics, &node->status, config->ports->text_server);
         err = run_loop(node);
+    }
+    cn_node_metrics_close(&node->metrics);
     if (node->link && is_own_fault(err)) {
         write_status(node, cn_platform_now_ms());
         cn_node_tell_fault(node, err);

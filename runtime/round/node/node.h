@@ -14,6 +14,8 @@
 #include "runtime/profile/profile.h"
 #include "runtime/round/session/timeline.h"
 
+struct cn_status_file;
+
 struct cn_node_config {
     const struct cn_settings *settings; // borrowed, as are all pointers here
     const struct cn_ports *ports;
@@ -25,7 +27,10 @@ struct cn_node_config {
     uint64_t give_up_ms;           // return after the aggregator was away this long; 0: never
     uint64_t fault_wait_ms;        // time before returning because this board cannot train
     const atomic_bool *stop;       // set by a signal handler
-    struct cn_timeline *timeline;  // records the group's steps; NULL for none
+    // Called by the owner thread many times a second; NULL: nobody looks.
+    void (*look)(void *context, const struct cn_status_file *status, uint64_t now_ms);
+    void *look_context;
+    struct cn_timeline *timeline; // records the group's steps; NULL for none
 };
 
 // Runs the node. Returns CN_OK when the run ended, CN_ECANCELED on stop, CN_ETIMEOUT when the

@@ -1,6 +1,7 @@
 // node_fault.c - tells the aggregator that this board cannot train.
 #include <poll.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "runtime/base/log.h"
 #include "runtime/port/platform.h"
@@ -15,9 +16,11 @@ cn_err cn_node_poll_trouble(struct cn_node_owner *node)
 {
     cn_err disk = (cn_err)atomic_load(&node->disk), err;
     unsigned given_up = atomic_load(&node->given_up);
+    const char *hindered = node->status.progress.hindered;
 
     if (node->result != CN_EAGAIN || !node->working ||
-        (node->disk_told == (disk != CN_OK) && node->given_up_told == given_up))
+        (node->disk_told == (disk != CN_OK) && node->given_up_told == given_up &&
+         strcmp(node->hindered_told, hindered) == 0))
         return CN_OK;
     node->fault[0] = '\0';
     if (disk)
@@ -25,12 +28,16 @@ cn_err cn_node_poll_trouble(struct cn_node_owner *node)
                  cn_err_text(disk));
     else if (given_up)
         snprintf(node->fault, sizeof(node->fault),
-                 "round %u is given up: the loss or a weight change is not finite", given_up);
+                 "round %u is given up: the loss or a weight change is not finite or too large",
+                 given_up);
+    else
+        snprintf(node->fault, sizeof(node->fault), "%s", hindered);
     err = cn_node_enlist_now(node);
     if (err == CN_EAGAIN) // the registration under way may carry another text: try again later
         return CN_OK;
     node->disk_told = disk != CN_OK;
     node->given_up_told = given_up;
+    snprintf(node->hindered_told, sizeof(node->hindered_told), "%s", hindered);
     return err;
 }
 

@@ -1,5 +1,6 @@
 #include "runtime/round/node/node_group.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -119,9 +120,8 @@ static void note_unreachable(struct cn_node_group *group, uint32_t member, uint6
         cn_log_within(
             &group->lines, now_ms, CN_LOG_WARN, "group",
             "%s is heard, but no connection for gradients comes about (%s, TCP): left out for "
-            "%llu s; check group.listen and firewalls of both boards",
-            group->members[member].name, group->members[member].address,
-            (unsigned long long)(pause_ms / 1000));
+            "%" PRIu64 " s; check group.listen and firewalls of both boards",
+            group->members[member].name, group->members[member].address, pause_ms / 1000);
 }
 
 cn_err cn_node_group_left(struct cn_node_group *group, const struct cn_left *left,
@@ -208,12 +208,11 @@ static void use_view(struct cn_node_group *group, struct cn_mailbox *box,
 
     if (err)
         cn_log_within(&group->lines, cn_platform_now_ms(), CN_LOG_WARN, "group",
-                      "epoch %llu is not on disk: %s", (unsigned long long)view->view.epoch,
-                      cn_err_text(err));
+                      "epoch %" PRIu64 " is not on disk: %s", view->view.epoch, cn_err_text(err));
     name_absent(group, &view->view, absent, sizeof(absent));
     cn_log_within(&group->lines, cn_platform_now_ms(), CN_LOG_INFO, "group",
-                  "epoch %llu: rank %u of %u%s", (unsigned long long)view->view.epoch,
-                  view->view.rank, view->view.size, absent);
+                  "epoch %" PRIu64 ": rank %u of %u%s", view->view.epoch, view->view.rank,
+                  view->view.size, absent);
     group->leads = view->view.rank == 0;
     find_members(group, view);
     cn_mailbox_put_view(box, view);
@@ -244,8 +243,8 @@ static bool persist(struct cn_node_group *group, uint64_t now_ms)
     if (!err)
         return true;
     cn_log_within(&group->lines, now_ms, CN_LOG_WARN, "group",
-                  "%s cannot lead others: epoch %llu is not on its disk: %s",
-                  group->members[group->self].name, (unsigned long long)epoch, cn_err_text(err));
+                  "%s cannot lead others: epoch %" PRIu64 " is not on its disk: %s",
+                  group->members[group->self].name, epoch, cn_err_text(err));
     cn_membership_unable(group->membership, now_ms);
     return true;
 }

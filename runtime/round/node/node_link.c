@@ -43,6 +43,7 @@ cn_err cn_node_link_enlist(struct cn_link *link, const struct cn_settings *setti
 
     if (facts) {
         snprintf(registration.fault, sizeof(registration.fault), "%s", facts->fault);
+        registration.fault_code = facts->fault_code;
         registration.inventory = *facts->inventory;
     }
     memcpy(registration.board_type, settings->board_type, CN_NAME_SIZE);

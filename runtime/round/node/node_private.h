@@ -11,8 +11,11 @@
 #include "runtime/round/node/node.h"
 #include "runtime/round/node/node_ahead.h"
 #include "runtime/round/node/node_group.h"
+#include "runtime/round/node/node_health.h"
 #include "runtime/round/node/node_keys.h"
+#include "runtime/round/node/node_metrics.h"
 #include "runtime/round/node/status_file.h"
+#include "runtime/round/node/update_report.h"
 #include "runtime/round/upkeep/traffic.h"
 #include "runtime/round/upkeep/upkeep.h"
 
@@ -43,19 +46,28 @@ struct cn_node_owner {
     bool down;    // the aggregator is away or refuses this board
     bool refused; // the aggregator refuses this board
     uint64_t down_since_ms;
+    bool end_told;                     // that the run has ended is in the log
     struct cn_log_quota link_lines;    // limits log lines about the aggregator
     struct cn_log_quotas member_lines; // limits the worker's log lines about members
     uint64_t status_ms;                // when the status was written last
     struct cn_status_file status;
+    struct cn_node_health health;
+    struct cn_node_metrics metrics;
     cn_err result;     // CN_EAGAIN while running
     uint64_t instance; // random number of this process
 
     char fault[CN_FAULT_SIZE]; // why this board cannot train; "": it can
     bool only_restart_helps;   // a new process would not have the fault
-    bool disk_told;            // the aggregator knows that the disk fails
-    unsigned given_up_told;    // the round of which the aggregator knows that it was given up
-    atomic_uint given_up;      // cn_session_config.given_up
-    atomic_int disk;           // a cn_err: the last result of storing the state, set by the worker
+    // The report of cairn-update that the aggregator knows, and when it was read last.
+    char report[CN_UPDATE_REPORT_SIZE];
+    uint64_t report_ms;
+
+    bool disk_told;         // the aggregator knows that the disk fails
+    unsigned given_up_told; // the round of which the aggregator knows that it was given up
+    char hindered_told[CN_FAULT_SIZE]; // cn_progress.hindered of which the aggregator knows
+    atomic_uint given_up;              // cn_session_config.given_up
+    struct cn_live_facts live;         // cn_session_config.live
+    atomic_int disk; // a cn_err: the last result of storing the state, set by the worker
 };
 
 // Registers the board, unless a registration is under way.
@@ -85,14 +97,24 @@ cn_err cn_node_take_manifest(struct cn_node_owner *node, const struct cn_manifes
 // leader may be the member that was revoked.
 cn_err cn_node_poll_keys(struct cn_node_owner *node, uint64_t now_ms);
 
-// Tells the aggregator when the state cannot be stored or a round was given up, and when that is
-// over.
+// Tells the aggregator when the state cannot be stored, a round was given up or the epoch's members
+// cannot train together, and when that is over.
 cn_err cn_node_poll_trouble(struct cn_node_owner *node);
+
+// Returns the error that node->fault is about.
+cn_err cn_node_fault_code(const struct cn_node_owner *node);
+
+// Reports to the aggregator how this board is, if that is due and bytes are not scarce. Call it
+// about once a second.
+void cn_node_poll_health(struct cn_node_owner *node, uint64_t now_ms);
 
 // Ends the worker and tells the aggregator why this board cannot train. Blocks until the aggregator
 // has answered, at most 10 s, but at least for config.fault_wait_ms. Returns early on stop, and
 // does not wait for fault_wait_ms when a new process would help.
 void cn_node_tell_fault(struct cn_node_owner *node, cn_err why);
+
+// Registers again when cairn-update reports something else than the aggregator knows.
+cn_err cn_node_poll_report(struct cn_node_owner *node, uint64_t now_ms);
 
 // Tells the log and the aggregator when the aggregator is older than this board.
 cn_err cn_node_poll_ahead(struct cn_node_owner *node, uint64_t now_ms);

@@ -1,5 +1,6 @@
 // node_registration.c - registers, and handles the run, the job and the keys that the aggregator
 // names.
+#include <inttypes.h>
 #include <string.h>
 
 #include "runtime/base/log_limit.h"
@@ -8,15 +9,21 @@
 #include "runtime/round/node/node_link.h"
 #include "runtime/round/node/node_private.h"
 
+#define REPORT_MS 5000 // between two looks at the report of cairn-update
+
 cn_err cn_node_enlist_now(struct cn_node_owner *node)
 {
     struct cn_inventory inventory;
-    const struct cn_node_facts facts = {.ahead = node->ahead.told ? &node->ahead : NULL,
-                                        .fault = node->fault,
-                                        .instance = node->instance,
-                                        .inventory = &inventory};
+    const struct cn_node_facts facts = {
+        .ahead = node->ahead.told ? &node->ahead : NULL,
+        .fault = node->fault,
+        .fault_code = node->fault[0] ? (uint64_t) - (int)cn_node_fault_code(node) : 0,
+        .instance = node->instance,
+        .inventory = &inventory};
 
     cn_inventory_take(node->config.sysroot, node->config.settings->state, &inventory);
+    if (!node->report_ms)
+        cn_update_report_read(node->config.sysroot, node->report);
     return cn_node_link_enlist(node->link, node->config.settings, &facts);
 }
 
@@ -76,10 +83,10 @@ static void take_keys(struct cn_node_owner *node, const struct cn_manifest *mani
         node->manifest.group_boards = manifest->group_boards;
         cn_node_keys_drop(&node->keys);
     } else {
-        cn_log_within(
-            &node->link_lines, cn_platform_now_ms(), CN_LOG_INFO, "node",
-            "new keys for the members of the group (epoch %llu): used from this round's end on",
-            (unsigned long long)manifest->key_epoch);
+        cn_log_within(&node->link_lines, cn_platform_now_ms(), CN_LOG_INFO, "node",
+                      "new keys for the members of the group (epoch %" PRIu64
+                      "): used from this round's end on",
+                      manifest->key_epoch);
         cn_node_keys_keep(&node->keys, manifest, node->status.progress.round, cn_platform_now_ms());
     }
     cn_node_group_hold_keys(&node->group, manifest->key_epoch);
@@ -90,6 +97,7 @@ cn_err cn_node_take_manifest(struct cn_node_owner *node, const struct cn_manifes
 {
     bool same_run = is_same_run(node, manifest), same_job = is_same_job(node, manifest);
     bool same_keys = has_same_keys(node, manifest);
+    bool same_group = strcmp(manifest->group, node->manifest.group) == 0; // else it was moved
 
     if (!remembered)
         node->down = node->refused = false;
@@ -97,7 +105,8 @@ cn_err cn_node_take_manifest(struct cn_node_owner *node, const struct cn_manifes
         cn_log_within(&node->link_lines, cn_platform_now_ms(), CN_LOG_WARN, "node",
                       "the aggregator does not answer: going on with the last registration");
     node->remembered = remembered;
-    if (same_run && same_job && (node->working || (node->fetching_graph && same_keys))) {
+    if (same_run && same_job && same_group &&
+        (node->working || (node->fetching_graph && same_keys))) {
         take_keys(node, manifest);
         return CN_OK;
     }
@@ -106,8 +115,8 @@ cn_err cn_node_take_manifest(struct cn_node_owner *node, const struct cn_manifes
                       "the aggregator has other settings for job '%s': this board goes on by them",
                       manifest->job.name);
     cn_log_within(&node->link_lines, cn_platform_now_ms(), CN_LOG_INFO, "node",
-                  "registered in group '%s' for job '%s', run %016llx", manifest->group,
-                  manifest->job.name, (unsigned long long)manifest->run);
+                  "registered in group '%s' for job '%s', run %016" PRIx64, manifest->group,
+                  manifest->job.name, manifest->run);
     return adopt(node, manifest);
 }
 
@@ -120,10 +129,10 @@ static cn_err use_new_keys(struct cn_node_owner *node, uint32_t behind)
     for (uint32_t i = 0; i < node->config.settings->group.member_count; i++)
         if (behind >> i & 1)
             cn_log_within(&node->group.lines, now_ms, CN_LOG_WARN, "group",
-                          "%s does not have the keys of epoch %llu: it is left out",
-                          node->group.members[i].name, (unsigned long long)manifest->key_epoch);
+                          "%s does not have the keys of epoch %" PRIu64 ": it is left out",
+                          node->group.members[i].name, manifest->key_epoch);
     cn_log_within(&node->group.lines, now_ms, CN_LOG_INFO, "group",
-                  "the keys of epoch %llu are used", (unsigned long long)manifest->key_epoch);
+                  "the keys of epoch %" PRIu64 " are used", manifest->key_epoch);
     return adopt(node, manifest);
 }
 
@@ -150,6 +159,25 @@ cn_err cn_node_poll_keys(struct cn_node_owner *node, uint64_t now)
         return CN_OK;
     node->keys.looking = true;
     return node->link->ops->watch(node->link, true);
+}
+
+cn_err cn_node_poll_report(struct cn_node_owner *node, uint64_t now)
+{
+    char line[CN_UPDATE_REPORT_SIZE];
+    cn_err err;
+
+    if (!node->registered || node->remembered || node->down ||
+        (node->report_ms && now - node->report_ms < REPORT_MS))
+        return CN_OK;
+    node->report_ms = now;
+    cn_update_report_read(node->config.sysroot, line);
+    if (strcmp(line, node->report) == 0)
+        return CN_OK;
+    err = cn_node_enlist_now(node);
+    if (err)
+        return err == CN_EAGAIN ? CN_OK : err; // the next look tries again
+    memcpy(node->report, line, sizeof(line));
+    return CN_OK;
 }
 
 cn_err cn_node_poll_ahead(struct cn_node_owner *node, uint64_t now)

@@ -37,6 +37,7 @@ static cn_err start_worker(struct cn_node_owner *node)
                 .timeline = config->timeline,
                 .disk = &node->disk,
                 .given_up = &node->given_up,
+                .live = &node->live,
             },
         .box = &node->box,
         .collectives = {.secure = config->ports->collective,
@@ -52,11 +53,19 @@ static cn_err start_worker(struct cn_node_owner *node)
     if (node->care.care.pause) // the end of the pause starts the worker
         return CN_OK;
     memcpy(worker.session.graph, node->manifest.graph, CN_DIGEST_SIZE);
+    memcpy(worker.session.base, node->manifest.base.digest, CN_DIGEST_SIZE);
     if (!node->disk_told) // else the next state that is stored takes it back
         atomic_store(&node->disk, CN_OK);
     err = cn_mailbox_init(&node->box);
     if (err)
         return err;
+    // This mailbox has no news. The link reports each round once, so what it reported before is
+    // asked for again when the worker says that it is there.
+    err = cn_node_watch(node, false);
+    if (err) {
+        cn_mailbox_deinit(&node->box);
+        return err;
+    }
     err = cn_worker_start(&worker, &node->worker);
     if (err) {
         cn_mailbox_deinit(&node->box);

@@ -17,8 +17,7 @@ static const char *const phases[] = {
     [CN_PHASE_SEND] = "delivering",
 };
 
-// Returns why this board does or does not train now, in one line.
-static const char *explain(const struct cn_status_file *status)
+const char *cn_status_text(const struct cn_status_file *status)
 {
     const struct cn_progress *progress = &status->progress;
 
@@ -97,6 +96,33 @@ static void add_slowest(cJSON *group, const struct cn_settings *settings,
     cJSON_AddStringToObject(group, "slowest_why", text);
 }
 
+// Adds the chain that trains a model in parts. People count parts, chains and cuts from 1.
+static void add_chain(cJSON *group, const struct cn_settings *settings,
+                      const struct cn_chain_progress *chain)
+{
+    cJSON *json, *bytes;
+
+    if (!chain->parts)
+        return;
+    json = cJSON_AddObjectToObject(group, "chain");
+    add_count(json, "part", chain->part + 1);
+    add_count(json, "parts", chain->parts);
+    add_count(json, "chain", chain->chain + 1);
+    add_count(json, "chains", chain->chains);
+    add_count(json, "micro_batches", chain->micro);
+    add_count(json, "in_flight", chain->slots);
+    add(json, "bubble", chain->bubble);
+    if (chain->slowest_ms > 0 && chain->slowest < settings->group.member_count) {
+        add(json, "bubble_measured", chain->bubble_measured);
+        cJSON_AddStringToObject(json, "slowest", settings->group.members[chain->slowest].name);
+        add_count(json, "slowest_part", chain->slowest_part + 1);
+        add(json, "slowest_ms", chain->slowest_ms);
+    }
+    bytes = cJSON_AddArrayToObject(json, "cut_bytes");
+    for (uint32_t p = 0; p + 1 < chain->parts; p++)
+        cJSON_AddItemToArray(bytes, cJSON_CreateNumber((double)chain->bytes[p]));
+}
+
 static void add_group(cJSON *json, const struct cn_status_file *status)
 {
     const struct cn_progress *progress = &status->progress;
@@ -117,6 +143,7 @@ static void add_group(cJSON *json, const struct cn_status_file *status)
         cJSON_AddStringToObject(group, "train", progress->train);
     if (progress->layout[0])
         cJSON_AddStringToObject(group, "auto", progress->layout);
+    add_chain(group, status->settings, &progress->chain);
     if (status->leader[0])
         cJSON_AddStringToObject(group, "leader", status->leader);
     if (progress->size > 1 && progress->backend) {
@@ -177,7 +204,7 @@ static void add_bytes(cJSON *link, const char *way, const struct cn_link_bytes *
 {
     char name[24];
 
-    snprintf(name, sizeof(name), "bytes_%s", way); // of messages
+    snprintf(name, sizeof(name), "bytes_%s", way); // bytes of messages
     add_count(link, name, bytes->messages);
     snprintf(name, sizeof(name), "payload_%s", way);
     add_count(link, name, bytes->payload);
@@ -257,7 +284,7 @@ static cJSON *describe(const struct cn_status_file *status, uint64_t now_ms)
     cJSON *json = cJSON_CreateObject();
 
     cJSON_AddStringToObject(json, "board", status->settings->name);
-    cJSON_AddStringToObject(json, "state", explain(status));
+    cJSON_AddStringToObject(json, "state", cn_status_text(status));
     cJSON_AddStringToObject(json, "pause", cn_pause_text(care->pause));
     if (care->pause)
         add_count(json, "paused_s", (now_ms - care->pause_ms) / 1000);

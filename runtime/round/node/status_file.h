@@ -32,5 +32,8 @@ struct cn_status_file {
     struct cn_link_path_stats link;
 };
 
+// Returns why this board does or does not train now, in one line.
+const char *cn_status_text(const struct cn_status_file *status);
+
 // Replaces the file. A failure is logged at debug level only, as nothing depends on the file.
 void cn_status_file_write(const struct cn_status_file *status, uint64_t now_ms);

@@ -1,7 +1,5 @@
 #include "runtime/round/session/session_private.h"
 
-#include <poll.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,11 +9,12 @@
 #include "runtime/port/crypto.h"
 #include "runtime/port/platform.h"
 #include "runtime/profile/gpus.h"
+#include "runtime/round/session/session_chain.h"
+#include "runtime/update/local_tensors.h"
 #include "runtime/update/tensor_rules.h"
 #include "runtime/update/update.h"
+#include "runtime/update/variate.h"
 #include "runtime/update/version.h"
-
-#define DISK_RETRY_MS 1000
 
 cn_err cn_session_allocate(float **array, size_t total)
 {
@@ -23,12 +22,6 @@ cn_err cn_session_allocate(float **array, size_t total)
         return CN_OK;
     *array = calloc(total ? total : 1, sizeof(float));
     return *array ? CN_OK : CN_ENOMEM;
-}
-
-static void release(float **array)
-{
-    free(*array);
-    *array = NULL;
 }
 
 static cn_err open_trainer(struct cn_session *session, struct cn_diag *diag)
@@ -48,15 +41,26 @@ static cn_err open_trainer(struct cn_session *session, struct cn_diag *diag)
         .steps = (uint64_t)config->job->rounds * config->job->local_steps,
         .seed = config->job->seed,
         .memory_limit = config->settings->memory_limit,
-        .arriving = config->alone ? NULL : cn_version_memory,
+        .arriving = config->alone                  ? NULL
+                    : cn_session_corrects(session) ? cn_variate_memory
+                                                   : cn_version_memory,
         .shards = session->sharing.shards,
         .stage = session->sharing.stage,
         .weighs = config->job->parallel.kind == CN_PARALLEL_AUTO,
+        .cut = cn_session_is_cut(session) ? &session->chain.cut : NULL,
+        .part = session->chain.part,
+        .slots = session->chain.slots,
     };
+    cn_err err;
+
+    if (trainer.cut)
+        cn_session_count_messages(session, trainer.messages);
+    cn_session_free_lanes(session);
 
     cn_trainer_close(session->trainer);
     session->trainer = NULL;
-    return cn_trainer_open(session->onnx, &trainer, diag, &session->trainer);
+    err = cn_trainer_open(session->onnx, &trainer, diag, &session->trainer);
+    return err ? err : cn_session_take_lanes(session);
 }
 
 cn_err cn_session_reopen_trainer(struct cn_session *session, uint32_t shards, uint32_t stage)
@@ -106,6 +110,17 @@ static cn_err open_smaller(struct cn_session *session, struct cn_diag *diag)
     return err;
 }
 
+// Says which tensors each group keeps: a shared layer in that list, or a personal one missing from
+// it, is a mistake that nothing else shows.
+static void note_local(const struct cn_session *session)
+{
+    char text[CN_LOCAL_TEXT_SIZE];
+
+    cn_local_tensors_text(session->layout, text);
+    if (text[0])
+        cn_log(CN_LOG_INFO, "session", "the group keeps for itself: %s", text);
+}
+
 static cn_err open_model(struct cn_session *session, struct cn_diag *diag)
 {
     const struct cn_session_config *config = &session->config;
@@ -117,6 +132,8 @@ static cn_err open_model(struct cn_session *session, struct cn_diag *diag)
     session->sharing.stage = cn_session_job_stage(config->job);
     err = cn_onnx_open(config->model, config->model_size, diag, &session->onnx);
     if (!err)
+        err = cn_session_cut_model(session, diag);
+    if (!err)
         err = open_trainer(session, diag);
     if (err == CN_ENOMEM)
         err = open_smaller(session, diag);
@@ -124,12 +141,14 @@ static cn_err open_model(struct cn_session *session, struct cn_diag *diag)
         return err;
     if (config->file)
         cn_onnx_file_forget(config->file);
-    err = cn_layout_copy(cn_trainer_layout(session->trainer), &session->layout_own);
+    if (!cn_session_is_cut(session)) // else it is the whole model's already
+        err = cn_layout_copy(cn_trainer_layout(session->trainer), &session->layout_own);
     if (!err)
         err = cn_tensor_rules_set(&session->layout_own, config->job, diag);
     if (err)
         return err;
     session->layout = &session->layout_own;
+    note_local(session);
     cn_trainer_sample_shape(session->trainer, &shape);
     session->data.weighted = shape.weighted;
     return cn_batch_init(&shape, config->job->batch, &session->data.batch);
@@ -145,6 +164,7 @@ static void start_empty(struct cn_session *session)
         .total = session->layout->total,
     };
     memcpy(session->held.graph, session->config.graph, CN_DIGEST_SIZE);
+    cn_session_note_rows(session, false);
 }
 
 uint64_t cn_session_steps_before(const struct cn_session *session)
@@ -158,32 +178,53 @@ uint64_t cn_session_steps_before(const struct cn_session *session)
     return held->round ? (uint64_t)(held->round - 1) * most + cn_session_position(session) : 0;
 }
 
+// Sets the weights that the proximal term pulls to: those that the round began with.
+static cn_err set_base(struct cn_session *session)
+{
+    const struct cn_checkpoint *held = &session->held;
+    float *local;
+    cn_err err;
+
+    if (!(session->config.job->rules.proximal > 0) || !cn_session_has_local(session))
+        return cn_session_put_row(session, cn_trainer_set_base, held->base);
+    local = malloc((held->total + 1) * sizeof(*local));
+    if (!local)
+        return CN_ENOMEM;
+    memcpy(local, held->base, held->total * sizeof(*local));
+    cn_session_localize(session, local);
+    err = cn_session_put_row(session, cn_trainer_set_base, local);
+    free(local);
+    return err;
+}
+
 // Loads the held state into the trainer. Arrays that a stored state leaves out are zeros. While an
 // update is in the outbox, one of its successors will be the residual.
 cn_err cn_session_load_trainer(struct cn_session *session)
 {
     struct cn_checkpoint *held = &session->held;
-    const float *weights = held->phase == CN_PHASE_TRAIN ? held->weights : held->base;
-    cn_err err = CN_OK;
+    const float *weights;
+    cn_err err;
 
     if (cn_session_is_alone(session))
         return cn_session_resume_trainer(session);
-    if (held->phase == CN_PHASE_BASE || held->phase == CN_PHASE_TRAIN)
+    err = cn_session_recall_rows(session, CN_ROWS_ALL);
+    weights = held->phase == CN_PHASE_TRAIN ? held->weights : held->base;
+    if (!err && (held->phase == CN_PHASE_BASE || held->phase == CN_PHASE_TRAIN))
         err = cn_session_allocate_residual(session);
-    if (!err && held->phase == CN_PHASE_TRAIN && session->sharing.shards == 1)
+    if (!err && held->phase == CN_PHASE_TRAIN && !cn_session_divides_state(session))
         err = cn_session_allocate_optimizer(session);
     session->steps.pending = (struct cn_reduced_step){0};
     if (!err)
         err = cn_trainer_discard(session->trainer);
     if (err || !weights)
         return err;
-    err = cn_trainer_set_weights(session->trainer, weights);
+    err = cn_session_put_row(session, cn_trainer_set_weights, weights);
     if (!err)
-        err = cn_trainer_set_base(session->trainer, held->base);
+        err = set_base(session);
     if (!err)
-        err = cn_trainer_set_optimizer(session->trainer, held->optimizer);
+        err = cn_session_put_row(session, cn_trainer_set_optimizer, held->optimizer);
     if (!err && cn_trainer_has_second(session->trainer))
-        err = cn_trainer_set_second(session->trainer, held->second);
+        err = cn_session_put_row(session, cn_trainer_set_second, held->second);
     cn_trainer_set_step(session->trainer, cn_session_steps_before(session), held->updates);
     cn_trainer_set_loss_scale(session->trainer, held->loss_scale);
     return err;
@@ -230,6 +271,7 @@ static cn_err load_held(struct cn_session *session, struct cn_diag *diag)
 
 static cn_err resume(struct cn_session *session, struct cn_diag *diag)
 {
+    char local[CN_LOCAL_TEXT_SIZE];
     uint64_t counter;
     bool renamed;
     cn_err err;
@@ -240,9 +282,11 @@ static cn_err resume(struct cn_session *session, struct cn_diag *diag)
     if (err == CN_EFORMAT || err == CN_ERANGE) {
         start_empty(session);
         session->held.resets = 1;
+        cn_local_tensors_text(session->layout, local);
         cn_log(CN_LOG_WARN, "session",
                "no stored state can be used: starting from the beginning; the residual is lost "
-               "unless another member has it");
+               "unless another member has it%s%s",
+               local[0] ? ", and so is what the group keeps for itself: " : "", local);
     } else if (err) {
         start_empty(session);
     } else if (must_stay(session)) {
@@ -254,11 +298,13 @@ static cn_err resume(struct cn_session *session, struct cn_diag *diag)
         start_empty(session);
         session->held.counter = counter; // known, so the first save need not look through the slots
     } else {
+        cn_session_note_rows(session, true);
         cn_log(CN_LOG_INFO, "session", "resuming at round %u, step %u (version %u)",
                session->held.round, session->held.step, session->held.version);
     }
     renamed = session->held.run != session->config.run;
     session->held.run = session->config.run;
+    cn_session_recall_given_up(session);
     err = cn_session_load_trainer(session);
     return err || !renamed ? err : cn_session_save(session, 0);
 }
@@ -276,13 +322,18 @@ cn_err cn_session_open(const struct cn_session_config *config, struct cn_diag *d
     if (!err)
         err = cn_session_open_data(session, diag);
     if (!err)
+        err = cn_session_look_at_samples(session, diag);
+    if (!err)
         err = resume(session, diag);
+    if (!err)
+        err = cn_session_check_base(session, diag);
     if (err) {
         cn_session_close(session);
         return err;
     }
     session->disk.saved_ms = cn_platform_now_ms();
     cn_session_plan_alike(session);
+    cn_session_let_rows_go(session);
     *result = session;
     return CN_OK;
 }
@@ -298,9 +349,12 @@ void cn_session_close(struct cn_session *session)
     cn_batch_deinit(&session->data.batch);
     cn_reader_close(session->data.reader);
     cn_dataset_close(session->data.set);
+    cn_session_free_lanes(session);
     cn_trainer_close(session->trainer);
     cn_onnx_close(session->onnx);
     cn_layout_deinit(&session->layout_own);
+    free(session->chain.holders);
+    free(session->chain.log);
     free(session);
 }
 
@@ -323,121 +377,14 @@ uint32_t cn_session_position(const struct cn_session *session)
     return session->held.step + session->steps.unsaved;
 }
 
-// Waits for wait_ms or until the node is told to stop.
-static bool is_stopped(const struct cn_session *session, int wait_ms)
-{
-    struct pollfd stop = {.fd = session->config.stop_fd, .events = POLLIN};
-
-    return poll(&stop, 1, wait_ms) > 0;
-}
-
 static void note_disk(const struct cn_session *session, cn_err saved)
 {
     if (session->config.disk)
         atomic_store(session->config.disk, saved);
 }
 
-// Says once that this board cannot store its updates, and once that it can again. elsewhere:
-// another member has stored this one.
-static void note_outbox(struct cn_session *session, cn_err saved, bool elsewhere)
-{
-    const struct cn_settings *settings = session->config.settings;
-    uint64_t available;
-    char room[48] = "";
-
-    if (saved && !session->disk.outbox_unsaved) {
-        if (cn_platform_disk_free(settings->state, &available) == CN_OK)
-            snprintf(room, sizeof(room), ", %llu bytes are free", (unsigned long long)available);
-        cn_log(CN_LOG_WARN, "session", "%s: the update of %zu bytes cannot be stored: %s%s; %s",
-               settings->state, session->held.frame_size, cn_err_text(saved), room,
-               elsewhere ? "another member has it" : "trying again each second");
-    } else if (!saved && session->disk.outbox_unsaved) {
-        cn_log(CN_LOG_INFO, "session", "%s: updates can be stored again", settings->state);
-    }
-    session->disk.outbox_unsaved = saved != CN_OK;
-}
-
-// Returns when at least one member has the outbox on disk (a board alone: itself), before it is
-// sent. A member that could not store it holds it in memory, so its full disk does not stop the
-// others.
-cn_err cn_session_secure_outbox(struct cn_session *session, struct cn_collective *collective)
-{
-    float counts[2]; // number of members that could not store it; number of all members
-    bool stored;
-    cn_err saved, err;
-
-    do {
-        saved = cn_checkpoint_save(session->config.store, &session->held);
-        note_disk(session, saved);
-        counts[0] = saved ? 1 : 0;
-        counts[1] = 1;
-        err = cn_all_reduce(collective, CN_REDUCE_SUM, counts, 2);
-        if (err)
-            return err;
-        stored = counts[0] < counts[1];
-        note_outbox(session, saved, stored);
-        if (!stored && is_stopped(session, DISK_RETRY_MS))
-            return CN_ECANCELED;
-    } while (!stored);
-    session->disk.saved_ms = cn_platform_now_ms();
-    return CN_OK;
-}
-
-static cn_err compare_with_leader(struct cn_session *session, struct cn_collective *collective)
-{
-    uint8_t digest[CN_DIGEST_SIZE];
-    cn_err err;
-
-    memcpy(digest, session->held.frame_digest, CN_DIGEST_SIZE);
-    err = cn_broadcast(collective, 0, digest, sizeof(digest));
-    if (err)
-        return err;
-    return memcmp(digest, session->held.frame_digest, CN_DIGEST_SIZE) ? CN_EDIGEST : CN_OK;
-}
-
-cn_err cn_session_finish(struct cn_session *session, struct cn_collective *collective)
-{
-    struct cn_checkpoint *held = &session->held;
-    struct cn_buffer frame;
-    cn_err err;
-
-    if (cn_dataset_has_changed(session->data.set))
-        return CN_EWEDGED;
-    cn_buffer_init(&frame, cn_update_size_max(session->layout));
-    err = cn_session_catch_up(session, collective);
-    if (!err && cn_session_is_sharded(session) && session->plan.trains &&
-        session->config.job->keep_optimizer)
-        err = cn_session_gather(session, collective);
-    if (!err)
-        err = cn_session_bring_weights(session, collective);
-    if (!err) {
-        cn_session_add_unsaved(session);
-        err = cn_session_encode(session, &frame);
-    }
-    if (err) {
-        cn_buffer_deinit(&frame);
-        return err;
-    }
-    if (session->config.given_up)
-        atomic_store(session->config.given_up, 0);
-    held->phase = CN_PHASE_SEND;
-    held->frame = frame.data; // the buffer's memory is now the frame's
-    held->frame_size = frame.size;
-    cn_crypto_digest(held->frame, held->frame_size, held->frame_digest);
-    release(&held->weights);
-    if (session->config.job->keep_optimizer)
-        err = cn_session_keep_momentum(session);
-    else
-        cn_session_release_optimizer(session);
-    if (err)
-        return err;
-    err = compare_with_leader(session, collective);
-    if (err)
-        return err;
-    return cn_session_secure_outbox(session, collective);
-}
-
-cn_err cn_session_snapshot(struct cn_session *session)
+// Updates the arrays of the held state that a save writes from memory.
+static cn_err update_arrays(struct cn_session *session)
 {
     struct cn_checkpoint *held = &session->held;
     cn_err err;
@@ -457,6 +404,13 @@ cn_err cn_session_snapshot(struct cn_session *session)
     if (err)
         return err;
     return cn_session_keep_optimizer(session);
+}
+
+cn_err cn_session_snapshot(struct cn_session *session)
+{
+    cn_err err = cn_session_recall_rows(session, CN_ROWS_ALL);
+
+    return err ? err : update_arrays(session);
 }
 
 bool cn_session_has_room(const struct cn_session *session)
@@ -489,7 +443,7 @@ cn_err cn_session_save(struct cn_session *session, uint64_t interval_ms)
     if (interval_ms && now - session->disk.saved_ms < interval_ms)
         return CN_OK;
     session->disk.saved_ms = now;
-    err = cn_session_snapshot(session);
+    err = update_arrays(session);
     if (err)
         return err;
     if (!cn_session_has_room(session))
@@ -497,7 +451,7 @@ cn_err cn_session_save(struct cn_session *session, uint64_t interval_ms)
     else if (cn_session_is_alone(session))
         err = cn_session_save_rows(session, &saved);
     else
-        saved = cn_checkpoint_save(session->config.store, &session->held);
+        saved = cn_session_save_held(session);
     if (!err)
         cn_session_note_saved(session, saved);
     return err;
@@ -524,6 +478,7 @@ cn_err cn_session_take(struct cn_session *session, const uint8_t *bytes, size_t 
     cn_checkpoint_deinit(&session->held);
     session->held = taken;
     session->sharing.let_go = false;
+    cn_session_note_rows(session, false);
     cn_session_mark_synced(session);
     err = taken.phase == CN_PHASE_TRAIN ? cn_session_take_files(session, taken.round) : CN_OK;
     if (!err)
@@ -535,5 +490,5 @@ cn_err cn_session_take(struct cn_session *session, const uint8_t *bytes, size_t 
 
 size_t cn_session_state_limit(const struct cn_session *session)
 {
-    return 4096 + 7 * session->layout->total * sizeof(float) + cn_update_size_max(session->layout);
+    return 4096 + 9 * session->layout->total * sizeof(float) + cn_update_size_max(session->layout);
 }

@@ -32,6 +32,11 @@ struct cn_trainer;
 #define CN_SESSION_BATCHES 3 // micro-batches in memory: two of the reader, one that is measured
 #define CN_STEP_VOTES (11 + 2 * CN_GROUP_MAX) // votes of a step; session_step.c names them
 
+// Facts of this board that change while it trains, as in cn_board_facts.
+struct cn_live_facts {
+    atomic_uint battery, left_kib;
+};
+
 struct cn_session_config {
     const struct cn_settings *settings; // settings of this board; borrowed, like all pointers here
     const struct cn_member *members;    // members at their current addresses; NULL: as in settings
@@ -42,6 +47,7 @@ struct cn_session_config {
     size_t model_size;
     const struct cn_onnx_file *file; // file of the model, whose pages may leave memory; NULL: none
     uint8_t graph[CN_DIGEST_SIZE];
+    uint8_t base[CN_DIGEST_SIZE]; // digest of the job's frozen tensors; zeros: not named
     uint64_t run;
     uint64_t older_run; // states of this run are accepted as those of run; 0: none
     uint32_t lineage;
@@ -53,9 +59,11 @@ struct cn_session_config {
     struct cn_timeline *timeline; // of all members' steps; NULL for none
     int stop_fd;                  // readable when the caller wants to stop; -1 for none
     atomic_int *disk; // set to what the disk said when the state was last stored; NULL: nobody asks
-    // Set to the round that was given up because a loss or a weight change was not finite, and to 0
-    // when the steps of a later round are done. NULL: nobody asks.
+    // Set to the round that was given up because a loss or a weight change was not finite or too
+    // large, also when the stored state is that after such a round; and to 0 when the steps of a
+    // later round are done. NULL: nobody asks.
     atomic_uint *given_up;
+    struct cn_live_facts *live; // set by another thread; NULL: these facts are unknown
 };
 
 // Opens model and data, and continues from the stored state if it belongs to this run. Reports a
@@ -92,6 +100,19 @@ cn_err cn_session_resolve_version(const struct cn_session *session,
 // version.
 bool cn_session_may_take(struct cn_session *session, uint32_t number, bool delta, uint64_t size);
 
+// Returns whether a version can come from a file of this board: the profile names one, and the
+// session has no version.
+bool cn_session_wants_base(const struct cn_session *session);
+
+// Reads version 0 from the file that the profile's base names; the caller frees bytes, which
+// version points to. Returns CN_EDIGEST, with both digests in diag, when the file is another model
+// or has other frozen tensors than the job.
+cn_err cn_session_read_base(const struct cn_session *session, struct cn_diag *diag,
+                            struct cn_session_version *version, uint8_t **bytes);
+
+// Checks that version 0 can be read, if it is wanted. Errors as above, and a line in diag for each.
+cn_err cn_session_check_base(const struct cn_session *session, struct cn_diag *diag);
+
 // Checks that a version can be installed, without changing anything. Returns CN_EDIGEST,
 // CN_EFORMAT, or CN_ESTALE when a delta does not start from the held base.
 cn_err cn_session_check_version(const struct cn_session *session,
@@ -102,10 +123,24 @@ cn_err cn_session_check_version(const struct cn_session *session,
 cn_err cn_session_install(struct cn_session *session, struct cn_collective *collective,
                           const struct cn_session_version *version);
 
-// For a board alone: makes the trainer's weights the version with this number, as install does. At
-// first these are the model's own weights.
+// For a board alone: makes the trainer's weights the version with this number, as install does, but
+// stores nothing: call cn_session_save. At first these are the model's own weights.
 cn_err cn_session_adopt(struct cn_session *session, struct cn_collective *collective,
                         uint32_t number);
+
+// Returns whether the session has the control variates that a round on the held base needs; true if
+// the job has none.
+bool cn_session_has_control(const struct cn_session *session);
+
+// Checks the server's control variate for the held base, as it arrived. Errors of
+// cn_variate_decode.
+cn_err cn_session_check_control(const struct cn_session *session, const uint8_t *bytes,
+                                size_t size);
+
+// Takes the server's control variate for the held base; size 0: zeros. If the epoch is another one,
+// the group's own variate is zeros again. Durable. Returns CN_EFORMAT between begin and decide.
+cn_err cn_session_take_control(struct cn_session *session, uint32_t epoch, const uint8_t *bytes,
+                               size_t size);
 
 // What the members of a group agree on before a round. Rank 0 makes it for all.
 struct cn_round_order {
@@ -170,6 +205,10 @@ uint64_t cn_session_applied(const struct cn_session *session);
 // cn_session_drop_sums forgets it.
 cn_err cn_session_roll_forward(struct cn_session *session, const float votes[CN_STEP_VOTES]);
 cn_err cn_session_drop_sums(struct cn_session *session);
+
+// Returns whether the members of this epoch are too few for a chain (parallel.pipeline): then no
+// version can be measured and no step be trained until the next epoch.
+bool cn_session_waits(const struct cn_session *session);
 
 // Returns whether the round's steps are done.
 bool cn_session_round_done(const struct cn_session *session);

@@ -1,5 +1,6 @@
 #include "runtime/round/session/session_private.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 
 #include "runtime/base/log.h"
@@ -123,8 +124,8 @@ cn_err cn_session_take_files(struct cn_session *session, uint32_t round)
     if (err)
         return err;
     if (changed)
-        cn_log(CN_LOG_INFO, "data", "round %u: %llu samples to train on", round,
-               (unsigned long long)cn_dataset_count(session->data.set, CN_SPLIT_TRAIN));
+        cn_log(CN_LOG_INFO, "data", "round %u: %" PRIu64 " samples to train on", round,
+               cn_dataset_count(session->data.set, CN_SPLIT_TRAIN));
     session->data.files_round = round;
     err = save_list(session);
     if (err && err != CN_ENOMEM)

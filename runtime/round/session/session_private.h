@@ -4,11 +4,13 @@
 #pragma once
 
 #include "runtime/engine/data/reader.h"
+#include "runtime/engine/graph/cut.h"
 #include "runtime/engine/program/bucket_plan.h"
 #include "runtime/engine/trainer/trainer_shards.h"
 #include "runtime/engine/trainer/trainer_state.h"
 #include "runtime/group/auto_layout.h"
 #include "runtime/group/balance.h"
+#include "runtime/group/ranks.h"
 #include "runtime/profile/set_rules.h"
 #include "runtime/round/checkpoint/checkpoint.h"
 #include "runtime/round/session/session.h"
@@ -31,6 +33,7 @@ struct cn_step_plan {
     struct cn_set replica_set;    // members that hold the same share
     uint32_t place;               // place of this board among the members that train
     uint32_t seats[CN_GROUP_MAX]; // by place: index in the profile's list
+    struct cn_chain_place chain;  // place in a pipeline; 0 parts: no chain trains
     char names[128]; // names of the members that train, for people; "" if the job names no set
 };
 
@@ -45,6 +48,14 @@ struct cn_reduced_step {
     uint64_t epoch; // epoch of the step; 0: no step
     uint32_t round, step;
     float votes[CN_STEP_VOTES]; // sums of the votes, for a step that was applied
+};
+
+// The messages of one kind of a chain: a ring of buffers, and the newest call that uses each.
+struct cn_chain_lane {
+    size_t words;          // words of a message; 0: none travels
+    uint32_t count;        // number of buffers
+    float *buffers;        // owned
+    struct cn_work *works; // owned; by buffer
 };
 
 // What all members know of each other in an epoch, and what follows from it.
@@ -81,16 +92,35 @@ struct cn_session {
     } data;
 
     struct {
-        uint64_t saved_ms;   // time of the last save of the checkpoint
-        bool full;           // a full disk has been logged
-        bool outbox_unsaved; // an update that cannot be stored has been logged
+        uint64_t saved_ms;      // time of the last save of the checkpoint
+        uint64_t store_took_ms; // duration of the last store of a divided state
+        bool full;              // a full disk has been logged
+        bool outbox_unsaved;    // an update that cannot be stored has been logged
+        bool model_unsaved;     // a model file that cannot be replaced has been logged
+        uint32_t rows;          // rows of the held state that the disk has (session_rows.c)
     } disk;
 
     struct {
         uint32_t shards; // number of shares into which the trainer's state is divided
         uint32_t stage;  // ZeRO stage of the trainer
         bool let_go;     // arrays of the held state were freed (cn_session_recall reads them)
+        uint32_t gone;   // rows that only the disk has (session_rows.c)
     } sharing;
+
+    struct { // a model that is cut into parts (session_chain.h); zeros without a pipeline
+        struct cn_cut cut;
+        uint32_t *holders;       // owned; by tensor of the layout: parts that hold it
+        uint32_t part;           // part that the trainer holds
+        uint32_t slots;          // micro-batches for which it has room between forward and backward
+        uint32_t samples;        // fingerprint of the data set
+        bool waits;              // too few members for a chain: nobody trains in this epoch
+        char why[CN_FAULT_SIZE]; // why this board is in no chain that it should be in; "": it is
+        // Room for the messages of a step, as long as the trainer is open.
+        struct cn_chain_lane lanes[CN_BOUNDARY_COUNT];
+        struct cn_chain_log *log; // owned; session_chain_trace.c
+        // By place of the cut: words of a sample that pass it in both directions.
+        size_t words[CN_CUT_PARTS_MAX - 1];
+    } chain;
 
     struct {
         uint32_t unsaved; // number of steps that the group trained since the held state
@@ -111,13 +141,14 @@ struct cn_session {
     } planning;
 
     struct {
-        double step_loss;                  // mean loss of the last step
-        double step_s;                     // moving average of a local step; 0: not measured
-        double busy_ms;                    // moving average of the time computing a step
-        struct cn_step_split split;        // times of the last step
-        struct cn_scores scores;           // of the last measured version, over the whole group
-        uint64_t update_bytes;             // size of the newest update
-        struct cn_rate_spectrum *spectrum; // of the last change; NULL until one was encoded
+        double step_loss;           // mean loss of the last step
+        double step_s;              // moving average of a local step; 0: not measured
+        double busy_ms;             // moving average of the time computing a step
+        struct cn_step_split split; // parts of a step's time: moving averages of this epoch
+        struct cn_scores scores;    // measures of the last measured version, over the group
+        uint64_t update_bytes;      // size of the newest update
+        struct cn_rate_spectrum
+            *spectrum; // spectrum of the last change; NULL until one was encoded
     } measured;
 
     struct {
@@ -128,6 +159,18 @@ struct cn_session {
     // Owned; exists between join and leave in a group of several members.
     struct cn_reducer *reducer;
 };
+
+// Returns whether the job's model is cut into parts.
+static inline bool cn_session_is_cut(const struct cn_session *session)
+{
+    return session->chain.cut.parts > 1;
+}
+
+// Returns whether the trainer holds less than the whole state of the model.
+static inline bool cn_session_divides_state(const struct cn_session *session)
+{
+    return session->sharing.shards > 1 || cn_session_is_cut(session);
+}
 
 // --- session.c ---
 
@@ -187,6 +230,10 @@ static inline uint32_t cn_session_everybody(const struct cn_session_sets *sets)
     return (1u << sets->view.size) - 1;
 }
 
+// Writes the names of members: "board-1 board-2".
+void cn_session_name_ranks(const struct cn_session *session, uint32_t ranks, char *text,
+                           size_t size);
+
 // Decides who trains the next step. A member that is to train and lacks the others' state takes it.
 // Call it before each step.
 cn_err cn_session_plan_step(struct cn_session *session, struct cn_collective *collective);
@@ -194,9 +241,9 @@ cn_err cn_session_plan_step(struct cn_session *session, struct cn_collective *co
 // Gives all members the state of those that train. Does nothing where all members trained.
 cn_err cn_session_catch_up(struct cn_session *session, struct cn_collective *collective);
 
-// Call cn_session_count_step after each step, and cn_session_mark_synced when all members hold the
-// same state.
-void cn_session_count_step(struct cn_session *session);
+// cn_session_mark_trained notes after a step that only the members that trained have the newest
+// state. cn_session_mark_synced notes that all members hold the same state.
+void cn_session_mark_trained(struct cn_session *session);
 void cn_session_mark_synced(struct cn_session *session);
 
 // With "parallel: auto", chooses the layout for the members in train, on all members alike. Else
@@ -236,7 +283,7 @@ void cn_session_plan_alike(struct cn_session *session);
 // all members return to the held state and train those steps again. The result is the same while
 // the members are the same.
 
-// Returns whether this board trains with a share now.
+// Returns whether this board trains with a share now, or with a part of the model.
 bool cn_session_is_sharded(const struct cn_session *session);
 
 // Gives the trainer the plan's share of the held state, with memory for this share only.
@@ -302,10 +349,50 @@ cn_err cn_session_recall(struct cn_session *session);
 // Adds the counts since the held state to it.
 void cn_session_add_unsaved(struct cn_session *session);
 
+// --- session_rows.c ---
+//
+// Where the model is cut into parts, no member needs its whole base while it has a version, nor its
+// whole residual while it trains. Once they are stored they lie on the disk only: a save copies
+// them from the state before, and what reads them reads them in pieces.
+
+#define CN_ROWS_BASE (1u << CN_PART_BASE)
+#define CN_ROWS_RESIDUAL (1u << CN_PART_RESIDUAL)
+#define CN_ROWS_ALL (CN_ROWS_BASE | CN_ROWS_RESIDUAL)
+
+// Notes that the disk has the rows of the held state, or that it has not, where the held state was
+// replaced.
+void cn_session_note_rows(struct cn_session *session, bool stored);
+
+// Notes that a row in memory differs from the one on the disk.
+void cn_session_change_row(struct cn_session *session, uint32_t row);
+
+// Frees the rows that the disk has. Does nothing where the model is not cut.
+void cn_session_let_rows_go(struct cn_session *session);
+
+// Reads rows that were freed into memory again. CN_EWEDGED when the disk no longer has them.
+cn_err cn_session_recall_rows(struct cn_session *session, uint32_t rows);
+
+// Returns whether there is a base, in memory or on the disk.
+bool cn_session_has_base(const struct cn_session *session);
+
+// Opens the state that has the freed rows; *file is NULL where none was freed. Close it. CN_EWEDGED
+// as above.
+cn_err cn_session_open_rows(const struct cn_session *session, struct cn_checkpoint_file **file);
+
+// Passes a row of an open state to put.
+cn_err cn_session_copy_row(const struct cn_checkpoint_file *file, enum cn_checkpoint_part array,
+                           size_t total, cn_checkpoint_put *put, void *to);
+
+// Subtracts the base from a row of weights.
+cn_err cn_session_subtract_base(const struct cn_session *session, float *weights);
+
+// Saves the held state. The rows that are then on the disk are freed.
+cn_err cn_session_save_held(struct cn_session *session);
+
 // --- session_residual.c ---
 
 // Reduces a residual that has waited long: it was meant for weights that have changed since. Local
-// statistics stay as they are.
+// tensors stay as they are.
 void cn_session_decay_residual(struct cn_session *session);
 
 // Records the newest counted update. If the group delivered it without this board's frame, this
@@ -315,14 +402,46 @@ void cn_session_note_newest(struct cn_session *session, const struct cn_decision
 // Allocates a residual of zeros unless there is one.
 cn_err cn_session_allocate_residual(struct cn_session *session);
 
-// Empties the residual when a version that was installed went back to an earlier one after the
-// rounds that the residual is of.
+// Drops the residual and the optimizer's state when a version that was installed went back to an
+// earlier one after the rounds that the residual is of.
 void cn_session_follow_rollback(struct cn_session *session,
                                 const struct cn_session_version *version);
 
-// Copies the group's own statistics into the weights of a version, if the job keeps statistics
-// local.
+// Returns whether the job keeps tensors local to each group: update.local, update.statistics.
+bool cn_session_has_local(const struct cn_session *session);
+
+// Copies the group's own tensors into the weights of a version, if the job keeps tensors local.
 void cn_session_localize(const struct cn_session *session, float *weights);
+
+// --- session_live.c ---
+
+// Tells all members the facts that change while boards train, if a rule of a set needs one.
+cn_err cn_session_share_live(struct cn_session *session, struct cn_collective *collective);
+
+// --- session_control.c ---
+
+// Returns whether the job corrects gradients by control variates.
+bool cn_session_corrects(const struct cn_session *session);
+
+// Frees the control variates.
+void cn_session_drop_control(struct cn_session *session);
+
+// Sets the distance of a round's steps. Drops the variates if the job has none any more.
+void cn_session_begin_control(struct cn_session *session, uint32_t round, uint32_t steps);
+
+// Adds the correction to the reduced gradient of a step, whose samples have this weight in all.
+cn_err cn_session_correct(struct cn_session *session, double weight);
+
+// Makes the group's new variate from the frame in the outbox, which was accepted.
+cn_err cn_session_advance_control(struct cn_session *session);
+
+// --- session_given_up.c ---
+
+// Notes that the round of the held state is given up: in config.given_up and on the disk.
+void cn_session_note_given_up(struct cn_session *session);
+
+// Sets config.given_up if the stored state is that after a round that was given up.
+void cn_session_recall_given_up(struct cn_session *session);
 
 // --- session_update.c ---
 
@@ -332,7 +451,7 @@ cn_err cn_session_allocate_optimizer(struct cn_session *session);
 void cn_session_release_optimizer(struct cn_session *session);
 cn_err cn_session_keep_optimizer(struct cn_session *session);
 
-// Writes what the round has trained (weights - base) to `to`. Local statistics are taken relative
+// Writes what the round has trained (weights - base) to `to`. Local tensors are taken relative
 // to the residual, which holds their earlier part.
 cn_err cn_session_change(struct cn_session *session, float *to);
 

@@ -90,8 +90,45 @@ static void tell_slowest(const struct cn_session *session, struct cn_progress *p
     progress->total_micro =
         session->planning.sets ? session->plan.total : session->plan.micro * others;
     progress->slowest_why = session->measured.split.slow[slowest];
-    if (progress->slowest_ms > SLOW * progress->usual_ms)
+    // The parts of a chain may differ in work; cn_chain_progress tells the slowest.
+    if (!progress->chain.parts && progress->slowest_ms > SLOW * progress->usual_ms)
         progress->slowest = reducer->members[slowest];
+}
+
+// The bubble by formula is that of parts of equal work: P - 1 passes of each (micro-batches + P -
+// 1) are lost to filling and draining.
+static void tell_chain(const struct cn_session *session, struct cn_chain_progress *chain)
+{
+    const struct cn_chain_place *place = &session->plan.chain;
+    const struct cn_step_split *split = &session->measured.split;
+    const struct cn_reducer *reducer = session->reducer;
+    double busy = 0;
+
+    *chain = (struct cn_chain_progress){0};
+    if (place->parts <= 1 || place->idle || !reducer)
+        return;
+    chain->parts = place->parts;
+    chain->part = place->part;
+    chain->chain = place->replica;
+    chain->chains = place->replicas;
+    chain->micro = session->plan.micro;
+    chain->slots = session->chain.slots;
+    chain->bubble = (place->parts - 1.0) / (chain->micro + place->parts - 1.0);
+    for (uint32_t p = 0; p + 1 < place->parts; p++)
+        chain->bytes[p] = (uint64_t)session->chain.words[p] * sizeof(float) * chain->micro *
+                          session->config.job->batch;
+    for (uint32_t i = 0; i < place->all.size; i++) {
+        double ms = split->member_ms[place->all.ranks[i]];
+
+        busy += ms / place->all.size;
+        if (ms <= chain->slowest_ms)
+            continue;
+        chain->slowest_ms = ms;
+        chain->slowest_part = i / place->replicas;
+        chain->slowest = reducer->members[place->all.ranks[i]];
+    }
+    if (split->voted_ms > 0)
+        chain->bubble_measured = fmax(1 - busy / split->voted_ms, 0);
 }
 
 void cn_session_fill_progress(struct cn_session *session, struct cn_progress *progress)
@@ -114,6 +151,8 @@ void cn_session_fill_progress(struct cn_session *session, struct cn_progress *pr
             : kept_scores(session);
     progress->step_ms = session->measured.step_s * 1000;
     progress->split = session->measured.split;
+    tell_chain(session, &progress->chain);
+    memcpy(progress->hindered, session->chain.why, sizeof(progress->hindered));
     tell_slowest(session, progress);
     progress->samples_per_s =
         session->measured.step_s > 0

@@ -217,7 +217,7 @@ void cn_reducer_cancel(struct cn_reducer *reducer)
 {
     if (!reducer->newest.number)
         return;
-    reducer->collective->ops->cancel(reducer->collective);
+    reducer->collective->ops->cancel(reducer->collective, false);
     (void)cn_reducer_wait(reducer, reducer->newest); // its result is already known
 }
 

@@ -6,14 +6,6 @@
 #include "runtime/base/log.h"
 #include "runtime/round/session/session_private.h"
 
-// Returns whether the group keeps this tensor for itself. The residual row then holds the tensor's
-// own values, which do not wait to be sent.
-static bool is_kept(const struct cn_session *session, const struct cn_tensor_info *tensor)
-{
-    return session->config.job->statistics == CN_STATISTICS_LOCAL &&
-           tensor->class == CN_TENSOR_STAT;
-}
-
 static void scale_row(struct cn_row *row, size_t first, size_t count, float factor)
 {
     for (size_t i = first; i < first + count; i++) {
@@ -40,15 +32,16 @@ void cn_session_decay_residual(struct cn_session *session)
     for (size_t t = 0; t < session->layout->tensor_count; t++) {
         const struct cn_tensor_info *tensor = &session->layout->tensors[t];
 
-        if (!is_kept(session, tensor))
+        if (!tensor->local)
             scale_row(&held->residual, tensor->offset, tensor->count, kept);
     }
+    cn_session_change_row(session, CN_ROWS_RESIDUAL);
     held->residual_version = held->version;
     cn_log(CN_LOG_INFO, "session", "the residual is %u versions old: %.0f %% of it is kept", stale,
            100 * (double)kept);
 }
 
-// Empties the residual of changes that wait to be sent. Local statistics stay as they are.
+// Empties the residual of changes that wait to be sent. Local tensors stay as they are.
 static void forget_waiting(struct cn_session *session)
 {
     const struct cn_layout *layout = session->layout;
@@ -57,11 +50,12 @@ static void forget_waiting(struct cn_session *session)
     for (size_t t = 0; residual->data && t < layout->tensor_count; t++) {
         const struct cn_tensor_info *tensor = &layout->tensors[t];
 
-        if (!is_kept(session, tensor))
+        if (!tensor->local)
             memset((uint8_t *)residual->data + tensor->offset * cn_row_width(residual), 0,
                    tensor->count * cn_row_width(residual));
     }
     session->held.residual_version = session->held.version;
+    cn_session_change_row(session, CN_ROWS_RESIDUAL);
 }
 
 void cn_session_follow_rollback(struct cn_session *session,
@@ -76,20 +70,28 @@ void cn_session_follow_rollback(struct cn_session *session,
                "version %u went back to an earlier one: what waited here is forgotten",
                version->forget);
     forget_waiting(session);
+    cn_session_release_optimizer(session); // its moments are of versions that were given up
+}
+
+bool cn_session_has_local(const struct cn_session *session)
+{
+    for (size_t t = 0; t < session->layout->tensor_count; t++)
+        if (session->layout->tensors[t].local)
+            return true;
+    return false;
 }
 
 void cn_session_localize(const struct cn_session *session, float *weights)
 {
     const struct cn_layout *layout = session->layout;
 
-    if (session->config.job->statistics != CN_STATISTICS_LOCAL || !session->held.residual.data)
+    if (!session->held.residual.data)
         return;
-    // Local statistics are never sent, so their whole difference from the version is in the
-    // residual.
+    // Local tensors are never sent, so their whole difference from the version is in the residual.
     for (size_t t = 0; t < layout->tensor_count; t++) {
         const struct cn_tensor_info *tensor = &layout->tensors[t];
 
-        if (tensor->class == CN_TENSOR_STAT)
+        if (tensor->local)
             cn_row_add(&session->held.residual, tensor->offset, tensor->count,
                        weights + tensor->offset);
     }
@@ -138,7 +140,10 @@ cn_err cn_session_decide(struct cn_session *session, const struct cn_decision *d
     enum cn_outcome outcome = cn_round_outcome(decision, held->round, held->frame_digest);
     bool waits = outcome == CN_OUTCOME_NOTHING;
     struct cn_row residual = waits ? held->change : held->next_residual;
+    cn_err err = outcome == CN_OUTCOME_COUNTED ? cn_session_advance_control(session) : CN_OK;
 
+    if (err)
+        return err;
     if (decision->verdict != CN_VERDICT_REJECTED)
         cn_rate_guard_add(&held->guard,
                           decision->verdict == CN_VERDICT_LATE ? -1 : decision->spare);
@@ -147,6 +152,7 @@ cn_err cn_session_decide(struct cn_session *session, const struct cn_decision *d
     held->residual_version = held->version;
     cn_row_deinit(waits ? &held->next_residual : &held->change);
     held->change = held->next_residual = (struct cn_row){0};
+    cn_session_change_row(session, CN_ROWS_RESIDUAL);
     if (outcome == CN_OUTCOME_OTHER && held->rule.mode == CN_UPDATE_SKIP)
         forget_waiting(session); // this frame left out the whole change
     note_counted(session, decision, outcome);
@@ -168,6 +174,7 @@ static cn_err keep_change(struct cn_session *session)
         return err;
     cn_row_add(&held->residual, 0, held->total, held->weights);
     cn_row_write(&held->residual, 0, held->total, held->weights);
+    cn_session_change_row(session, CN_ROWS_RESIDUAL);
     held->residual_version = held->version;
     return CN_OK;
 }
@@ -176,8 +183,10 @@ cn_err cn_session_abandon(struct cn_session *session, const struct cn_decision *
 {
     struct cn_checkpoint *held = &session->held;
     enum cn_outcome outcome = CN_OUTCOME_NOTHING;
-    cn_err err = CN_OK;
+    cn_err err = cn_session_recall_rows(session, CN_ROWS_RESIDUAL);
 
+    if (err)
+        return err;
     cn_session_mark_synced(session);
     if (decision)
         outcome = cn_round_outcome(decision, held->round, held->frame_digest);
@@ -189,8 +198,8 @@ cn_err cn_session_abandon(struct cn_session *session, const struct cn_decision *
         return err;
     if (decision)
         note_counted(session, decision, outcome);
-    else if (session->config.given_up)
-        atomic_store(session->config.given_up, held->round);
+    else
+        cn_session_note_given_up(session);
     held->phase = CN_PHASE_BASE;
     free(held->weights);
     held->weights = NULL;

@@ -1,5 +1,6 @@
 #include "runtime/round/session/session_private.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,6 +10,7 @@
 #include "runtime/group/ranks.h"
 #include "runtime/port/platform.h"
 #include "runtime/profile/set_rules.h"
+#include "runtime/round/session/session_chain.h"
 
 #define FACT_WORDS 3           // int64 numbers that a member sends
 #define PROBE_SIZE (64u << 10) // bytes sent there and back to measure a link
@@ -272,6 +274,11 @@ void cn_session_measured_share(const struct cn_session *session, uint32_t *first
     *count = 1;
     if (!session->planning.sets)
         return;
+    if (session->plan.chain.parts) { // the chain has no member that could measure alone
+        *first = session->plan.chain.replica;
+        *count = session->plan.chain.idle ? 0 : session->plan.chain.replicas;
+        return;
+    }
     own = 1u << session->planning.sets->view.rank;
     ranks = find_ranks(session, parallel->measure);
     if (!(ranks & own))
@@ -284,8 +291,8 @@ void cn_session_measured_share(const struct cn_session *session, uint32_t *first
 
 // --- who trains ---
 
-// Writes the names of members: "board-1 board-2".
-static void name_ranks(const struct cn_session *session, uint32_t ranks, char *text, size_t size)
+void cn_session_name_ranks(const struct cn_session *session, uint32_t ranks, char *text,
+                           size_t size)
 {
     size_t length = 0;
 
@@ -301,8 +308,8 @@ static void tell(struct cn_session *session, uint32_t train)
     const struct cn_session_sets *sets = session->planning.sets;
     char resting[sizeof(session->plan.names)];
 
-    name_ranks(session, train, session->plan.names, sizeof(session->plan.names));
-    name_ranks(session, cn_session_everybody(sets) & ~train, resting, sizeof(resting));
+    cn_session_name_ranks(session, train, session->plan.names, sizeof(session->plan.names));
+    cn_session_name_ranks(session, cn_session_everybody(sets) & ~train, resting, sizeof(resting));
     cn_log(CN_LOG_INFO, "sets", "round %u, step %u%s%s: %s train%s%s", session->held.round,
            cn_session_position(session), session->planning.phase[0] ? ", phase " : "",
            session->planning.phase, session->plan.names, resting[0] ? "; looking on: " : "",
@@ -324,10 +331,10 @@ static uint32_t without_other_samples(const struct cn_session *session, uint32_t
             same |= 1u << r;
         else if (sets->view.rank == 0)
             cn_log(CN_LOG_ERROR, "sets",
-                   "data.scope is shared, but %s has %llu samples and %s has %llu: %s looks on",
-                   member_of(session, r)->name, (unsigned long long)sets->samples[r],
-                   member_of(session, first)->name, (unsigned long long)sets->samples[first],
-                   member_of(session, r)->name);
+                   "data.scope is shared, but %s has %" PRIu64 " samples and %s has %" PRIu64
+                   ": %s looks on",
+                   member_of(session, r)->name, sets->samples[r], member_of(session, first)->name,
+                   sets->samples[first], member_of(session, r)->name);
     }
     return same;
 }
@@ -371,7 +378,7 @@ static uint32_t complete_replicas(const struct cn_session *session, uint32_t tra
 
     if (session->planning.sets->layout.shards)
         wanted = session->planning.sets->layout.shards;
-    name_ranks(session, train, names, sizeof(names));
+    cn_session_name_ranks(session, train, names, sizeof(names));
     *shards = wanted < members ? wanted : members;
     replicas = members / *shards;
     if (*shards < wanted && leads)
@@ -494,14 +501,16 @@ cn_err cn_session_plan_step(struct cn_session *session, struct cn_collective *co
     struct cn_session_sets *sets = session->planning.sets;
     cn_err err = CN_OK;
 
-    if (!sets)
+    if (!sets || cn_session_is_cut(session)) // chains are formed when the epoch begins
         return CN_OK;
-    if (!sets->train || sets->by_step || sets->round != session->held.round)
+    if (!sets->train || sets->round != session->held.round)
+        err = cn_session_share_live(session, collective);
+    if (!err && (!sets->train || sets->by_step || sets->round != session->held.round))
         err = decide(session, collective);
     return err;
 }
 
-void cn_session_count_step(struct cn_session *session)
+void cn_session_mark_trained(struct cn_session *session)
 {
     if (session->planning.sets)
         session->planning.sets->current = session->planning.sets->train;
@@ -541,7 +550,8 @@ cn_err cn_session_exchange_facts(struct cn_session *session, struct cn_collectiv
         return err;
     free(session->planning.sets);
     session->planning.sets = NULL;
-    if (!shares_work(&job->parallel) || session->config.settings->group.member_count < 2)
+    if ((!shares_work(&job->parallel) && !cn_session_is_cut(session)) ||
+        session->config.settings->group.member_count < 2)
         return CN_OK;
     session->planning.sets = calloc(1, sizeof(*session->planning.sets));
     if (!session->planning.sets)
@@ -554,7 +564,12 @@ cn_err cn_session_exchange_facts(struct cn_session *session, struct cn_collectiv
         err = gather_facts(session, collective);
     if (!err)
         err = find_links(session, collective);
+    if (!err)
+        err = cn_session_share_live(session, collective);
     session->planning.sets->by_step = goes_by_step(session->planning.sets);
     cn_session_mark_synced(session);
+    if (!err && cn_session_is_cut(session))
+        err = cn_session_form_chains(session, collective);
+    cn_session_let_rows_go(session);
     return err;
 }

@@ -1,5 +1,6 @@
 #include "runtime/round/session/session_private.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,13 +9,14 @@
 #include "runtime/engine/program/bucket_plan.h"
 #include "runtime/group/reduce.h"
 #include "runtime/port/platform.h"
+#include "runtime/round/session/session_chain.h"
 #include "runtime/update/update.h"
 
 enum fingerprint { CLIPPED = 0x73680001, WEIGHTS, OPTIMIZER, SECOND, BUCKET };
 
 bool cn_session_is_sharded(const struct cn_session *session)
 {
-    return session->plan.shards > 1;
+    return session->plan.shards > 1 || cn_session_is_cut(session);
 }
 
 static bool has_stage(const struct cn_session *session, enum cn_stage stage)
@@ -273,6 +275,9 @@ cn_err cn_session_gather_row(struct cn_session *session, struct cn_collective *c
     cn_err err;
 
     memset(row, 0, session->held.total * sizeof(*row));
+    if (cn_session_is_cut(session))
+        return cn_session_gather_parts(session, collective, rows[what].get, row,
+                                       rows[what].fingerprint);
     err = rows[what].get(session->trainer, row);
     if (err || (what == CN_ROW_WEIGHTS && !has_stage(session, CN_STAGE_WEIGHTS)))
         return err;
@@ -291,7 +296,10 @@ cn_err cn_session_bring_weights(struct cn_session *session, struct cn_collective
     float *weights = NULL;
     cn_err err;
 
-    if (!has_stage(session, CN_STAGE_WEIGHTS) || !session->plan.trains)
+    if (!session->plan.trains)
+        return CN_OK;
+    if (cn_session_is_cut(session) ? !session->plan.chain.parts
+                                   : !has_stage(session, CN_STAGE_WEIGHTS))
         return CN_OK;
     err = cn_session_allocate(&weights, session->held.total);
     if (!err)
@@ -310,7 +318,7 @@ cn_err cn_session_get_weights(struct cn_session *session, float *to)
 {
     const float *held = session->held.weights;
 
-    if (cn_trainer_stage(session->trainer) < CN_STAGE_WEIGHTS)
+    if (cn_trainer_stage(session->trainer) < CN_STAGE_WEIGHTS && !cn_session_is_cut(session))
         return cn_trainer_get_weights(session->trainer, to);
     if (!held)
         return CN_EINVAL;
@@ -355,9 +363,9 @@ cn_err cn_session_take_share(struct cn_session *session)
     if (err || shards == 1)
         return err;
     cn_log(CN_LOG_INFO, "session",
-           "shard %u of %u: %llu bytes of the optimizer's state, stage %u, %llu bytes in all",
-           plan->shard + 1, shards, (unsigned long long)cn_trainer_state_memory(session->trainer),
-           cn_trainer_stage(session->trainer),
-           (unsigned long long)cn_trainer_memory(session->trainer));
+           "shard %u of %u: %" PRIu64 " bytes of the optimizer's state, stage %u, %" PRIu64
+           " bytes in all",
+           plan->shard + 1, shards, cn_trainer_state_memory(session->trainer),
+           cn_trainer_stage(session->trainer), cn_trainer_memory(session->trainer));
     return cn_session_store_held(session);
 }

@@ -3,6 +3,7 @@
 
 #include "runtime/base/log.h"
 #include "runtime/port/platform.h"
+#include "runtime/round/session/session_chain.h"
 #include "runtime/round/session/session_private.h"
 
 // Returns the number of a step's first batch. It follows from the state alone, so a repeated step
@@ -71,7 +72,7 @@ static cn_err reduce_gradients(struct cn_session *session, struct cn_collective 
 static void count_step(struct cn_session *session, float samples, float loss, float weight)
 {
     session->measured.step_loss = (double)loss / (double)(weight > 0 ? weight : 1);
-    cn_session_count_step(session);
+    cn_session_mark_trained(session);
     session->steps.unsaved++;
     if (!session->plan.trains)
         return;
@@ -177,8 +178,9 @@ static cn_err reduce_step(struct cn_session *session, struct cn_collective *coll
                           float sums[VOTES])
 {
     bool shared = cn_session_shares_gradients(session);
-    bool sharded = session->plan.trains && cn_session_is_sharded(session);
-    bool overlaps = session->reducer && session->plan.trains && !shared &&
+    bool chained = session->plan.trains && session->plan.chain.parts > 1;
+    bool sharded = session->plan.trains && !chained && cn_session_is_sharded(session);
+    bool overlaps = session->reducer && session->plan.trains && !shared && !chained &&
                     (sharded || cn_trainer_bucket_count(session->trainer) > 1);
     bool finite = true;
     struct cn_metrics metrics = {0};
@@ -190,10 +192,11 @@ static cn_err reduce_step(struct cn_session *session, struct cn_collective *coll
         session->reducer->shares = sharded ? &session->plan : NULL;
         cn_reducer_begin(session->reducer, &sink);
     }
-    local = shared ? cn_session_accumulate_shared(session, first_batch(session), &metrics)
-                   : accumulate(session, overlaps ? &sink : NULL, &metrics);
+    local = chained  ? cn_session_run_chain(session, first_batch(session), &metrics)
+            : shared ? cn_session_accumulate_shared(session, first_batch(session), &metrics)
+                     : accumulate(session, overlaps ? &sink : NULL, &metrics);
     times->computed = cn_platform_now_us();
-    if (shared && session->reducer)
+    if ((shared || chained) && session->reducer)
         times->computed -= session->reducer->waited_us; // as if all the waiting came last
     if (local && local != CN_EDIVERGED) {
         if (session->reducer)
@@ -201,6 +204,7 @@ static cn_err reduce_step(struct cn_session *session, struct cn_collective *coll
         return local;
     }
     err = overlaps  ? cn_reducer_finish(session->reducer)
+          : chained ? cn_session_reduce_chain(session, collective, &finite)
           : !shared ? reduce_gradients(session, collective)
                     : CN_OK;
     if (!err && sharded)
@@ -232,6 +236,7 @@ static void note_times(struct cn_session *session, const struct cn_step_times *t
     }
     rest = 1e-3 * (double)(times->voted - times->computed);
     slowest = fmin(fmax(slowest - own, 0), rest);
+    follow(&split->voted_ms, 1e-3 * (double)(times->voted - times->begun));
     follow(&split->compute_ms, own + 1e-3 * (double)(times->applied - times->voted));
     follow(&split->wait_ms, slowest);
     follow(&split->wire_ms, rest - slowest);
@@ -259,11 +264,16 @@ static cn_err apply(struct cn_session *session, struct cn_collective *collective
 
     if (!session->plan.trains)
         return CN_OK;
-    err = cn_session_clip_share(session, collective, (double)sums[WEIGHT]);
+    err = cn_session_correct(session, (double)sums[WEIGHT]);
+    if (err)
+        return err;
+    err = cn_session_is_cut(session)
+              ? cn_session_clip_chain(session, collective, (double)sums[WEIGHT])
+              : cn_session_clip_share(session, collective, (double)sums[WEIGHT]);
     if (!err)
         err = cn_trainer_apply_weighted(session->trainer, (double)sums[SAMPLES],
                                         (double)sums[WEIGHT]);
-    if (!err && cn_session_is_sharded(session))
+    if (!err && cn_session_is_sharded(session) && !cn_session_is_cut(session))
         err = cn_session_gather_weights(session, collective);
     return err;
 }

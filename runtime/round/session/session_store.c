@@ -5,9 +5,11 @@
 
 #include "runtime/base/log.h"
 #include "runtime/port/platform.h"
+#include "runtime/round/session/session_chain.h"
 #include "runtime/update/update.h"
 
-#define STORE_MS 5000 // time between two states that are gathered and stored
+#define STORE_MS 5000   // least time from one state that is gathered and stored to the next
+#define STORE_FACTOR 10 // and least multiple of the time that the last one took
 
 static void replace(float **old, float *fresh)
 {
@@ -89,8 +91,9 @@ cn_err cn_session_store_held(struct cn_session *session)
 struct gathering {
     struct cn_session *session;
     struct cn_collective *collective;
-    float *row; // owned
-    cn_err err; // error of the group, not of the disk
+    struct cn_checkpoint_file *stored; // state from which rows are copied
+    float *row;                        // owned
+    cn_err err;                        // error of the group, not of the disk
 };
 
 static cn_err bring(void *context, enum cn_checkpoint_part array, cn_checkpoint_put *put, void *to)
@@ -100,6 +103,16 @@ static cn_err bring(void *context, enum cn_checkpoint_part array, cn_checkpoint_
                                : array == CN_PART_OPTIMIZER ? CN_ROW_OPTIMIZER
                                                             : CN_ROW_SECOND;
 
+    if (array == CN_PART_BASE || array == CN_PART_RESIDUAL) {
+        gathering->err =
+            cn_session_copy_row(gathering->stored, array, gathering->session->held.total, put, to);
+        return gathering->err;
+    }
+    if (cn_session_is_cut(gathering->session)) {
+        gathering->err =
+            cn_session_gather_pieces(gathering->session, gathering->collective, what, put, to);
+        return gathering->err;
+    }
     gathering->err = cn_session_allocate(&gathering->row, gathering->session->held.total);
     if (!gathering->err)
         gathering->err =
@@ -118,14 +131,17 @@ static cn_err gather_to_disk(struct cn_session *session, struct cn_collective *c
     struct cn_checkpoint before = session->held;
     struct cn_session_counts since = session->steps.unsaved_counts;
     uint32_t ahead = session->steps.unsaved;
-    cn_err saved, err;
+    cn_err saved, err = cn_session_open_rows(session, &gathering.stored);
 
-    source.arrays = 1u << CN_PART_WEIGHTS | 1u << CN_PART_OPTIMIZER;
+    if (err)
+        return err;
+    source.arrays = 1u << CN_PART_WEIGHTS | 1u << CN_PART_OPTIMIZER | session->sharing.gone;
     if (cn_trainer_has_second(session->trainer))
         source.arrays |= 1u << CN_PART_SECOND;
     cn_session_add_unsaved(session);
     saved = cn_checkpoint_save_from(session->config.store, &session->held, &source);
     free(gathering.row);
+    cn_checkpoint_close(gathering.stored);
     err = gathering.err;
     if (!err)
         cn_session_note_saved(session, saved);
@@ -133,6 +149,8 @@ static cn_err gather_to_disk(struct cn_session *session, struct cn_collective *c
         err = cn_trainer_discard(session->trainer);
     if (!saved) {
         let_go(session);
+        cn_session_note_rows(session, true);
+        cn_session_let_rows_go(session);
         return err;
     }
     session->held = before;
@@ -143,23 +161,32 @@ static cn_err gather_to_disk(struct cn_session *session, struct cn_collective *c
 
 bool cn_session_store_due(const struct cn_session *session)
 {
+    uint64_t wait_ms = STORE_FACTOR * session->disk.store_took_ms;
+
     return cn_session_is_sharded(session) && session->plan.trains &&
-           cn_platform_now_ms() - session->disk.saved_ms >= STORE_MS;
+           cn_platform_now_ms() - session->disk.saved_ms >=
+               (wait_ms > STORE_MS ? wait_ms : STORE_MS);
 }
 
 // A full disk is tried with a state that is in memory, so that the state is not lost when it does
 // not fit.
 cn_err cn_session_store(struct cn_session *session, struct cn_collective *collective)
 {
+    uint64_t begun_ms = cn_platform_now_ms();
     cn_err err;
 
-    session->disk.saved_ms = cn_platform_now_ms();
+    session->disk.saved_ms = begun_ms;
     if (!cn_session_is_sharded(session) || !session->plan.trains)
         return CN_OK;
-    if (!session->disk.full && cn_session_has_room(session))
-        return gather_to_disk(session, collective);
-    err = cn_session_gather(session, collective);
-    return err ? err : cn_session_store_held(session);
+    if (!session->disk.full && cn_session_has_room(session)) {
+        err = gather_to_disk(session, collective);
+    } else {
+        err = cn_session_gather(session, collective);
+        if (!err)
+            err = cn_session_store_held(session);
+    }
+    session->disk.store_took_ms = cn_platform_now_ms() - begun_ms;
+    return err;
 }
 
 // --- back ---
@@ -249,6 +276,9 @@ cn_err cn_session_recall(struct cn_session *session)
 
     if (!session->sharing.let_go)
         return CN_OK;
+    err = is_first(session) ? cn_session_recall_rows(session, CN_ROWS_ALL) : CN_OK;
+    if (err)
+        return err;
     err = is_first(session) ? cn_session_first_weights(session) : load_stored(session);
     if (!err)
         session->sharing.let_go = false;

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "runtime/port/platform.h"
-#include "runtime/round/session/session_private.h"
+#include "runtime/round/session/session_chain.h"
 #include "runtime/round/session/timeline.h"
 
 #define ROUND_TRIPS 8
@@ -91,6 +91,7 @@ static void write_row(const struct cn_session *session, uint32_t member,
 {
     struct cn_timeline *timeline = session->config.timeline;
     int64_t ahead = session->reducer ? session->reducer->ahead_us : 0;
+    bool chained = session->plan.chain.parts > 1;
     struct cn_timeline_span span = {.member = member, .number = cn_session_steps_before(session)};
     static const struct {
         const char *name;
@@ -102,12 +103,16 @@ static void write_row(const struct cn_session *session, uint32_t member,
                  {"apply", CN_TIMELINE_COMPUTE, CN_TRACE_VOTED}};
 
     for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
+        if (chained && parts[i].begin < CN_TRACE_REDUCED)
+            continue; // session_chain_trace.c shows each pass and message instead
         span.name = parts[i].name;
         span.row = parts[i].row;
         span.begin_us = row->at[parts[i].begin] - ahead;
         span.end_us = row->at[parts[i].begin + 1] - ahead;
         cn_timeline_add(timeline, &span);
     }
+    if (chained)
+        return;
     span.name = "bucket";
     span.row = CN_TIMELINE_WIRE;
     if (session->reducer && !row->calls) {
@@ -157,7 +162,7 @@ cn_err cn_session_trace(struct cn_session *session, const struct cn_step_times *
                          group->members[reducer->members[r]].name);
         write_row(session, reducer->members[r], &reducer->rows[r]);
     }
-    return err;
+    return err || session->plan.chain.parts <= 1 ? err : cn_session_trace_chain(session);
 }
 
 void cn_session_trace_epoch(const struct cn_session *session)

@@ -1,10 +1,12 @@
 #include "runtime/round/session/session_private.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "runtime/base/log.h"
+#include "runtime/update/local_tensors.h"
 #include "runtime/update/residual.h"
 
 // --- the order ---
@@ -59,12 +61,12 @@ static void plan_auto(const struct cn_session *session, const struct cn_link_pat
     order->rule = choice.rule;
     order->steps = choice.steps;
     cn_log(CN_LOG_INFO, "session",
-           "round %u: %s, density %.2f %%, %u bits: about %llu of %llu bytes, quality %.2f; %u "
+           "round %u: %s, density %.2f %%, %u bits: about %" PRIu64 " of %" PRIu64
+           " bytes, quality %.2f; %u "
            "steps (%.0f kbit/s up, %.0f s left)",
            order->round, cn_update_mode_name(choice.rule.mode), 100 * choice.rule.density,
-           choice.rule.value_bits, (unsigned long long)choice.bytes,
-           (unsigned long long)cn_rate_budget(&situation), choice.quality, choice.steps,
-           link->up_bps / 1000, situation.remaining_s);
+           choice.rule.value_bits, choice.bytes, cn_rate_budget(&situation), choice.quality,
+           choice.steps, link->up_bps / 1000, situation.remaining_s);
 }
 
 // Skips the update if a fixed rule would take more than the day has left. The whole change then
@@ -82,9 +84,10 @@ static void skip_if_too_large(const struct cn_session *session,
         return;
     order->rule = (struct cn_update_rule){.mode = CN_UPDATE_SKIP};
     cn_log(CN_LOG_INFO, "session",
-           "round %u: an update of about %llu bytes is more than the %llu that the profile allows; "
+           "round %u: an update of about %" PRIu64 " bytes is more than the %" PRIu64
+           " that the profile allows; "
            "it waits",
-           order->round, (unsigned long long)choice.bytes, (unsigned long long)link->update_max);
+           order->round, choice.bytes, link->update_max);
 }
 
 void cn_session_plan(const struct cn_session *session, uint32_t round,
@@ -136,7 +139,7 @@ cn_err cn_session_keep_optimizer(struct cn_session *session)
     struct cn_checkpoint *held = &session->held;
     cn_err err;
 
-    if (session->sharing.shards > 1)
+    if (cn_session_divides_state(session))
         return CN_OK; // the weights were gathered, or are not divided yet
     err = cn_trainer_get_optimizer(session->trainer, held->optimizer);
 
@@ -154,7 +157,7 @@ static cn_err allocate_rows(struct cn_session *session)
 
     if (cn_session_is_alone(session))
         return CN_OK;
-    if (session->sharing.shards == 1)
+    if (!cn_session_divides_state(session))
         err = cn_session_allocate_optimizer(session);
     return err ? err : cn_session_allocate_residual(session);
 }
@@ -164,8 +167,12 @@ cn_err cn_session_begin(struct cn_session *session, const struct cn_round_order 
     struct cn_checkpoint *held = &session->held;
     cn_err err;
 
-    if (!is_possible(session, order))
+    if (!is_possible(session, order) || !cn_session_has_control(session))
         return CN_EFORMAT;
+    cn_session_begin_control(session, order->round, order->steps);
+    err = cn_session_recall_rows(session, CN_ROWS_ALL);
+    if (err)
+        return err;
     cn_session_note_newest(session, &order->newest);
     if (!session->config.job->keep_optimizer)
         cn_session_release_optimizer(session);
@@ -189,9 +196,11 @@ cn_err cn_session_begin(struct cn_session *session, const struct cn_round_order 
         err = cn_session_load_trainer(session);
     if (!err && session->config.job->up.mode == CN_UPDATE_AUTO)
         err = cn_session_save(session, 0);
-    if (!err)
-        cn_session_let_go_first(session);
-    return err;
+    if (err)
+        return err;
+    cn_session_let_go_first(session);
+    cn_session_let_rows_go(session);
+    return CN_OK;
 }
 
 // --- the frame ---
@@ -202,16 +211,14 @@ cn_err cn_session_change(struct cn_session *session, float *to)
     const struct cn_layout *layout = session->layout;
     cn_err err = cn_session_get_weights(session, to);
 
+    if (!err)
+        err = cn_session_subtract_base(session, to);
     if (err)
         return err;
-    for (size_t i = 0; i < held->total; i++)
-        to[i] -= held->base[i];
-    if (session->config.job->statistics != CN_STATISTICS_LOCAL)
-        return CN_OK;
     for (size_t t = 0; t < layout->tensor_count; t++) {
         const struct cn_tensor_info *tensor = &layout->tensors[t];
 
-        if (tensor->class == CN_TENSOR_STAT)
+        if (tensor->local)
             cn_row_subtract(&held->residual, tensor->offset, tensor->count, to + tensor->offset);
     }
     return CN_OK;
@@ -232,8 +239,10 @@ static void measure_spectrum(struct cn_session *session, const float *change)
 static cn_err weights_to_change(struct cn_session *session)
 {
     struct cn_checkpoint *held = &session->held;
-    cn_err err = cn_session_allocate(&held->weights, held->total);
+    cn_err err = cn_session_recall_rows(session, CN_ROWS_RESIDUAL);
 
+    if (!err)
+        err = cn_session_allocate(&held->weights, held->total);
     if (!err)
         err = cn_session_change(session, held->weights);
     if (!err)
@@ -289,6 +298,7 @@ cn_err cn_session_encode(struct cn_session *session, struct cn_buffer *frame)
         .weight = held->samples < CN_UPDATE_WEIGHT_MAX ? held->samples : CN_UPDATE_WEIGHT_MAX,
         .rule = held->rule,
         .leave_statistics = session->config.job->statistics == CN_STATISTICS_LOCAL,
+        .leave_staying = cn_local_tensors_stay(session->layout),
     };
     cn_err err;
 
@@ -301,6 +311,7 @@ cn_err cn_session_encode(struct cn_session *session, struct cn_buffer *frame)
     if (!err) {
         held->next_residual = held->residual;
         held->residual = (struct cn_row){0};
+        cn_session_change_row(session, CN_ROWS_RESIDUAL);
         return CN_OK;
     }
     if (err == CN_EDIVERGED || err == CN_ERANGE)

@@ -1,5 +1,6 @@
 // session_version.c - versions of the model in a session: checking one that arrived, measuring it
 // and making it the base.
+#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,8 +8,11 @@
 #include "runtime/base/log.h"
 #include "runtime/engine/onnx/export.h"
 #include "runtime/port/crypto.h"
+#include "runtime/port/platform.h"
+#include "runtime/round/session/session_chain.h"
 #include "runtime/round/session/session_private.h"
-#include "runtime/update/update.h"
+#include "runtime/update/local_tensors.h"
+#include "runtime/update/update_stream.h"
 #include "runtime/update/version.h"
 
 #define MODEL_FILE "model.current.onnx"
@@ -29,35 +33,63 @@ static cn_err check_full(const struct cn_session *session, const struct cn_sessi
     return memcmp(digest, version->digest, CN_DIGEST_SIZE) ? CN_EDIGEST : CN_OK;
 }
 
-// Decodes a frame into values, as a delta from the held base or as a snapshot. Sets digest to the
-// resulting version's.
+// The version that a frame makes, on the way to the memory of a row or to none.
+struct decoding {
+    const float *base;                 // NULL: in stored
+    struct cn_checkpoint_file *stored; // state that has the base; NULL: in memory
+    float *values;                     // NULL: only the digest is wanted
+};
+
+static cn_err read_for(void *context, size_t offset, float *values, size_t count)
+{
+    const struct decoding *decoding = context;
+
+    if (decoding->stored)
+        return cn_checkpoint_read_values(decoding->stored, CN_PART_BASE, offset, count, values);
+    memcpy(values, decoding->base + offset, count * sizeof(*values));
+    return CN_OK;
+}
+
+static cn_err take_for(void *context, size_t offset, const float *values, size_t count)
+{
+    const struct decoding *decoding = context;
+
+    if (decoding->values)
+        memcpy(decoding->values + offset, values, count * sizeof(*values));
+    return CN_OK;
+}
+
+// Decodes a frame, as a delta from the held base or as a snapshot, into values unless that is NULL.
+// Sets digest to the resulting version's.
 static cn_err decode_delta(const struct cn_session *session,
                            const struct cn_session_version *version, float *values,
                            struct cn_version_header *header, uint8_t digest[CN_DIGEST_SIZE])
 {
     const struct cn_checkpoint *held = &session->held;
+    struct decoding decoding = {.base = held->base, .values = values};
+    const struct cn_update_stream stream = {cn_session_has_base(session) ? read_for : NULL,
+                                            take_for, &decoding};
     struct cn_update_header frame;
     cn_err err;
 
     err = cn_update_check(version->bytes, version->size, session->layout, NULL, &frame);
     if (err)
         return err;
-    if (!frame.snapshot &&
-        (!held->base || memcmp(frame.base, held->base_digest, CN_DIGEST_SIZE) != 0))
-        return CN_ESTALE;
-    if (!frame.snapshot)
-        memcpy(values, held->base, session->layout->total * sizeof(float));
-    err = cn_update_apply(version->bytes, version->size, session->layout, values);
-    if (err)
-        return err;
+    if (!frame.snapshot && memcmp(frame.base, held->base_digest, CN_DIGEST_SIZE) != 0)
+        return CN_ESTALE; // a snapshot: any version of the run
     header->count = session->layout->total;
     memcpy(header->graph, session->config.graph, CN_DIGEST_SIZE);
     memcpy(header->parent, frame.base, CN_DIGEST_SIZE);
-    cn_version_digest(header, values, digest);
-    return CN_OK;
+    if (!held->base && cn_session_has_base(session))
+        err = cn_session_open_rows(session, &decoding.stored);
+    if (!err)
+        err = cn_update_stream_digest(version->bytes, version->size, session->layout, header,
+                                      &stream, digest);
+    cn_checkpoint_close(decoding.stored);
+    return err;
 }
 
-// Sets values to the tensors of the version.
+// Sets values, unless that is NULL, to the tensors of the version.
 static cn_err decode_version(const struct cn_session *session,
                              const struct cn_session_version *version, float *values,
                              struct cn_version_header *header)
@@ -67,7 +99,7 @@ static cn_err decode_version(const struct cn_session *session,
 
     if (!version->delta) {
         err = check_full(session, version, header);
-        if (!err)
+        if (!err && values)
             memcpy(values, version->bytes + CN_VERSION_HEADER_SIZE,
                    session->layout->total * sizeof(float));
         return err;
@@ -82,14 +114,8 @@ cn_err cn_session_resolve_version(const struct cn_session *session,
                                   struct cn_session_version *version)
 {
     struct cn_version_header header;
-    float *values = calloc(session->layout->total + 1, sizeof(float));
-    cn_err err;
 
-    if (!values)
-        return CN_ENOMEM;
-    err = decode_delta(session, version, values, &header, version->digest);
-    free(values);
-    return err;
+    return decode_delta(session, version, NULL, &header, version->digest);
 }
 
 bool cn_session_may_take(struct cn_session *session, uint32_t number, bool delta, uint64_t size)
@@ -104,8 +130,9 @@ bool cn_session_may_take(struct cn_session *session, uint32_t number, bool delta
         return false;
     session->arriving.refused_size = size;
     cn_log(CN_LOG_ERROR, "session",
-           "version %u is said to have %llu bytes, expected %s%llu for this model: not taken",
-           number, (unsigned long long)size, delta ? "at most " : "", (unsigned long long)most);
+           "version %u is said to have %" PRIu64 " bytes, expected %s%" PRIu64
+           " for this model: not taken",
+           number, size, delta ? "at most " : "", most);
     return false;
 }
 
@@ -113,20 +140,14 @@ cn_err cn_session_check_version(const struct cn_session *session,
                                 const struct cn_session_version *version)
 {
     struct cn_version_header header;
-    float *values = calloc(session->layout->total + 1, sizeof(float));
-    cn_err err;
 
-    if (!values)
-        return CN_ENOMEM;
-    err = decode_version(session, version, values, &header);
-    free(values);
-    return err;
+    return decode_version(session, version, NULL, &header);
 }
 
 // Sums over the held-out samples; those of each class follow.
 enum { LOSS, CORRECT, ROWS, TOP5, ABSOLUTE, VALUES, SUMS };
 
-static cn_err evaluate(struct cn_session *session, float *sums)
+static cn_err evaluate(struct cn_session *session, struct cn_collective *collective, float *sums)
 {
     struct cn_metrics metrics = {0};
     uint64_t count = cn_dataset_count(session->data.set, CN_SPLIT_HELD_OUT);
@@ -138,7 +159,9 @@ static cn_err evaluate(struct cn_session *session, float *sums)
     for (uint64_t first = own * batch; boards && first < count; first += boards * batch) {
         cn_dataset_range(session->data.set, CN_SPLIT_HELD_OUT, first, (uint32_t)batch,
                          &session->data.batch);
-        err = cn_trainer_evaluate(session->trainer, &session->data.batch, &metrics);
+        err = cn_session_is_cut(session)
+                  ? cn_session_evaluate_chain(session, collective, &session->data.batch, &metrics)
+                  : cn_trainer_evaluate(session->trainer, &session->data.batch, &metrics);
         if (err && err != CN_EDIVERGED)
             return err;
     }
@@ -187,7 +210,7 @@ static cn_err measure(struct cn_session *session, struct cn_collective *collecti
 {
     size_t classes = cn_trainer_classes(session->trainer), count = SUMS + 3 * classes;
     float *sums = calloc(count, sizeof(float));
-    cn_err err = sums ? evaluate(session, sums) : CN_ENOMEM;
+    cn_err err = sums ? evaluate(session, collective, sums) : CN_ENOMEM;
 
     if (!err)
         err = cn_all_reduce(collective, CN_REDUCE_SUM, sums, count);
@@ -204,35 +227,73 @@ static cn_err write_piece(void *context, const void *piece, size_t size)
     return cn_store_writer_put(context, piece, size);
 }
 
-// Replaces the model file at once, because an application on the board may load it at any time.
+// Sets local to a copy of the values with the group's own tensors, which the caller frees; NULL
+// where no tensor is local.
+static cn_err copy_localized(const struct cn_session *session, const float *values, float **local)
+{
+    size_t size = session->layout->total * sizeof(float);
+
+    *local = NULL;
+    if (!cn_session_has_local(session))
+        return CN_OK;
+    *local = malloc(size + 1);
+    if (!*local)
+        return CN_ENOMEM;
+    memcpy(*local, values, size);
+    cn_session_localize(session, *local);
+    return CN_OK;
+}
+
+// Replaces the model file at once, because an application on the board may load it at any time. The
+// model is the group's own where tensors are local.
 static cn_err publish_model(struct cn_session *session)
 {
     struct cn_store_writer writer;
-    cn_err err = cn_store_writer_begin(session->config.store, MODEL_FILE, &writer);
+    float *local;
+    cn_err err = copy_localized(session, session->held.base, &local);
 
-    if (err)
+    if (!err)
+        err = cn_store_writer_begin(session->config.store, MODEL_FILE, &writer);
+    if (err) {
+        free(local);
         return err;
-    err = cn_export_onnx_pieces(session->onnx, session->layout, session->held.base,
+    }
+    err = cn_export_onnx_pieces(session->onnx, session->layout, local ? local : session->held.base,
                                 CN_EXPORT_INFERENCE, write_piece, &writer);
+    free(local);
     return cn_store_writer_end(&writer, err);
 }
 
-// A version is measured with the statistics that this group would use.
+// Says once that the model file stays that of an older version, and once that it is replaced again.
+// Training does not need the file.
+static void note_published(struct cn_session *session, cn_err err)
+{
+    const char *state = session->config.settings->state;
+    uint64_t available;
+    char room[48] = "";
+
+    if (err && !session->disk.model_unsaved) {
+        if (cn_platform_disk_free(state, &available) == CN_OK)
+            snprintf(room, sizeof(room), ", %" PRIu64 " bytes are free", available);
+        cn_log(CN_LOG_WARN, "session",
+               "%s/%s is not replaced, it stays that of an older round: %s%s", state, MODEL_FILE,
+               cn_err_text(err), room);
+    } else if (!err && session->disk.model_unsaved) {
+        cn_log(CN_LOG_INFO, "session", "%s/%s is replaced again", state, MODEL_FILE);
+    }
+    session->disk.model_unsaved = err != CN_OK;
+}
+
+// A version is measured with the tensors that this group would use.
 static cn_err measure_version(struct cn_session *session, struct cn_collective *collective,
                               const float *values, float kept[3])
 {
-    size_t size = session->layout->total * sizeof(float);
-    bool differs = session->config.job->statistics == CN_STATISTICS_LOCAL;
-    float *local = differs ? malloc(size + 1) : NULL;
-    cn_err err;
+    float *local;
+    cn_err err = copy_localized(session, values, &local);
 
-    if (differs && !local)
-        return CN_ENOMEM;
-    if (differs) {
-        memcpy(local, values, size);
-        cn_session_localize(session, local);
-    }
-    err = cn_trainer_lend_weights(session->trainer, differs ? local : values);
+    if (err)
+        return err;
+    err = cn_session_put_row(session, cn_trainer_lend_weights, local ? local : values);
     if (!err)
         err = measure(session, collective, kept);
     (void)cn_trainer_lend_weights(session->trainer, NULL);
@@ -256,6 +317,20 @@ static void note_version(struct cn_session *session, uint32_t number,
     memcpy(held->base_parent, parent, CN_DIGEST_SIZE);
 }
 
+// Says which tensors begin again. A board without a state installs a version only if no member has
+// one from which the values of these tensors could come.
+static void note_local_lost(const struct cn_session *session, uint32_t number)
+{
+    char text[CN_LOCAL_TEXT_SIZE];
+
+    cn_local_tensors_text(session->layout, text);
+    if (session->held.phase == CN_PHASE_EMPTY && number && text[0])
+        cn_log(CN_LOG_WARN, "session",
+               "version %u is the group's first: no member has what the group keeps for itself, so "
+               "it begins as in version 0: %s",
+               number, text);
+}
+
 cn_err cn_session_install(struct cn_session *session, struct cn_collective *collective,
                           const struct cn_session_version *version)
 {
@@ -274,16 +349,16 @@ cn_err cn_session_install(struct cn_session *session, struct cn_collective *coll
         free(values);
         return err;
     }
+    note_local_lost(session, version->number);
     note_version(session, version->number, version->digest, header.parent, sums);
     cn_session_follow_rollback(session, version);
     free(held->base);
     held->base = values;
+    cn_session_change_row(session, CN_ROWS_BASE);
     err = cn_session_load_trainer(session);
     if (err)
         return err;
-    err = publish_model(session);
-    if (err)
-        cn_log(CN_LOG_WARN, "session", "%s was not replaced: %s", MODEL_FILE, cn_err_text(err));
+    note_published(session, publish_model(session));
     return cn_session_save(session, 0);
 }
 
@@ -303,20 +378,17 @@ static cn_err digest_weights(struct cn_session *session, uint8_t digest[CN_DIGES
     return cn_trainer_return_weights(session->trainer);
 }
 
-// Training does not need the published model, so only errors of the device count.
+// Only errors of the device count.
 static cn_err publish_weights(struct cn_session *session)
 {
     float *weights;
-    cn_err err = cn_trainer_share_weights(session->trainer, &weights), published;
+    cn_err err = cn_trainer_share_weights(session->trainer, &weights);
 
     if (err)
         return err;
     session->held.base = weights;
-    published = publish_model(session);
+    note_published(session, publish_model(session));
     session->held.base = NULL;
-    if (published)
-        cn_log(CN_LOG_WARN, "session", "%s was not replaced: %s", MODEL_FILE,
-               cn_err_text(published));
     return cn_trainer_return_weights(session->trainer);
 }
 
@@ -337,6 +409,5 @@ cn_err cn_session_adopt(struct cn_session *session, struct cn_collective *collec
     err = cn_session_load_trainer(session);
     if (err)
         return err;
-    err = publish_weights(session);
-    return err ? err : cn_session_save(session, 0);
+    return publish_weights(session);
 }

@@ -53,22 +53,22 @@ void cn_timeline_name(struct cn_timeline *timeline, uint32_t member, const char 
     if (timeline->named[member])
         return;
     timeline->named[member] = true;
-    fprintf(timeline->file,
-            ",\n{\"name\": \"process_name\", \"ph\": \"M\", \"pid\": %" PRIu32
-            ", \"args\": {\"name\": \"%s\"}}",
-            member, name);
+    fprintf(
+        timeline->file,
+        ",\n{\"name\": \"process_name\", \"ph\": \"M\", \"pid\": %u, \"args\": {\"name\": \"%s\"}}",
+        member, name);
     for (int i = 0; i < 4; i++)
         fprintf(timeline->file,
-                ",\n{\"name\": \"thread_name\", \"ph\": \"M\", \"pid\": %" PRIu32
-                ", \"tid\": %d, \"args\": {\"name\": \"%s\"}}",
+                ",\n{\"name\": \"thread_name\", \"ph\": \"M\", \"pid\": %u, \"tid\": %d, \"args\": "
+                "{\"name\": \"%s\"}}",
                 member, i, rows[i]);
 }
 
 void cn_timeline_add(struct cn_timeline *timeline, const struct cn_timeline_span *span)
 {
     fprintf(timeline->file,
-            ",\n{\"name\": \"%s\", \"ph\": \"X\", \"pid\": %" PRIu32 ", \"tid\": %" PRIu32
-            ", \"ts\": %" PRId64 ", \"dur\": %" PRId64 ", \"args\": {\"number\": %" PRIu64,
+            ",\n{\"name\": \"%s\", \"ph\": \"X\", \"pid\": %u, \"tid\": %u, \"ts\": %" PRId64
+            ", \"dur\": %" PRId64 ", \"args\": {\"number\": %" PRIu64,
             span->name, span->member, span->row, span->begin_us, span->end_us - span->begin_us,
             span->number);
     if (span->bytes)

@@ -1,8 +1,10 @@
 // timeline.h - writes a Chrome trace of steps: what each member of the group did when.
 //
 // The file is JSON in the "Trace Event Format" (array form), for chrome://tracing and Perfetto. A
-// member is a process; its rows are 0 epochs, 1 compute, 2 wire, 3 votes. All times are on the
-// clock of the board that writes. Threading: one thread at a time.
+// member is a process; its rows are 0 epochs, 1 compute, 2 wire, 3 votes. A member that holds a
+// part of a model shows "F 3" and "B 3" for the passes of micro-batch 3, and "send F 3", "receive B
+// 3" and so on for its messages. All times are on the clock of the board that writes. Threading:
+// one thread at a time.
 #pragma once
 
 #include <stdint.h>

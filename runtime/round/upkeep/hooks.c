@@ -1,5 +1,7 @@
 #include "runtime/round/upkeep/hooks.h"
 
+#include <inttypes.h>
+#include <limits.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -44,14 +46,17 @@ void cn_hook_facts_init(struct cn_hook_facts *facts, const struct cn_settings *s
                         const char *event, const struct cn_progress *progress)
 {
     const struct cn_scores *scores = &progress->scores;
-    const char *search = getenv("PATH");
+    const char *search = getenv("PATH"), *state;
+    char resolved[PATH_MAX];
 
     facts->count = 0;
     cn_hook_facts_add(facts, "PATH=%.500s", search ? search : "/usr/bin:/bin");
     cn_hook_facts_add(facts, "CAIRN_EVENT=%s", event);
     cn_hook_facts_add(facts, "CAIRN_BOARD=%s", settings->name);
-    cn_hook_facts_add(facts, "CAIRN_STATE=%s", settings->state);
-    cn_hook_facts_add(facts, "CAIRN_MODEL=%s/model.current.onnx", settings->state);
+    // A hook may change its directory. If the folder cannot be resolved, its path stays as it is.
+    state = realpath(settings->state, resolved) ? resolved : settings->state;
+    cn_hook_facts_add(facts, "CAIRN_STATE=%s", state);
+    cn_hook_facts_add(facts, "CAIRN_MODEL=%s/model.current.onnx", state);
     cn_hook_facts_add(facts, "CAIRN_ROUND=%u", progress->round);
     cn_hook_facts_add(facts, "CAIRN_VERSION=%u", progress->version);
     if (!scores->rows)
@@ -113,9 +118,8 @@ static bool has_ended(const struct cn_hooks *hooks, enum cn_hook_kind kind)
     enum cn_hook_state state = cn_platform_poll_hook(hooks->slots[kind].process, &code);
 
     if (state == CN_HOOK_LATE)
-        cn_log(CN_LOG_WARN, "hook", "%s: %s was ended after %llu s", names[kind],
-               path_of(hooks, kind),
-               (unsigned long long)((hooks->settings->care.hook_limit_ms + 999) / 1000));
+        cn_log(CN_LOG_WARN, "hook", "%s: %s was ended after %" PRIu64 " s", names[kind],
+               path_of(hooks, kind), (hooks->settings->care.hook_limit_ms + 999) / 1000);
     else if (state == CN_HOOK_FAILED)
         cn_log(CN_LOG_WARN, "hook", "%s: %s failed with %d", names[kind], path_of(hooks, kind),
                code);

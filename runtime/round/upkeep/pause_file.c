@@ -14,7 +14,7 @@ void cn_pause_file_load(struct cn_store *store, struct cn_pause_memory *memory)
     uint8_t body[BODY_SIZE];
 
     *memory = (struct cn_pause_memory){0};
-    if (!cn_small_file_load(store, FILE_NAME, magic, "the wear of today begins anew", body,
+    if (!cn_small_file_load(store, FILE_NAME, magic, "the wear of today starts from zero", body,
                             sizeof(body)))
         return;
     *memory = (struct cn_pause_memory){

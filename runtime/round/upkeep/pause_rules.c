@@ -94,7 +94,8 @@ enum cn_pause cn_pause_decide(struct cn_pause_state *care, const struct cn_pause
     bool power = needs_rest(over_power, now_ms, &care->power_over_ms, &care->power_until_ms);
     bool busy = needs_rest(over_load, now_ms, &care->busy_over_ms, &care->busy_until_ms);
     bool worn = is_worn(care, rules, reading, now_ms);
-    enum cn_pause pause = hot                         ? CN_PAUSE_HEAT
+    enum cn_pause pause = care->held                  ? CN_PAUSE_UPDATE
+                          : hot                       ? CN_PAUSE_HEAT
                           : power                     ? CN_PAUSE_POWER
                           : is_outside(rules, day_ms) ? CN_PAUSE_WINDOW
                           : busy                      ? CN_PAUSE_BUSY
@@ -118,7 +119,19 @@ const char *cn_pause_text(enum cn_pause pause)
         [CN_PAUSE_WEAR] = "enough was written to the disk for today",
         [CN_PAUSE_BYTES] = "enough was sent and received for today",
         [CN_PAUSE_METERED] = "the link costs at this time",
+        [CN_PAUSE_UPDATE] = "the system is updated",
     };
 
     return texts[pause];
+}
+
+const char *cn_pause_word(enum cn_pause pause)
+{
+    static const char *const words[] = {
+        [CN_PAUSE_NONE] = "",         [CN_PAUSE_HEAT] = "heat",       [CN_PAUSE_POWER] = "power",
+        [CN_PAUSE_WINDOW] = "window", [CN_PAUSE_BUSY] = "busy",       [CN_PAUSE_WEAR] = "wear",
+        [CN_PAUSE_BYTES] = "bytes",   [CN_PAUSE_METERED] = "metered", [CN_PAUSE_UPDATE] = "update",
+    };
+
+    return words[pause];
 }

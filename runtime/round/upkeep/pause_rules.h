@@ -1,7 +1,8 @@
 // pause_rules.h - decides whether the board may train now.
 //
 // The inputs are rules from the profile, the readings of sensors and the time of day. A pause has
-// one reason, the first of enum cn_pause that holds. Each rule has two limits or a delay, because
+// one reason, the first that holds: an update of the system, then the others in the order of enum
+// cn_pause. Each rule has two limits or a delay, because
 // training itself makes heat and uses power and would otherwise switch on and off. These rules do
 // not protect the board: its firmware and kernel do. Threading: none; pure.
 #pragma once
@@ -17,6 +18,7 @@ enum cn_pause {
     CN_PAUSE_WEAR,    // the day's disk writes are used up
     CN_PAUSE_BYTES,   // the day's network bytes are used up
     CN_PAUSE_METERED, // the link is metered at this hour
+    CN_PAUSE_UPDATE,  // the system is updated between two rounds
 };
 
 #define CN_PAUSE_NO_CLOCK UINT64_MAX // the time of day is not known
@@ -32,6 +34,7 @@ struct cn_pause_rules {
 struct cn_pause_state {
     enum cn_pause pause;
     enum cn_pause link; // set by the caller: the reason that traffic.h gives, considered last
+    bool held;          // set by the caller: the system is updated; considered first
     uint64_t pause_ms;  // time at which the pause began
     bool hot;
     // Times of the last reading and of the last change of the temperature.
@@ -59,6 +62,9 @@ void cn_pause_resume_day(struct cn_pause_state *care, const struct cn_reading *r
 
 // Returns the bytes written in this day of wear so far.
 uint64_t cn_pause_worn(const struct cn_pause_state *care, const struct cn_reading *reading);
+
+// Returns the reason as a word: "heat", "window"; "" for CN_PAUSE_NONE.
+const char *cn_pause_word(enum cn_pause pause);
 
 // Returns the reason as text: "too hot", "outside the hours for training", ...; "" for
 // CN_PAUSE_NONE.

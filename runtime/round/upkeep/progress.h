@@ -2,7 +2,9 @@
 // on it.
 #pragma once
 
+#include "runtime/group/pipeline_order.h"
 #include "runtime/port/collective.h"
+#include "runtime/port/link.h"
 #include "runtime/round/checkpoint/checkpoint.h"
 #include "runtime/round/upkeep/slow_reason.h"
 
@@ -23,8 +25,21 @@ struct cn_step_split {
     double compute_ms;
     double wait_ms;                    // waiting for the member that computes longest
     double wire_ms;                    // finishing the reductions after that
+    double voted_ms;                   // from the begin of the step until all have voted
     double member_ms[CN_GROUP_MAX];    // computing time by rank
     struct cn_slow slow[CN_GROUP_MAX]; // by rank: why the member may be slow, as of the last step
+};
+
+// A model that is cut into parts.
+struct cn_chain_progress {
+    uint32_t parts;                        // 0: this board is in no chain
+    uint32_t part, chain, chains;          // part and chain from 0; number of chains
+    uint32_t micro, slots;                 // micro-batches of a step; most that are in flight here
+    double bubble;                         // share of a step in which equal parts rest
+    double bubble_measured;                // share of a step, until the vote, without passes
+    uint32_t slowest_part, slowest;        // the part that computes longest; its member
+    double slowest_ms;                     // its time in a step; 0: not measured
+    uint64_t bytes[CN_PIPELINE_PARTS_MAX]; // by cut: bytes that pass it in a step, both ways
 };
 
 struct cn_progress {
@@ -39,11 +54,13 @@ struct cn_progress {
     char backend_why[160]; // why a faster wanted transport is not used; "": it is used
     bool encrypted;        // the transport is encrypted
     char train[128];       // members that train; "" when the job names no sets
-    char layout[CN_LAYOUT_TEXT]; // the choice of "parallel: auto" and its reason; "" without it
+    char layout[CN_LAYOUT_TEXT];  // the choice of "parallel: auto" and its reason; "" without it
+    char hindered[CN_FAULT_SIZE]; // why this board does not train in this epoch; "": it may
     struct cn_scores scores;
     double step_ms;       // moving average of a local step; 0: not measured
     double samples_per_s; // samples of this board per second
     struct cn_step_split split;
+    struct cn_chain_progress chain;
     uint32_t slowest; // member that computes clearly longer than the others; UINT32_MAX: none
     double slowest_ms, usual_ms; // its time for a micro-batch, and the others' mean
     struct cn_slow slowest_why;

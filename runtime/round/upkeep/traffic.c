@@ -45,6 +45,13 @@ enum cn_pause cn_traffic_decide(const struct cn_traffic *traffic,
     return is_metered(rules, day_ms) && !rules->metered_bytes ? CN_PAUSE_METERED : CN_PAUSE_NONE;
 }
 
+bool cn_traffic_is_scarce(const struct cn_traffic *traffic, const struct cn_traffic_rules *rules,
+                          uint64_t day_ms)
+{
+    return is_metered(rules, day_ms) ||
+           (rules->day_bytes && traffic->used >= rules->day_bytes - rules->day_bytes / 10);
+}
+
 uint64_t cn_traffic_update_max(const struct cn_traffic *traffic,
                                const struct cn_traffic_rules *rules, uint64_t day_ms)
 {
@@ -62,7 +69,7 @@ void cn_traffic_load(struct cn_store *store, uint64_t clock_s, struct cn_traffic
     uint64_t stored_s;
 
     *traffic = (struct cn_traffic){0};
-    if (!cn_small_file_load(store, FILE_NAME, magic, "the bytes of today begin anew", body,
+    if (!cn_small_file_load(store, FILE_NAME, magic, "the bytes of today start from zero", body,
                             sizeof(body)))
         return;
     traffic->elapsed_ms = cn_get_u64(body) < DAY_MS ? cn_get_u64(body) : DAY_MS;

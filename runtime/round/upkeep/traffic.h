@@ -34,6 +34,11 @@ void cn_traffic_count(struct cn_traffic *traffic, uint64_t bytes, uint64_t now_m
 enum cn_pause cn_traffic_decide(const struct cn_traffic *traffic,
                                 const struct cn_traffic_rules *rules, uint64_t day_ms);
 
+// Returns whether reports for people are to be left out: the link is metered now, or nine tenths of
+// the day's bytes are used.
+bool cn_traffic_is_scarce(const struct cn_traffic *traffic, const struct cn_traffic_rules *rules,
+                          uint64_t day_ms);
+
 // Returns the largest size of an update; 0: no limit. It is half of what is left of the day,
 // because the next version comes down too, and less in metered hours.
 uint64_t cn_traffic_update_max(const struct cn_traffic *traffic,

@@ -103,7 +103,7 @@ cn_err cn_upkeep_init(struct cn_upkeep *care, const struct cn_settings *settings
 {
     const struct cn_upkeep_settings *from = &settings->care;
 
-    *care = (struct cn_upkeep){.settings = settings, .store = store};
+    *care = (struct cn_upkeep){.settings = settings, .store = store, .sysroot = sysroot};
     care->rules = (struct cn_pause_rules){
         .pause_above_mc = from->pause_above_mc,
         .resume_below_mc = from->resume_below_mc         ? from->resume_below_mc
@@ -243,9 +243,13 @@ static void count_energy(struct cn_upkeep *care, const struct cn_progress *progr
                          uint64_t now_ms)
 {
     if (care->reading.has_power && care->counted_ms) {
-        care->measured = true;
         // mW x ms are microjoules.
-        care->round_j += (double)care->reading.power_mw * (double)(now_ms - care->counted_ms) / 1e6;
+        double energy_j =
+            (double)care->reading.power_mw * (double)(now_ms - care->counted_ms) / 1e6;
+
+        care->measured = true;
+        care->round_j += energy_j;
+        care->total_j += energy_j;
     }
     care->counted_ms = now_ms;
     if (progress->round == care->round)
@@ -328,6 +332,25 @@ static void tell_pause(struct cn_upkeep *care, const struct cn_progress *progres
     tell(care, CN_HOOK_PAUSE, care->care.pause ? "pause" : "resume", progress);
 }
 
+// Looks for the file of an update once a second, but decides at each call: the time between two
+// rounds may be short. Returns whether the board begins or ends to rest.
+static bool poll_hold(struct cn_upkeep *care, const struct cn_progress *progress, uint64_t now_ms)
+{
+    bool wanted = care->hold.wanted, tired = care->hold.tired, held = care->care.held;
+
+    if (!care->hold_ms || now_ms - care->hold_ms >= READ_MS) {
+        care->hold_ms = now_ms;
+        wanted = cn_hold_is_wanted(care->sysroot);
+        if (wanted && !care->hold.wanted)
+            cn_log(CN_LOG_INFO, "care", "an update of the system waits for the end of the round");
+    }
+    care->care.held = cn_hold_decide(&care->hold, wanted, progress, now_ms);
+    if (care->hold.tired && !tired)
+        cn_log(CN_LOG_WARN, "care", "%s%s is older than two hours: training goes on", care->sysroot,
+               CN_HOLD_FILE);
+    return care->care.held != held;
+}
+
 bool cn_upkeep_poll(struct cn_upkeep *care, const struct cn_progress *progress, uint64_t now_ms)
 {
     enum cn_pause before = care->care.pause;
@@ -336,7 +359,8 @@ bool cn_upkeep_poll(struct cn_upkeep *care, const struct cn_progress *progress, 
     count_energy(care, progress, now_ms); // uses the power of the last reading
     tell_progress(care, progress);
     // A link limit can be reached between two readings, and then each further byte is too many.
-    if (care->read_ms && now_ms - care->read_ms < READ_MS && care->care.link == care->link_then)
+    if (!poll_hold(care, progress, now_ms) && care->read_ms && now_ms - care->read_ms < READ_MS &&
+        care->care.link == care->link_then)
         return false;
     care->link_then = care->care.link;
     if (!care->read_ms)

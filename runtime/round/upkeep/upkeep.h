@@ -6,6 +6,7 @@
 #include "runtime/port/power_mode.h"
 #include "runtime/port/store.h"
 #include "runtime/profile/profile.h"
+#include "runtime/round/upkeep/hold.h"
 #include "runtime/round/upkeep/hooks.h"
 #include "runtime/round/upkeep/pause_file.h"
 #include "runtime/round/upkeep/pause_rules.h"
@@ -24,16 +25,20 @@ struct cn_upkeep {
     uint32_t round;                // round that round_j belongs to
     // Energy in joules of this round so far and of the round before; needs a power sensor.
     double round_j, last_j;
-    bool measured; // power was read in this round
+    double total_j; // energy in joules since the start
+    bool measured;  // power was read in this round
     // Already logged: a sensor of the profile is missing; a temperature is ignored.
     bool warned, doubted;
     char power_mode[CN_NAME_SIZE]; // current power mode; "": not known
     struct cn_hooks hooks;
+    const char *sysroot;
+    struct cn_hold hold;
+    uint64_t hold_ms; // time at which the file of hold was looked for
 };
 
 // Sets the power mode if the profile names one and this process may, and continues the day of wear.
 // sysroot is "" on a board, else a folder with the sys/, proc/, etc/ and var/ of another board.
-// settings and store are borrowed.
+// settings, store and sysroot are borrowed.
 cn_err cn_upkeep_init(struct cn_upkeep *care, const struct cn_settings *settings,
                       struct cn_store *store, const char *sysroot);
 void cn_upkeep_deinit(struct cn_upkeep *care);

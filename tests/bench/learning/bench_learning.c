@@ -1,12 +1,16 @@
 // bench_learning.c - rounds and bytes that a rule of the codec needs, in one process.
 //
-// usage: bench_learning TASK MODEL DATA_DIRECTORY SEED STEPS ROUNDS TARGET UP DOWN [SNAPSHOT]
+// usage: bench_learning TASK MODEL DATA_DIRECTORY SEED STEPS ROUNDS TARGET UP DOWN [SNAPSHOT [KEEP
+//        [KEPT [AHEAD]]]]
 // TASK is digits (client-N-images.npy and -labels.npy; measured by accuracy) or text (client-N.txt;
 // measured in bits a character), with held-out-images.npy or held-out.txt beside them. A rule is
 // raw32, bf16, q8, q4, sign or topk:DENSITY:BITS. Four clients train STEPS steps a round; encoding,
 // error feedback at both ends, folding and versions are those of the programs; with SNAPSHOT each
-// so many versions one is rounded to its snapshot. Each line: round, measure, bytes of frames up
-// and down of one client so far. Ends at the target.
+// so many versions one is rounded to its snapshot. With KEEP 1 clients keep the optimizer's state
+// across rounds; else each round begins without one. Two options that no program has, for
+// ablations: KEPT is the share of a client's residual that is kept for the next round, and AHEAD
+// the share of it that its training starts from, beyond the version; 1 and 0 if absent. Each line:
+// round, measure, bytes of frames up and down of one client so far. Ends at the target.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -56,6 +60,10 @@ struct bench {
     struct cn_batch batch;
     float *weights, *mean, *change, *next, *server_residual, *residuals[CLIENTS];
     struct cn_update_rule up, down;
+    float *optimizers[CLIENTS], *seconds[CLIENTS]; // zeros at first
+    uint64_t updates[CLIENTS];                     // Adam's t
+    float kept, ahead;                             // shares of a residual
+    bool keep;
     uint32_t steps, snapshot;
     uint64_t bytes_up, bytes_down; // of all clients, of one
 };
@@ -139,6 +147,8 @@ static void open_bench(struct bench *bench, const char *path, const char *direct
         snprintf(name, sizeof(name), "client-%d", i + 1);
         bench->sets[i] = open_set(bench, directory, name, seed);
         bench->residuals[i] = row(bench);
+        bench->optimizers[i] = row(bench);
+        bench->seconds[i] = row(bench);
     }
     bench->held_out = open_set(bench, directory, "held-out", seed);
     bench->weights = row(bench);
@@ -149,14 +159,49 @@ static void open_bench(struct bench *bench, const char *path, const char *direct
     check(cn_trainer_get_weights(bench->trainer, bench->weights), "weights");
 }
 
+// Gives the trainer what a client begins a round with: weights, and its optimizer's state or none.
+static void load(struct bench *bench, int client, uint32_t round)
+{
+    struct cn_trainer *trainer = bench->trainer;
+    float *residual = bench->residuals[client];
+
+    for (size_t i = 0; i < bench->layout->total; i++) {
+        residual[i] *= bench->kept;
+        bench->next[i] = bench->weights[i] + bench->ahead * residual[i];
+    }
+    check(cn_trainer_set_weights(trainer, bench->next), "weights");
+    check(cn_trainer_set_optimizer(trainer, bench->keep ? bench->optimizers[client] : NULL),
+          "optimizer");
+    if (cn_trainer_has_second(trainer))
+        check(cn_trainer_set_second(trainer, bench->keep ? bench->seconds[client] : NULL),
+              "optimizer");
+    cn_trainer_set_step(trainer, (uint64_t)(round - 1) * bench->steps,
+                        bench->keep ? bench->updates[client] : 0);
+}
+
+// Sets change to what a client's training changed, and keeps its optimizer's state.
+static void take(struct bench *bench, int client)
+{
+    struct cn_trainer *trainer = bench->trainer;
+
+    check(cn_trainer_get_weights(trainer, bench->change), "weights");
+    for (size_t i = 0; i < bench->layout->total; i++)
+        bench->change[i] -= bench->weights[i] + bench->ahead * bench->residuals[client][i];
+    if (!bench->keep)
+        return;
+    check(cn_trainer_get_optimizer(trainer, bench->optimizers[client]), "optimizer");
+    if (cn_trainer_has_second(trainer))
+        check(cn_trainer_get_second(trainer, bench->seconds[client]), "optimizer");
+    bench->updates[client] = cn_trainer_updates(trainer);
+}
+
 // One client's round; its frame goes into the fold.
 static void train(struct bench *bench, int client, uint32_t round, struct cn_fold *fold)
 {
     struct cn_update_header header = {.round = round, .rule = bench->up};
     struct cn_buffer frame;
 
-    check(cn_trainer_set_weights(bench->trainer, bench->weights), "weights");
-    check(cn_trainer_set_optimizer(bench->trainer, NULL), "optimizer");
+    load(bench, client, round);
     for (uint32_t step = 0; step < bench->steps; step++) {
         struct cn_metrics metrics = {0};
 
@@ -165,9 +210,7 @@ static void train(struct bench *bench, int client, uint32_t round, struct cn_fol
         check(cn_trainer_accumulate(bench->trainer, &bench->batch, &metrics), "a step");
         check(cn_trainer_apply(bench->trainer, BATCH), "a step");
     }
-    check(cn_trainer_get_weights(bench->trainer, bench->change), "weights");
-    for (size_t i = 0; i < bench->layout->total; i++)
-        bench->change[i] -= bench->weights[i];
+    take(bench, client);
     header.weight = (uint64_t)bench->steps * BATCH;
     cn_buffer_init(&frame, cn_update_size_max(bench->layout));
     check(cn_residual_encode(&header, bench->layout, bench->change, bench->residuals[client],
@@ -233,7 +276,7 @@ int main(int argc, char **argv)
             bench.task = &tasks[i];
     if (!bench.task) {
         fprintf(stderr, "usage: bench_learning digits|text MODEL DATA_DIRECTORY SEED STEPS ROUNDS "
-                        "TARGET UP DOWN [SNAPSHOT]\n");
+                        "TARGET UP DOWN [SNAPSHOT [KEEP [KEPT [AHEAD]]]]\n");
         return 2;
     }
     bench.steps = (uint32_t)strtoul(argv[5], NULL, 10);
@@ -242,6 +285,9 @@ int main(int argc, char **argv)
     parse_rule(argv[8], &bench.up);
     parse_rule(argv[9], &bench.down);
     bench.snapshot = argc > 10 ? (uint32_t)strtoul(argv[10], NULL, 10) : 0;
+    bench.keep = argc > 11 && strtoul(argv[11], NULL, 10);
+    bench.kept = argc > 12 ? strtof(argv[12], NULL) : 1;
+    bench.ahead = argc > 13 ? strtof(argv[13], NULL) : 0;
     open_bench(&bench, argv[2], argv[3], strtoull(argv[4], NULL, 10));
     for (uint32_t round = 1; round <= rounds && !reached; round++) {
         do_round(&bench, round);

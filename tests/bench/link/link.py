@@ -29,7 +29,8 @@ CELLS = {  # Mbit/s, round trip in ms, loss in % each way
     "lan": (100, 20, 0), "dsl": (20, 40, 0), "wifi": (20, 40, 1),
     "far": (20, 200, 1), "edge": (2, 200, 5), "satellite": (20, 600, 1)}
 BLOCK_S = 60
-FAIR_S = 30
+FAIR_S = 40
+FAIR_QUEUES_MS = (40, 50, 70, 100, 200, 300, 500)
 NEAR, FAR = "10.77.0.1", "10.77.0.2"
 
 
@@ -77,7 +78,7 @@ def run(*command):
 class Link:
     """A link between two namespaces: the relay's model, or a veth pair with tbf when there is no delay."""
 
-    def __init__(self, build, rate, rtt, loss, queue_ms, tbf=False):
+    def __init__(self, build, rate, rtt, loss, queue_ms, tbf=False, extra=()):
         self.near, self.far = f"cairn-near-{os.getpid()}", f"cairn-far-{os.getpid()}"
         self.build, self.relay, self.children = build, None, []
         for name in (self.near, self.far):
@@ -87,7 +88,7 @@ class Link:
         else:
             self.relay = subprocess.Popen(
                 [os.path.join(build, "tests/support/relay"), "cnear", "cfar", f"rate={rate * 1e6}", f"delay={rtt / 2}",
-                 f"queue={queue_ms}", f"loss={loss / 100}", "seed=11"], stdout=subprocess.PIPE, text=True)
+                 f"queue={queue_ms}", f"loss={loss / 100}", "seed=11", *extra], stdout=subprocess.PIPE, text=True)
             self.relay.stdout.readline()
         for name, device, own in ((self.near, "cnear", NEAR), (self.far, "cfar", FAR)):
             run("ip", "link", "set", device, "netns", name)
@@ -224,11 +225,11 @@ def sockets(build, results, libcoap=None):
 
 def fair(build, results):
     me = [sys.executable, os.path.abspath(__file__), "flow"]
-    for name, rate, rtt, queue, tbf in (("20 Mbit/s, 40 ms, queue 50 ms", 20, 40, 50, False),
-                                        ("20 Mbit/s, 40 ms, queue 200 ms", 20, 40, 200, False),
-                                        ("20 Mbit/s, tbf, queue 50 ms", 20, 0, 50, True),
-                                        ("5 Mbit/s, 100 ms, queue 100 ms", 5, 100, 100, False)):
-        for other in ("ours", "cubic"):
+    cells = [("20 Mbit/s, 40 ms, queue 50 ms", 20, 40, 50, False), ("20 Mbit/s, 40 ms, queue 200 ms", 20, 40, 200, False),
+             ("20 Mbit/s, tbf, queue 50 ms", 20, 0, 50, True), ("5 Mbit/s, 100 ms, queue 100 ms", 5, 100, 100, False)]
+    cells += [(f"10 Mbit/s, 40 ms, queue {queue} ms", 10, 40, queue, False) for queue in FAIR_QUEUES_MS]
+    for name, rate, rtt, queue, tbf in cells:
+        for other in ("ours", "cubic") if rate != 10 else ("cubic",):
             key = f"fair {name} beside {other}"
             if results.has(key):
                 continue
@@ -237,9 +238,9 @@ def fair(build, results):
                     flow = link.serve(*me, "receive", "6000", str(FAIR_S), other)
                     link.start(link.near, *me, "send", "6000", str(FAIR_S), other)
                 else:
-                    flow = link.ours(5685, "udp", 2 * MB, FAIR_S)
+                    flow = link.ours(5685, "udp", 5 * MB, FAIR_S)
                 time.sleep(2 if other == "cubic" else 0)
-                one = link.ours(5684, "udp", 2 * MB, FAIR_S - 4 if other == "cubic" else FAIR_S)
+                one = link.ours(5684, "udp", 5 * MB, FAIR_S - 4 if other == "cubic" else FAIR_S)
                 ours, theirs = bits(one), bits(flow)
             results.add(key, ours=round(ours / 1e6, 2), other=round(theirs / 1e6, 2), link=rate)
 

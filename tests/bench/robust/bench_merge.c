@@ -10,6 +10,7 @@
 
 #include "aggregator/merge/fold.h"
 #include "aggregator/merge/robust.h"
+#include "tests/support/frame_source.h"
 #include "tests/support/layouts.h"
 
 #define MOST 64
@@ -39,14 +40,6 @@ static double now_s(void)
     return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
 }
 
-static cn_err read_frame(void *context, uint64_t offset, void *data, size_t size)
-{
-    const struct cn_buffer *frame = context;
-
-    memcpy(data, frame->data + offset, size);
-    return CN_OK;
-}
-
 static void make_frames(struct bench *bench, enum cn_update_mode mode)
 {
     const struct cn_update_header header = {
@@ -61,7 +54,7 @@ static void make_frames(struct bench *bench, enum cn_update_mode mode)
         check(cn_update_encode(&header, &bench->layout, bench->mean, bench->center, frame));
         snprintf(bench->names[i], sizeof(bench->names[i]), "g%02zu", i);
         bench->updates[i] = (struct cn_robust_update){
-            .group = bench->names[i], .source = {read_frame, frame, frame->size}, .weight = 100};
+            .group = bench->names[i], .source = frame_source(frame), .weight = 100};
     }
 }
 

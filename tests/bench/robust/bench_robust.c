@@ -288,17 +288,34 @@ static void open_sets(struct bench *bench, const char *directory)
     bench->deviation = row(bench);
 }
 
+// A word that is not in a table would silently measure something else.
+static void require(bool known, const char *word)
+{
+    if (known)
+        return;
+    fprintf(stderr, "bench_robust: unknown word '%s'\n", word);
+    exit(2);
+}
+
 static void parse_rule(struct bench *bench, const char *rule, const char *mix)
 {
     static const char *const mixes[] = {"none", "bucket", "nearest"};
 
-    bench->job.trust_groups = strcmp(rule, "trust") == 0;
-    for (int i = 0; i <= CN_ROBUST_CCLIP && !bench->job.trust_groups; i++)
-        if (strcmp(rule, cn_robust_rule_name((enum cn_robust_rule)i)) == 0)
+    bool known = strcmp(rule, "trust") == 0, mixed = false;
+
+    bench->job.trust_groups = known;
+    for (int i = 0; i <= CN_ROBUST_CCLIP; i++)
+        if (strcmp(rule, cn_robust_rule_name((enum cn_robust_rule)i)) == 0) {
             bench->job.robust.rule = (enum cn_robust_rule)i;
+            known = true;
+        }
     for (int i = 0; i <= CN_ROBUST_MIX_NEAREST; i++)
-        if (strcmp(mix, mixes[i]) == 0)
+        if (strcmp(mix, mixes[i]) == 0) {
             bench->job.robust.mix = (enum cn_robust_mix)i;
+            mixed = true;
+        }
+    require(known, rule);
+    require(mixed, mix);
 }
 
 static void parse(struct bench *bench, char **argv)
@@ -308,6 +325,8 @@ static void parse(struct bench *bench, char **argv)
         {.mode = CN_UPDATE_Q8},
         {.mode = CN_UPDATE_TOPK, .density = 0.05, .value_bits = 2}};
 
+    bool attack = false, mode = false;
+
     bench->job.seed = strtoull(argv[3], NULL, 10);
     parse_rule(bench, argv[5], argv[6]);
     bench->job.robust.tolerate = (uint32_t)strtoul(argv[7], NULL, 10);
@@ -316,10 +335,15 @@ static void parse(struct bench *bench, char **argv)
         if (strcmp(argv[9], attacks[i].name) == 0) {
             bench->attack = attacks[i].kind;
             bench->value = attacks[i].value;
+            attack = true;
         }
     for (size_t i = 0; i < sizeof(modes) / sizeof(modes[0]); i++)
-        if (strcmp(argv[10], cn_update_mode_name(modes[i].mode)) == 0)
+        if (strcmp(argv[10], cn_update_mode_name(modes[i].mode)) == 0) {
             bench->job.up = modes[i];
+            mode = true;
+        }
+    require(attack, argv[9]);
+    require(mode, argv[10]);
     bench->job.down.mode = CN_UPDATE_Q8;
     bench->job.quorum = GROUPS;
 }

@@ -1,0 +1,18 @@
+// audited.h - lines in the audit for commands that write to the state themselves (audit.h).
+#pragma once
+
+#include <stdint.h>
+
+struct cn_audited {
+    const char *state, *command; // borrowed
+    uint64_t seq;                // of the line "asked"
+};
+
+// Writes that the command was asked for, before its effect. key names an argument; NULL: there is
+// none. Returns the exit code, after printing why the command may not go on.
+int cn_audited_begin(struct cn_audited *audited, const char *state, const char *command,
+                     const char *key, const char *value);
+// Writes one line about something that happens whether or not the line can be written.
+void cn_audited_note(const char *state, const char *what, const char *key, const char *value);
+// Writes whether the command was carried out. result is its exit code, which is returned.
+int cn_audited_end(const struct cn_audited *audited, int result);

@@ -1,0 +1,256 @@
+#include "aggregator/command/status_watch.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "aggregator/serve/status.h"
+#include "aggregator/show/board_list.h"
+#include "runtime/command/screen.h"
+#include "runtime/command/sparkline.h"
+#include "runtime/port/platform.h"
+
+#define DRAW_MS 1000
+#define STEP_MS 50   // between looks whether to stop
+#define VERSIONS 400 // newest ones, in the curves
+#define LABEL 10     // columns before a curve
+#define LEGEND 28    // columns behind it
+#define LINE_SIZE (CN_SPARKLINE_SIZE + 256)
+
+struct curve {
+    double values[VERSIONS];
+    double first, last, least, largest; // of the values that are known; NaN: none is
+};
+
+struct watch {
+    const struct cn_setup *setup;
+    struct cn_job job;
+    struct cn_status_live live;
+    struct cn_round_view view;
+    struct cn_board_list boards;
+    size_t count; // of values in each curve
+    struct curve accuracy, loss, bytes;
+    uint64_t pace_ms; // from one round to the next; 0: not known
+    unsigned columns, rows;
+    unsigned used; // rows printed so far
+};
+
+// --- reading ---
+
+static void add_value(struct curve *curve, size_t at, double value)
+{
+    curve->values[at] = value;
+    if (at == 0)
+        curve->first = curve->last = curve->least = curve->largest = NAN;
+    if (!isfinite(value))
+        return;
+    if (isnan(curve->first))
+        curve->first = value;
+    curve->last = value;
+    curve->least = fmin(curve->least, value);
+    curve->largest = fmax(curve->largest, value);
+}
+
+static cn_err read_curves(struct watch *watch)
+{
+    uint32_t newest = watch->view.has_version ? watch->view.version.number : 0;
+    uint32_t from = newest >= VERSIONS ? newest - VERSIONS + 1 : 0;
+    uint64_t before = 0;
+    watch->count = 0;
+    for (uint32_t number = from; watch->view.has_version && number <= newest; number++) {
+        struct cn_ledger_version version;
+        struct cn_score score;
+        cn_err err = cn_ledger_find_version(watch->setup->ledger, number, &version);
+        if (err == CN_ENOTFOUND)
+            continue;
+        if (err)
+            return err;
+        cn_score_of(&version, &score);
+        bool accurate = score.known && watch->job.loss == CN_LOSS_CROSS_ENTROPY;
+        add_value(&watch->accuracy, watch->count, accurate ? score.accuracy : NAN);
+        add_value(&watch->loss, watch->count, score.known ? score.loss : NAN);
+        uint64_t bytes = version.bytes_in + version.bytes_out;
+        add_value(&watch->bytes, watch->count, number > from ? (double)(bytes - before) : NAN);
+        before = bytes;
+        watch->count++;
+    }
+    return CN_OK;
+}
+
+static cn_err look(struct watch *watch, uint64_t now_ms)
+{
+    const struct cn_setup *setup = watch->setup;
+    cn_err err = cn_status_read(setup->settings->state, now_ms, &watch->live);
+    if (!err)
+        err = cn_setup_find_job(setup, &watch->job);
+    if (!err)
+        err = cn_round_view_load(setup->ledger, &watch->job, NULL, &watch->view);
+    if (!err)
+        err = read_curves(watch);
+    if (!err)
+        err = cn_history_pace(setup->ledger, &watch->pace_ms);
+    const struct cn_reason_facts facts = {&watch->view, &watch->live,
+                                          cn_job_updates_needed(&watch->job), now_ms};
+    return err ? err : cn_board_list_load(setup->ledger, &facts, &watch->boards);
+}
+
+static void forget(struct watch *watch)
+{
+    cn_board_list_deinit(&watch->boards);
+    cn_round_view_deinit(&watch->view);
+    cn_status_deinit(&watch->live);
+}
+
+// --- drawing ---
+
+// Prints a line, cut to the width.
+static void print(struct watch *watch, const char *line)
+{
+    printf("%.*s\n", cn_screen_fit(line, watch->columns), line);
+    watch->used++;
+}
+
+static void paint(struct watch *watch, enum cn_screen_color color, const char *line)
+{
+    char cut[LINE_SIZE];
+    snprintf(cut, sizeof(cut), "%.*s", cn_screen_fit(line, watch->columns), line);
+    cn_screen_paint(stdout, color, cut);
+    putchar('\n');
+    watch->used++;
+}
+
+static void print_run(struct watch *watch)
+{
+    char line[LINE_SIZE], bar[CN_SPARKLINE_SIZE], left[CN_SCREEN_LEFT_SIZE];
+    const struct cn_round_view *view = &watch->view;
+    uint32_t made = view->has_version ? view->version.number : 0;
+    snprintf(line, sizeof(line), "%s, run %016" PRIx64 ": %s", watch->job.name,
+             cn_ledger_identity(watch->setup->ledger)->run,
+             view->end_reason      ? view->end_reason
+             : watch->live.running ? "the aggregator is running"
+                                   : "the aggregator is NOT running");
+    if (view->end_reason)
+        paint(watch, CN_SCREEN_GREEN, line);
+    else
+        paint(watch, watch->live.running ? CN_SCREEN_BOLD : CN_SCREEN_RED, line);
+    uint32_t rest = made < watch->job.rounds ? watch->job.rounds - made : 0;
+    cn_screen_time_left(watch->pace_ms, watch->pace_ms > 0 && !view->end_reason, rest + 1, left);
+    cn_sparkline_bar((double)made / watch->job.rounds, watch->columns / 3, bar);
+    snprintf(line, sizeof(line), "%s version %u of %u%s%s", bar, made, watch->job.rounds,
+             left[0] ? ", " : "", left);
+    print(watch, line);
+    snprintf(line, sizeof(line), "round %u: %u of %u updates", view->round.number, view->accepted,
+             cn_job_updates_needed(&watch->job));
+    print(watch, line);
+}
+
+static void print_curve(struct watch *watch, const char *name, const struct curve *curve,
+                        const char *format, double scale)
+{
+    char drawn[CN_SPARKLINE_SIZE], from[32], to[32], line[LINE_SIZE];
+    if (watch->count == 0 || isnan(curve->last))
+        return;
+    size_t columns = watch->columns > LABEL + LEGEND + 8 ? watch->columns - LABEL - LEGEND : 8;
+    cn_sparkline_draw(curve->values, watch->count, columns, cn_screen_has_blocks(), drawn);
+    snprintf(from, sizeof(from), format, curve->first * scale);
+    snprintf(to, sizeof(to), format, curve->last * scale);
+    snprintf(line, sizeof(line), "%-*s%s  %s to %s", LABEL, name, drawn, from, to);
+    print(watch, line);
+}
+
+// Returns whether a board needs a person, or hinders the round.
+static bool is_trouble(enum cn_reason_kind kind)
+{
+    switch (kind) {
+    case CN_REASON_NEVER:
+    case CN_REASON_TWICE:
+    case CN_REASON_FAILED:
+    case CN_REASON_AHEAD:
+    case CN_REASON_MISSING:
+    case CN_REASON_SILENT:
+        return true;
+    default:
+        return false;
+    }
+}
+
+// Prints the boards with trouble, as many as there are rows for.
+static void print_boards(struct watch *watch, uint64_t now_ms)
+{
+    char line[LINE_SIZE], reason[CN_REASON_SIZE];
+    size_t bad = 0, enrolled = 0;
+    for (size_t i = 0; i < watch->boards.count; i++) {
+        enrolled += watch->boards.boards[i].reason.kind != CN_REASON_REVOKED;
+        bad += is_trouble(watch->boards.boards[i].reason.kind);
+    }
+    snprintf(line, sizeof(line), "boards    %zu, %zu with trouble", enrolled, bad);
+    paint(watch, bad ? CN_SCREEN_YELLOW : CN_SCREEN_GREEN, line);
+    for (size_t i = 0; i < watch->boards.count; i++) {
+        const struct cn_board_entry *board = &watch->boards.boards[i];
+        if (!is_trouble(board->reason.kind))
+            continue;
+        if (watch->used + 3 > watch->rows) {
+            print(watch, "  ... more: status without --watch has all");
+            return;
+        }
+        cn_reason_text(&board->reason, now_ms, true, reason);
+        snprintf(line, sizeof(line), "  %-16s %-16s %s", board->name, board->group, reason);
+        paint(watch, board->reason.kind == CN_REASON_FAILED ? CN_SCREEN_RED : CN_SCREEN_YELLOW,
+              line);
+    }
+}
+
+static void draw(struct watch *watch, uint64_t now_ms, bool live)
+{
+    watch->columns = cn_screen_columns(stdout);
+    watch->rows = cn_screen_rows(stdout);
+    watch->used = 0;
+    if (live)
+        fputs("\033[H\033[J", stdout); // ECMA-48: to the upper left, erase all behind
+    print_run(watch);
+    if (watch->live.warning[0])
+        paint(watch, CN_SCREEN_RED, watch->live.warning);
+    print(watch, "");
+    print_curve(watch, "accuracy", &watch->accuracy, "%.4f", 1);
+    print_curve(watch, "loss", &watch->loss, "%.5g", 1);
+    print_curve(watch, "kB/round", &watch->bytes, "%.1f", 1e-3);
+    print_boards(watch, now_ms);
+    if (live && !watch->view.end_reason)
+        print(watch, "Ctrl-C ends this view, not the run");
+    else if (!live)
+        print(watch, "");
+    fflush(stdout);
+}
+
+static void wait_a_moment(const atomic_bool *stop)
+{
+    for (unsigned waited = 0; waited < DRAW_MS && !atomic_load(stop); waited += STEP_MS)
+        cn_platform_sleep_ms(STEP_MS);
+}
+
+int cn_status_watch(const struct cn_setup *setup, const atomic_bool *stop)
+{
+    static struct watch watch; // large
+    bool live = cn_screen_is_live(stdout), over = false;
+    uint32_t drawn = UINT32_MAX; // newest version in what was drawn last
+    while (!atomic_load(stop) && !over) {
+        uint64_t now_ms = cn_platform_now_ms();
+        watch = (struct watch){.setup = setup};
+        cn_err err = look(&watch, now_ms);
+        uint32_t newest = watch.view.has_version ? watch.view.version.number : 0;
+        over = watch.view.end_reason != NULL;
+        if (!err && (live || newest != drawn || over))
+            draw(&watch, now_ms, live);
+        drawn = newest;
+        forget(&watch);
+        if (err) {
+            fprintf(stderr, "error: %s: %s\n", setup->settings->state, cn_err_text(err));
+            return CN_EXIT_FAILED;
+        }
+        if (!over)
+            wait_a_moment(stop);
+    }
+    return CN_EXIT_DONE;
+}

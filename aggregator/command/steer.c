@@ -1,0 +1,247 @@
+#include "aggregator/command/steer.h"
+
+#include <cjson/cJSON.h>
+#include <errno.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "aggregator/command/aggregator_commands.h"
+#include "aggregator/control/control.h"
+#include "transport/local/local_client.h"
+#include "transport/local/local_listen.h"
+
+#define TIMEOUT_MS 600000 // a merge of a large model may come before the answer
+#define SERVICE_DIRECTORY "/run/cairn-aggregator"
+#define ID_BYTES 12
+
+bool cn_steer_take_option(struct cn_steer *steer, int option, const char *value)
+{
+    if (option == 'S')
+        steer->socket = value;
+    else if (option == 'I')
+        steer->id = value;
+    return option == 'S' || option == 'I';
+}
+
+bool cn_steer_take_name(const char *text, char name[CN_NAME_SIZE])
+{
+    if (!cn_name_valid(text)) {
+        fprintf(stderr,
+                "error: %s: a name has 1 to 63 of a-z 0-9 . _ - and starts with a letter or "
+                "digit\n",
+                text);
+        return false;
+    }
+    snprintf(name, CN_NAME_SIZE, "%s", text);
+    return true;
+}
+
+// Returns whether this user may not write to the state directory. A file in its place does not
+// count: it is reported later.
+static bool is_closed(const char *state)
+{
+    struct stat info;
+    if (stat(state, &info) != 0)
+        return errno == EACCES;
+    return S_ISDIR(info.st_mode) && access(state, R_OK | W_OK | X_OK) != 0 && errno == EACCES;
+}
+
+bool cn_steer_is_needed(const struct cn_steer *steer, const char *profile)
+{
+    struct cn_profile *loaded = NULL;
+    struct cn_diag diag;
+    bool needed = steer->socket != NULL;
+    cn_diag_init(&diag);
+    cn_err err = needed ? CN_OK : cn_profile_load(profile, &diag, &loaded);
+    if (!err && loaded)
+        needed = is_closed(cn_profile_settings(loaded)->state);
+    cn_profile_free(loaded);
+    return needed;
+}
+
+// --- finding the socket ---
+
+static cn_err connect_path(const char *path, int *descriptor)
+{
+    char directory[CN_PATH_SIZE];
+    const char *name = strrchr(path, '/');
+    int length = name ? (int)(name - path) + 1 : 2;
+    if ((size_t)length >= sizeof(directory))
+        return CN_EINVAL;
+    snprintf(directory, sizeof(directory), "%.*s", length, name ? path : "./");
+    return cn_local_connect(directory, name ? name + 1 : path, descriptor);
+}
+
+// Tries the socket in the state directory, then those of the service, beginning with the one that
+// permits most. The request to the service also names the state directory, because the service may
+// have another one.
+static cn_err connect_any(struct cn_steer *steer, const struct cn_settings *settings,
+                          int *descriptor)
+{
+    if (steer->socket)
+        return connect_path(steer->socket, descriptor);
+    cn_err err = cn_local_connect(settings->state, CN_CONTROL_SOCKET, descriptor);
+    for (int role = CN_CONTROL_ROLES - 1; err && role >= 0; role--) {
+        char name[CN_LOCAL_NAME_SIZE];
+        snprintf(name, sizeof(name), "%s.sock", cn_control_role_name((enum cn_control_role)role));
+        cn_err next = cn_local_connect(SERVICE_DIRECTORY, name, descriptor);
+        if (!next) {
+            snprintf(steer->request.state, sizeof(steer->request.state), "%s", settings->state);
+            steer->request.members |= CN_CONTROL_STATE;
+        }
+        err = next == CN_ENOTFOUND ? err : next;
+    }
+    return err;
+}
+
+// --- asking ---
+
+static cn_err choose_id(struct cn_steer *steer)
+{
+    uint8_t bytes[ID_BYTES];
+    if (steer->id) {
+        snprintf(steer->request.id, sizeof(steer->request.id), "%s", steer->id);
+        return strlen(steer->id) < sizeof(steer->request.id) ? CN_OK : CN_EINVAL;
+    }
+    cn_err err = cn_crypto_random(bytes, sizeof(bytes));
+    cn_hex(steer->request.id, bytes, sizeof(bytes));
+    return err;
+}
+
+static int print_answer(struct cn_steer *steer, const char *text)
+{
+    cJSON *root = cJSON_Parse(text);
+    const char *said = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(root, "text"));
+    const cJSON *state = cJSON_GetObjectItemCaseSensitive(root, "state");
+    bool ok = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(root, "ok"));
+    steer->unanswered = !said && !state;
+    char *shown = state ? cJSON_PrintUnformatted(state) : NULL;
+    if (ok && (shown || said))
+        printf("%s\n", shown ? shown : said);
+    else
+        fprintf(stderr, "error: %s\n", said ? said : "the aggregator's answer cannot be read");
+    cJSON_free(shown);
+    cJSON_Delete(root);
+    return ok ? CN_EXIT_DONE : CN_EXIT_FAILED;
+}
+
+static int ask(struct cn_steer *steer, int descriptor)
+{
+    struct cn_buffer answer;
+    char *line = cn_control_request_print(&steer->request);
+    cn_buffer_init(&answer, CN_LOCAL_ANSWER_MAX + 1);
+    cn_err err = line ? cn_local_ask(descriptor, line, TIMEOUT_MS, &answer) : CN_ENOMEM;
+    int result = CN_EXIT_FAILED;
+    steer->unanswered = line && err;
+    if (!err)
+        result = print_answer(steer, (const char *)answer.data);
+    else
+        fprintf(stderr,
+                "error: the aggregator gave no answer: %s; whether it did what was asked, the same "
+                "command with --id %s finds out\n",
+                cn_err_text(err), steer->request.id);
+    if (line)
+        cn_crypto_wipe(line, strlen(line));
+    cJSON_free(line);
+    cn_buffer_deinit(&answer);
+    return result;
+}
+
+static bool prepare(struct cn_steer *steer, const char *command)
+{
+    snprintf(steer->request.command, sizeof(steer->request.command), "%s", command);
+    cn_err err = choose_id(steer);
+    if (err)
+        fprintf(stderr, "error: --id: %s\n",
+                err == CN_EINVAL ? "expected at most 64 characters" : cn_err_text(err));
+    return !err;
+}
+
+int cn_steer_try(struct cn_steer *steer, const struct cn_settings *settings, const char *command,
+                 bool *reached)
+{
+    int descriptor;
+    *reached = true;
+    if (!prepare(steer, command))
+        return CN_EXIT_USAGE;
+    cn_err err = connect_any(steer, settings, &descriptor);
+    if (err == CN_ENOTFOUND) {
+        *reached = false;
+        return CN_EXIT_FAILED;
+    }
+    if (err) {
+        fprintf(stderr, "error: %s: %s\n",
+                steer->socket ? steer->socket : "the aggregator's control socket",
+                err == CN_EAUTH ? "this user may not connect to it" : cn_err_text(err));
+        return CN_EXIT_FAILED;
+    }
+    int result = ask(steer, descriptor);
+    close(descriptor);
+    return result;
+}
+
+// --- without a socket ---
+
+int cn_steer_write(struct cn_steer *steer, const struct cn_setup *setup, const char *command)
+{
+    static struct cn_control_answer answer;
+    const struct cn_control_config config = {.state = setup->settings->state, .job = &setup->job};
+    if (!prepare(steer, command))
+        return CN_EXIT_USAGE;
+    if (cn_control_request_digest(&steer->request)) {
+        fprintf(stderr, "error: %s\n", cn_err_text(CN_ENOMEM));
+        return CN_EXIT_FAILED;
+    }
+    cn_control_alone(&config, &steer->request, &answer);
+    if (answer.ok)
+        printf("%s\n", answer.text);
+    else
+        fprintf(stderr, "error: %s\n", answer.text);
+    return answer.ok ? CN_EXIT_DONE : CN_EXIT_FAILED;
+}
+
+static int write_alone(struct cn_steer *steer, const char *profile, const char *command)
+{
+    struct cn_setup setup = {0};
+    int result = cn_setup_open(&setup, profile, CN_SETUP_ALONE);
+    if (!result)
+        result = cn_steer_write(steer, &setup, command);
+    cn_setup_deinit(&setup);
+    return result;
+}
+
+int cn_steer_send(struct cn_steer *steer, const char *profile, const char *command)
+{
+    bool reached;
+    struct cn_profile *loaded = cn_command_load_profile(profile, CN_PROFILE_GATEWAY);
+    if (!loaded)
+        return CN_EXIT_PROFILE;
+    int result = cn_steer_try(steer, cn_profile_settings(loaded), command, &reached);
+    if (!reached && steer->socket)
+        fprintf(stderr, "error: %s: nobody listens there\n", steer->socket);
+    cn_profile_free(loaded);
+    return reached || steer->socket ? result : write_alone(steer, profile, command);
+}
+
+int cn_steer_group_command(int argc, char **argv, const char *command)
+{
+    static const struct option known[] = {CN_STEER_OPTIONS, {0}};
+    struct cn_steer steer = {0};
+    const char *positional[2];
+    int option;
+    while ((option = getopt_long(argc, argv, "", known, NULL)) != -1)
+        if (!cn_steer_take_option(&steer, option, optarg))
+            return CN_EXIT_USAGE;
+    bool named = argc - optind == 2;
+    if (!cn_aggregator_arguments(argc, argv, named ? 2 : 1, "PROFILE [GROUP]", positional))
+        return CN_EXIT_USAGE;
+    if (named && !cn_steer_take_name(positional[1], steer.request.group))
+        return CN_EXIT_USAGE;
+    if (named)
+        steer.request.members |= CN_CONTROL_GROUP;
+    return cn_steer_send(&steer, positional[0], command);
+}

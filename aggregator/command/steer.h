@@ -1,0 +1,52 @@
+// steer.h - the client of the control sockets: what pause, drain, move and the like share.
+#pragma once
+
+#include "aggregator/command/setup.h"
+#include "aggregator/control/control_request.h"
+
+// Options of these commands, for their help.
+#define CN_STEER_HELP                                                                              \
+    "\n"                                                                                           \
+    "  --socket PATH    the control socket; default: that in the state directory, or\n"            \
+    "                   the service's in /run/cairn-aggregator\n"                                  \
+    "  --id ID          for 10 minutes, a command with this id is done only once\n"
+
+// Entries for getopt_long, and the letters under which it returns them.
+#define CN_STEER_OPTIONS                                                                           \
+    {"socket", required_argument, NULL, 'S'},                                                      \
+    {                                                                                              \
+        "id", required_argument, NULL, 'I'                                                         \
+    }
+
+struct cn_steer {
+    const char *socket; // path; NULL: that of the profile's aggregator
+    const char *id;     // id of the request; NULL: a random one
+    struct cn_control_request request;
+    bool unanswered; // the request was sent and no answer was understood: it may have been done
+};
+
+// Takes one of CN_STEER_OPTIONS. Returns false for any other letter.
+bool cn_steer_take_option(struct cn_steer *steer, int option, const char *value);
+
+// Sets a name of the request. Prints what is wrong with it and returns false.
+bool cn_steer_take_name(const char *text, char name[CN_NAME_SIZE]);
+
+// Returns whether a command must go over a socket instead of writing to the state itself: the user
+// named a socket, or may not write to the state.
+bool cn_steer_is_needed(const struct cn_steer *steer, const char *profile);
+
+// Sends the request to the aggregator of the profile and prints its answer. If none runs, and the
+// command changes only the ledger, carries it out here. Returns the exit code.
+int cn_steer_send(struct cn_steer *steer, const char *profile, const char *command);
+
+// Carries out a request that changes only the ledger, in the state that setup opened, and prints
+// the answer. Returns the exit code.
+int cn_steer_write(struct cn_steer *steer, const struct cn_setup *setup, const char *command);
+
+// As cn_steer_send, with a profile that is loaded, and only over a socket. Sets *reached to false,
+// and prints nothing, when no aggregator answers there.
+int cn_steer_try(struct cn_steer *steer, const struct cn_settings *settings, const char *command,
+                 bool *reached);
+
+// Runs a command with the arguments PROFILE [GROUP].
+int cn_steer_group_command(int argc, char **argv, const char *command);

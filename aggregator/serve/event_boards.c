@@ -1,0 +1,167 @@
+// event_boards.c - events about boards.
+//
+// A board that comes and goes causes at most CN_EVENT_BOARD_MAX events in CN_EVENT_BOARD_MS, and
+// one run of the hook in that time. If the board's state at the end of that time differs from the
+// one that was told last, it is told then.
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "aggregator/serve/event_service.h"
+
+struct change {
+    enum cn_event_kind kind;
+    char text[CN_FAULT_SIZE];
+    uint64_t code; // of an error
+};
+
+static enum cn_metrics_board state_of(const struct cn_roster_board *board, uint64_t now_ms)
+{
+    enum cn_metrics_board state = cn_metrics_board_of(board, now_ms);
+    return state == CN_METRICS_LIVE && board->missing_ms ? CN_METRICS_SILENT : state;
+}
+
+static uint64_t hash(const char *text)
+{
+    uint64_t value = 14695981039346656037u; // FNV-1a
+    for (; *text; text++)
+        value = (value ^ (uint8_t)*text) * 1099511628211u;
+    return value;
+}
+
+static void describe_back(const struct cn_event_service *service, const struct cn_event_mark *mark,
+                          uint64_t now_ms, struct change *change)
+{
+    bool soon = service->restarted && now_ms - service->opened_ms < CN_EVENT_RESTART_MS;
+    if (mark->state == CN_METRICS_NEVER && soon) {
+        change->kind = CN_EVENT_KINDS;
+        return;
+    }
+    bool joins = mark->state == CN_METRICS_NEVER && !service->restarted;
+    bool resumes = mark->state == CN_METRICS_PAUSED;
+    change->kind = joins     ? CN_EVENT_BOARD_JOINED
+                   : resumes ? CN_EVENT_BOARD_RESUMED
+                             : CN_EVENT_BOARD_BACK;
+    snprintf(change->text, sizeof(change->text), "%s",
+             joins                              ? "the board is here"
+             : resumes                          ? "the board goes on"
+             : mark->state == CN_METRICS_FAILED ? "the board reports no error any more"
+                                                : "the board is back");
+}
+
+// Describes what a board became. Sets the kind to CN_EVENT_KINDS if that is no event.
+static void describe(const struct cn_event_service *service, const struct cn_event_mark *mark,
+                     const struct cn_roster_board *board, enum cn_metrics_board state,
+                     uint64_t now_ms, struct change *change)
+{
+    uint64_t sign_ms = cn_roster_sign_ms(board);
+    *change = (struct change){.kind = CN_EVENT_KINDS};
+    switch (state) {
+    case CN_METRICS_LIVE:
+        describe_back(service, mark, now_ms, change);
+        break;
+    case CN_METRICS_SILENT:
+        change->kind = CN_EVENT_BOARD_SILENT;
+        if (board->missing_ms)
+            snprintf(change->text, sizeof(change->text), "the board is missing in its group");
+        else
+            snprintf(change->text, sizeof(change->text),
+                     "the board was not heard for %" PRIu64 " s", (now_ms - sign_ms) / 1000);
+        break;
+    case CN_METRICS_PAUSED:
+        change->kind = CN_EVENT_BOARD_PAUSED;
+        snprintf(change->text, sizeof(change->text), "the board pauses: %s",
+                 cn_board_health_pause_text(&board->health));
+        break;
+    case CN_METRICS_FAILED:
+        change->kind = CN_EVENT_BOARD_FAILED;
+        snprintf(change->text, sizeof(change->text), "%s", board->fault.text);
+        change->code = board->error_code;
+        break;
+    case CN_METRICS_REVOKED:
+        change->kind = CN_EVENT_BOARD_REVOKED;
+        snprintf(change->text, sizeof(change->text), "the board is revoked");
+        break;
+    default: // CN_METRICS_NEVER: the board was enrolled again, with another key
+        break;
+    }
+}
+
+// Counts an event of the board in its present period. Returns false when the period has no more.
+static bool may_tell(struct cn_event_mark *mark, uint64_t now_ms)
+{
+    if (!mark->count || now_ms - mark->window_ms >= CN_EVENT_BOARD_MS) {
+        mark->window_ms = now_ms;
+        mark->count = 0;
+    }
+    if (mark->count == CN_EVENT_BOARD_MAX)
+        return false;
+    mark->count++;
+    return true;
+}
+
+static void tell_hook(struct cn_event_service *service, struct cn_event_mark *mark, uint64_t now_ms)
+{
+    const struct cn_event *event = cn_events_find(&service->events, mark->deferred);
+    if (!mark->deferred || (mark->hook_ms && now_ms - mark->hook_ms < CN_EVENT_BOARD_MS))
+        return;
+    mark->deferred = 0;
+    if (!event || (mark->hook_ms && mark->hook_state == mark->state))
+        return; // the board's state is again the one that the hook was told
+    cn_event_hook_tell(&service->hook, event);
+    mark->hook_ms = now_ms;
+    mark->hook_state = mark->state;
+}
+
+static void look_at(struct cn_event_service *service, struct cn_event_mark *mark,
+                    const struct cn_roster_board *board, bool quiet, uint64_t now_ms)
+{
+    enum cn_metrics_board state = state_of(board, now_ms);
+    uint64_t fault = state == CN_METRICS_FAILED ? hash(board->fault.text) : 0;
+    struct change change;
+    if (state != mark->state || (fault && fault != mark->fault_hash)) {
+        describe(service, mark, board, state, now_ms, &change);
+        bool silent = quiet || change.kind == CN_EVENT_KINDS;
+        if (!silent && !may_tell(mark, now_ms))
+            return;
+        const struct cn_event *event =
+            silent ? NULL
+                   : cn_event_service_store(service, change.kind, board->enrolled.name, change.text,
+                                            change.code, now_ms);
+        mark->state = state;
+        mark->fault_hash = fault;
+        if (event && cn_event_hook_wants(&service->hook, change.kind))
+            mark->deferred = event->seq;
+    }
+    tell_hook(service, mark, now_ms);
+}
+
+static bool grow(struct cn_event_service *service, size_t count)
+{
+    if (count <= service->mark_count)
+        return true;
+    struct cn_event_mark *marks = realloc(service->marks, count * sizeof(*marks));
+    if (!marks)
+        return false;
+    memset(marks + service->mark_count, 0, (count - service->mark_count) * sizeof(*marks));
+    service->marks = marks;
+    service->mark_count = count;
+    return true;
+}
+
+void cn_event_boards_look(struct cn_event_service *service, bool quiet, uint64_t now_ms)
+{
+    size_t count;
+    const struct cn_roster_board *boards = cn_roster_boards(service->sources.roster, &count);
+    if (!grow(service, count))
+        return; // the next look tries again
+    for (size_t i = 0; i < count; i++) {
+        struct cn_event_mark *mark = &service->marks[i];
+        if (!mark->known) {
+            mark->known = true;
+            mark->state = boards[i].enrolled.revoked ? CN_METRICS_REVOKED : CN_METRICS_NEVER;
+        }
+        look_at(service, mark, &boards[i], quiet, now_ms);
+    }
+}

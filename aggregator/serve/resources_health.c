@@ -1,0 +1,26 @@
+// resources_health.c - POST h: a board's health, for people (runtime/port/health.h).
+#include "aggregator/serve/resources_private.h"
+#include "transport/message/message.h"
+
+void cn_resources_health(void *context, const struct cn_coap_request *request,
+                         struct cn_coap_reply *reply)
+{
+    struct cn_resources *resources = context;
+    struct cn_health health;
+    const struct cn_roster_board *board = cn_roster_find(resources->roster, request->board);
+    if (!board) {
+        cn_coap_reply_error(reply, CN_COAP_UNAUTHORIZED, "%s is not enrolled", request->board);
+        return;
+    }
+    if (!cn_roster_is_registered(board)) {
+        cn_coap_reply_error(reply, CN_COAP_UNAUTHORIZED, "register first");
+        return;
+    }
+    if (request->size > CN_HEALTH_MESSAGE_MAX ||
+        cn_message_get_health(request->body, request->size, &health) != CN_OK) {
+        cn_coap_reply_error(reply, CN_COAP_BAD_REQUEST, "malformed report of health");
+        return;
+    }
+    cn_roster_report(resources->roster, request->board, &health, resources->now_ms());
+    reply->code = request->wants_reply ? CN_COAP_CHANGED : CN_COAP_SILENT;
+}

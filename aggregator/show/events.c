@@ -1,0 +1,91 @@
+#include "aggregator/show/events.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void cn_events_deinit(struct cn_events *events)
+{
+    free(events->ring);
+    *events = (struct cn_events){0};
+}
+
+// Returns the place of the next event, or NULL without memory.
+static struct cn_event *place_next(struct cn_events *events, uint64_t seq)
+{
+    if (!events->ring) // the system gives memory only to the pages that are written
+        events->ring = calloc(CN_EVENTS_KEPT, sizeof(*events->ring));
+    if (!events->ring)
+        return NULL;
+    if (seq != events->newest + 1)
+        events->count = 0; // only numbers without gaps are found by their place
+    events->newest = seq;
+    events->count += events->count < CN_EVENTS_KEPT;
+    return &events->ring[seq % CN_EVENTS_KEPT];
+}
+
+const struct cn_event *cn_events_add(struct cn_events *events, enum cn_event_kind kind,
+                                     const char *subject, const char *text, uint64_t code,
+                                     uint64_t date_ms)
+{
+    struct cn_event *event = place_next(events, events->newest + 1);
+    if (!event)
+        return NULL;
+    *event =
+        (struct cn_event){.seq = events->newest, .date_ms = date_ms, .kind = kind, .code = code};
+    snprintf(event->subject, sizeof(event->subject), "%s", subject);
+    cn_fault_clean(event->text, text);
+    return event;
+}
+
+void cn_events_restore(struct cn_events *events, const struct cn_event *event)
+{
+    struct cn_event *to = event->seq > events->newest ? place_next(events, event->seq) : NULL;
+    if (!to)
+        return;
+    *to = *event;
+    cn_fault_clean(to->text, event->text);
+}
+
+const struct cn_event *cn_events_find(const struct cn_events *events, uint64_t seq)
+{
+    bool kept = events->count && seq <= events->newest && seq > events->newest - events->count;
+    return kept ? &events->ring[seq % CN_EVENTS_KEPT] : NULL;
+}
+
+void cn_events_write_members(const struct cn_event *event, struct cn_json_text *json)
+{
+    cn_json_count(json, "seq", event->seq);
+    cn_json_count(json, "date_ms", event->date_ms);
+    cn_json_string(json, "kind", cn_event_kind_word(event->kind));
+    if (cn_event_kind_is_alarm(event->kind))
+        cn_json_bool(json, "alarm", true);
+    if (event->subject[0])
+        cn_json_string(json, "subject", event->subject);
+    if (event->code)
+        cn_json_count(json, "code", event->code);
+    cn_json_foreign(json, "text", event->text);
+}
+
+void cn_events_write(const struct cn_event *event, struct cn_json_text *json)
+{
+    cn_json_open(json, NULL, '{');
+    cn_events_write_members(event, json);
+    cn_json_close(json, '}');
+}
+
+void cn_events_write_from(const struct cn_events *events, uint64_t from, struct cn_json_text *json)
+{
+    uint64_t first = events->newest - events->count + 1, last = events->newest;
+    if (from > first)
+        first = from;
+    if (!from && events->count > CN_EVENTS_ANSWER)
+        first = last - CN_EVENTS_ANSWER + 1;
+    cn_json_open(json, "events", '[');
+    uint64_t seq = first;
+    for (; seq <= last && seq - first < CN_EVENTS_ANSWER; seq++)
+        cn_events_write(cn_events_find(events, seq), json);
+    cn_json_close(json, ']');
+    cn_json_count(json, "next", seq <= last ? seq : last + 1);
+    cn_json_bool(json, "more", seq <= last);
+}

@@ -1,0 +1,367 @@
+// cairn-flash rollout: updates boards with two systems in waves, and stops after failures.
+#include <cjson/cJSON.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "boards/flash/bundle.h"
+#include "boards/flash/commands.h"
+#include "boards/flash/console.h"
+#include "boards/flash/enrol.h"
+#include "boards/flash/process.h"
+#include "boards/flash/remote.h"
+#include "boards/flash/rollout.h"
+#include "runtime/base/whole_number.h"
+#include "runtime/port/platform.h"
+#include "runtime/profile/quantity.h"
+
+#define ASK_MS 1000
+#define TIMEOUT "90 min" // the longest round for which a board waits, and three tries
+#define WAVE_MAX 64
+#define SSH_LOST 255 // ssh(1): the connection broke, as it does when the board restarts
+
+// The bundle lies where both systems of the board see it.
+#define FIND_FOLDER                                                                                \
+    CN_REMOTE_ROOT "if [ -r /etc/default/cairn-update ]; then . /etc/default/cairn-update; fi; "   \
+                   "d=${CAIRN_DATA:-/var/lib/private}/cairn-update; "
+
+static const char help[] =
+    "Usage: cairn-flash rollout LIST --bundle FILE --version V --gateway PROFILE\n"
+    "                           [--wave N] [--stop-after N] [--timeout TIME]\n"
+    "\n"
+    "Updates boards with two systems. LIST has a line for each: NAME USER@HOST. They\n"
+    "are updated in waves, never two of a group at the same time; the next wave\n"
+    "begins when each board of this one has said, by way of the gateway, that the new\n"
+    "system works. Stops after failures. Run it again to go on: boards that have the\n"
+    "version are passed over. Needs ssh and sudo without a password.\n"
+    "\n"
+    "  --bundle FILE      the update that 'bundle' made\n"
+    "  --version V        its version\n"
+    "  --gateway PROFILE  the aggregator's profile, here or at ssh://HOST/PATH\n"
+    "  --wave N           boards of a wave, 1 to 64; default: 1\n"
+    "  --stop-after N     failures after which no further wave begins; default: 1\n"
+    "  --timeout TIME     for a wave, from its installation on; default: 90 min\n"
+    "  --json             one object a line\n";
+
+struct rollout_order {
+    const char *list, *bundle, *gateway;
+    size_t wave, stop_after;
+    uint64_t timeout_ms;
+    uint8_t digest[CN_DIGEST_SIZE];
+    struct cn_rollout rollout;
+};
+
+// --- What the gateway says ---
+
+static void read_text(const cJSON *object, const char *key, char *text, size_t size)
+{
+    const char *value = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(object, key));
+
+    snprintf(text, size, "%s", value ? value : "");
+}
+
+static void take_object(void *context, const cJSON *object)
+{
+    struct cn_rollout *rollout = context;
+    struct cn_rollout_facts facts;
+    char name[CN_NAME_SIZE];
+
+    read_text(object, "board", name, sizeof(name));
+    if (!name[0] || cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(object, "revoked")))
+        return;
+    read_text(object, "group", facts.group, sizeof(facts.group));
+    read_text(object, "slot_version", facts.slot_version, sizeof(facts.slot_version));
+    read_text(object, "update", facts.update, sizeof(facts.update));
+    read_text(object, "update_version", facts.update_version, sizeof(facts.update_version));
+    for (size_t i = 0; i < rollout->count; i++)
+        if (strcmp(rollout->boards[i].row->name, name) == 0)
+            cn_rollout_note(rollout, &rollout->boards[i], &facts);
+}
+
+static int look(struct rollout_order *order)
+{
+    return cn_enrol_list(order->gateway, false, take_object, &order->rollout);
+}
+
+// --- One board ---
+
+static void fail(struct cn_rollout_board *board, const char *why)
+{
+    board->state = CN_ROLLOUT_FAILED;
+    cn_console_error(NULL, "%s: %s", board->row->name, why);
+}
+
+static void send_bundle(const struct rollout_order *order, struct cn_rollout_board *board)
+{
+    static const char script[] =
+        FIND_FOLDER "$s sh -c 'umask 077; mkdir -p \"$1\" && cat >\"$1/bundle.new\" && sync "
+                    "\"$1/bundle.new\" && mv \"$1/bundle.new\" \"$1/bundle.raucb\"' sh \"$d\" && "
+                    "$s sha256sum \"$d/bundle.raucb\"";
+    char digest[2 * CN_DIGEST_SIZE + 1];
+    struct cn_process_result result = {0};
+    int file = open(order->bundle, O_RDONLY | O_CLOEXEC);
+
+    cn_hex(digest, order->digest, CN_DIGEST_SIZE);
+    if (file < 0)
+        fail(board, strerror(errno));
+    else if (cn_remote_run(board->row->place, script, file, &result))
+        fail(board, cn_process_complaint(&result));
+    else if (result.out.size < strlen(digest) ||
+             memcmp(result.out.data, digest, strlen(digest)) != 0)
+        fail(board, "the bundle reads back differently there");
+    else
+        cn_console_step("sent", "%s has the bundle", board->row->name);
+    cn_process_deinit(&result);
+    if (file >= 0)
+        close(file);
+}
+
+// --- A wave ---
+
+struct wave {
+    struct cn_rollout_board *boards[WAVE_MAX];
+    pid_t children[WAVE_MAX]; // 0: none was started
+    int outputs[WAVE_MAX];
+    size_t count;
+};
+
+// Starts the installation on all boards of the wave at once, and waits for the programs to end.
+static void install_all(struct wave *wave)
+{
+    static const char script[] = FIND_FOLDER "$s cairn-update install \"$d/bundle.raucb\"";
+
+    for (size_t i = 0; i < wave->count; i++) {
+        const char *const argv[] = CN_REMOTE_COMMAND(wave->boards[i]->row->place, script);
+
+        wave->children[i] = 0;
+        if (wave->boards[i]->state != CN_ROLLOUT_UPDATES)
+            continue;
+        if (cn_process_start(argv, &wave->children[i], &wave->outputs[i])) {
+            wave->children[i] = 0;
+            fail(wave->boards[i], "ssh cannot be started");
+        }
+    }
+    for (size_t i = 0; i < wave->count; i++) {
+        char text[256];
+        int code;
+
+        if (!wave->children[i])
+            continue;
+        while (read(wave->outputs[i], text, sizeof(text)) > 0)
+            ; // what it prints is not needed; its errors are shown by ssh
+        close(wave->outputs[i]);
+        code = cn_process_wait(wave->children[i]);
+        if (code != 0 && code != SSH_LOST && !cn_process_interrupted())
+            fail(wave->boards[i], "cairn-update install has failed there");
+    }
+}
+
+// Waits until each board of the wave has decided.
+static int wait_for_all(struct rollout_order *order)
+{
+    uint64_t begun_ms = cn_platform_now_ms();
+
+    for (;;) {
+        int code = look(order);
+
+        if (code)
+            return code;
+        if (cn_process_interrupted() || !cn_rollout_count(&order->rollout, CN_ROLLOUT_UPDATES))
+            return CN_EXIT_DONE;
+        if (cn_platform_now_ms() - begun_ms >= order->timeout_ms)
+            break;
+        cn_platform_sleep_ms(ASK_MS);
+    }
+    for (size_t i = 0; i < order->rollout.count; i++)
+        if (order->rollout.boards[i].state == CN_ROLLOUT_UPDATES)
+            fail(&order->rollout.boards[i], "it has not said in time that the new system works");
+    return CN_EXIT_DONE;
+}
+
+static int run_wave(struct rollout_order *order)
+{
+    static struct wave wave;
+    int code;
+
+    wave.count = 0;
+    while (wave.count < order->wave && !cn_process_interrupted()) {
+        struct cn_rollout_board *board = cn_rollout_begin(&order->rollout);
+
+        if (!board)
+            break;
+        wave.boards[wave.count++] = board;
+    }
+    for (size_t i = 0; i < wave.count && !cn_process_interrupted(); i++)
+        send_bundle(order, wave.boards[i]);
+    if (!cn_process_interrupted())
+        install_all(&wave);
+    code = wait_for_all(order);
+    for (size_t i = 0; i < wave.count; i++) {
+        const struct cn_rollout_board *board = wave.boards[i];
+
+        if (board->state == CN_ROLLOUT_HAS)
+            cn_console_step("updated", "%s runs version %s", board->row->name,
+                            order->rollout.version);
+        else if (board->state == CN_ROLLOUT_FAILED && board->facts.update[0])
+            cn_console_step("result", "%s: update to %s: %s", board->row->name,
+                            board->facts.update_version, board->facts.update);
+    }
+    return code;
+}
+
+static int check_boards(const struct cn_rollout *rollout)
+{
+    for (size_t i = 0; i < rollout->count; i++) {
+        const struct cn_rollout_board *board = &rollout->boards[i];
+
+        if (!board->known) {
+            cn_console_error("'cairn-aggregator status' lists the boards",
+                             "line %u: the gateway does not know %s", board->row->line,
+                             board->row->name);
+            return CN_EXIT_FAILED;
+        }
+    }
+    return CN_EXIT_DONE;
+}
+
+static int run_waves(struct rollout_order *order)
+{
+    struct cn_rollout *rollout = &order->rollout;
+    size_t failed = 0, left;
+    int code = look(order);
+
+    if (!code)
+        code = check_boards(rollout);
+    while (!code && !cn_process_interrupted() && cn_rollout_count(rollout, CN_ROLLOUT_WAITS) &&
+           failed < order->stop_after) {
+        code = run_wave(order);
+        failed = cn_rollout_count(rollout, CN_ROLLOUT_FAILED);
+    }
+    if (code)
+        return code;
+    left = cn_rollout_count(rollout, CN_ROLLOUT_WAITS);
+    cn_console_step("done", "%zu of %zu boards have version %s",
+                    cn_rollout_count(rollout, CN_ROLLOUT_HAS), rollout->count, rollout->version);
+    if (failed && left)
+        cn_console_error("find out why, then run it again",
+                         "stopped after %zu failures; %zu "
+                         "boards are as they were",
+                         failed, left);
+    return cn_process_interrupted() ? CN_EXIT_INTERRUPTED : failed ? CN_EXIT_FAILED : CN_EXIT_DONE;
+}
+
+// --- The command ---
+
+static bool take_count(const char *option, size_t most, size_t *count)
+{
+    uint64_t value;
+
+    if (!cn_whole_number_read(optarg, 1, most, &value)) {
+        cn_console_error(NULL, "%s '%s': a number from 1 to %zu is expected", option, optarg, most);
+        return false;
+    }
+    *count = value;
+    return true;
+}
+
+static bool take(struct rollout_order *order, int option, const char **timeout)
+{
+    switch (option) {
+    case 'b':
+        order->bundle = optarg;
+        return true;
+    case 'v':
+        order->rollout.version = optarg;
+        return true;
+    case 'g':
+        order->gateway = optarg;
+        return true;
+    case 't':
+        *timeout = optarg;
+        return true;
+    case 'j':
+        cn_console_set_json(true);
+        return true;
+    case 'w':
+        return take_count("--wave", WAVE_MAX, &order->wave);
+    case 's':
+        return take_count("--stop-after", CN_BOARD_TABLE_ROWS, &order->stop_after);
+    default:
+        return false;
+    }
+}
+
+static int parse(int argc, char **argv, struct rollout_order *order)
+{
+    static const struct option known[] = {
+        {"bundle", required_argument, NULL, 'b'},
+        {"version", required_argument, NULL, 'v'},
+        {"gateway", required_argument, NULL, 'g'},
+        {"wave", required_argument, NULL, 'w'},
+        {"stop-after", required_argument, NULL, 's'},
+        {"timeout", required_argument, NULL, 't'},
+        {"json", no_argument, NULL, 'j'},
+        {0},
+    };
+    const char *timeout = TIMEOUT;
+    int option;
+
+    while ((option = getopt_long(argc, argv, "", known, NULL)) != -1)
+        if (!take(order, option, &timeout))
+            return CN_EXIT_USAGE;
+    if (!order->bundle || !order->gateway || !order->rollout.version || optind + 1 != argc) {
+        fputs(help, stderr);
+        return CN_EXIT_USAGE;
+    }
+    order->list = argv[optind];
+    if (!cn_rauc_conf_is_word(order->rollout.version)) {
+        cn_console_error(NULL, "--version '%s': 1 to 63 letters, digits and + - . _ ~ are expected",
+                         order->rollout.version);
+        return CN_EXIT_USAGE;
+    }
+    if (cn_quantity_parse(timeout, cn_units_time, &order->timeout_ms)) {
+        cn_console_error(NULL, "--timeout '%s': expected a time such as '90 min'", timeout);
+        return CN_EXIT_USAGE;
+    }
+    return CN_EXIT_DONE;
+}
+
+static int run(const struct cn_ports *ports, int argc, char **argv)
+{
+    static struct rollout_order order = {.wave = 1, .stop_after = 1};
+    struct cn_board_table table = {0};
+    int code = parse(argc, argv, &order);
+
+    (void)ports;
+    if (!code)
+        code = cn_board_table_load(order.list, &table);
+    if (code)
+        return code;
+    cn_process_catch_signals();
+    order.rollout.count = table.count;
+    order.rollout.boards = calloc(table.count, sizeof(*order.rollout.boards));
+    for (size_t i = 0; i < table.count && order.rollout.boards; i++)
+        order.rollout.boards[i].row = &table.rows[i];
+    if (!order.rollout.boards) {
+        code = CN_EXIT_FAILED;
+    } else if (cn_bundle_digest(order.bundle, order.digest)) {
+        cn_console_error(NULL, "%s cannot be read", order.bundle);
+        code = CN_EXIT_FAILED;
+    } else {
+        code = run_waves(&order);
+    }
+    free(order.rollout.boards);
+    cn_board_table_deinit(&table);
+    return code;
+}
+
+const struct cn_command cn_flash_rollout = {
+    .name = "rollout",
+    .summary = "update boards with two systems in waves",
+    .help = help,
+    .run = run,
+};

@@ -1,0 +1,101 @@
+# shellcheck shell=sh
+# install.sh - cairn-update's install and status.
+# shellcheck disable=SC2034,SC2154 # variables of cairn-update and of notes.sh
+
+read_bundle()
+{
+    facts=$(rauc info --output-format=shell "$1" 2>/dev/null) || die "$1: RAUC does not take it; 'rauc info' says why"
+    new=$(printf '%s\n' "$facts" | sed -n "s/^RAUC_MF_VERSION='\(.*\)'$/\1/p")
+    is_version "$new" || die "$1: its version is '$new'; letters, digits and + - . _ ~ are expected"
+}
+
+check_version()
+{
+    have=$(version_of "$current")
+    [ "$have" != unknown ] || return 0
+    if [ "$have" = "$new" ]; then die "version $new runs already"; fi
+    if [ "$older" = no ] && dpkg --compare-versions "$new" lt "$have"; then
+        die "version $new is older than $have, which runs; --older installs it"
+    fi
+}
+
+let_go()
+{
+    rm -f "$runtime/hold"
+}
+
+# Waits until the node rests. It goes on by itself when the file is gone.
+hold_node()
+{
+    mkdir -p "$runtime"
+    chmod 755 "$runtime"
+    trap let_go EXIT
+    trap 'exit 130' INT TERM HUP
+    : >"$runtime/hold"
+    waited=0
+    until node_rests; do
+        [ "$waited" -lt "$wait" ] || die "the node's round has not ended in $wait s; nothing was installed"
+        sleep 1
+        waited=$((waited + 1))
+    done
+}
+
+install_update()
+{
+    wait=3600 older=no restart=yes
+    while [ $# -gt 1 ]; do
+        case $1 in
+        --wait)
+            wait=$2
+            shift
+            case $wait in '' | *[!0-9]*) usage ;; esac
+            ;;
+        --older) older=yes ;;
+        --no-reboot) restart=no ;;
+        *) usage ;;
+        esac
+        shift
+    done
+    case ${1:-} in '' | -*) usage ;; esac
+    bundle=$1
+    current=$(boot get-current)
+    if read_pending; then die "version $version in slot $slot is not decided yet"; fi
+    read_bundle "$bundle"
+    check_version
+    hold_node
+
+    version=$new slot=B stage=installing tries=0 returns=0
+    if [ "$current" = B ]; then slot=A; fi
+    lost=$(residuals_lost)
+    remove_note "version.$slot"
+    write_pending
+    if ! rauc install "$bundle"; then
+        decide "$version" "$slot" failed
+        exit 1
+    fi
+    write_note "version.$slot" "$version"
+    stage=installed
+    write_pending
+    report "$current" "$(version_of "$current")" "installed:$version"
+    if [ "$restart" = no ]; then
+        say "version $version is in slot $slot; it starts when the board is restarted"
+        return
+    fi
+    say "version $version is in slot $slot; the board is restarted"
+    trap - EXIT # the node rests until then
+    boot reboot
+}
+
+print_status()
+{
+    [ $# -eq 0 ] || usage
+    current=$(boot get-current)
+    for each in A B; do
+        printf 'slot %s  version %s, %s%s\n' "$each" "$(version_of "$each")" "$(boot get-state "$each")" \
+            "$([ "$each" != "$current" ] || echo ', running')"
+    done
+    if read_pending; then
+        printf 'version %s in slot %s is %s; boots of it so far: %s\n' "$version" "$slot" "$stage" "$tries"
+    fi
+    printf 'last result: %s\n' "$(last_result)"
+}

@@ -1,0 +1,9 @@
+// whole_number.h - reads a whole number that a person typed.
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+// Reads text that consists of decimal digits only. Returns false, and leaves *number alone, for
+// other text and for a number outside of min to max.
+bool cn_whole_number_read(const char *text, uint64_t min, uint64_t max, uint64_t *number);

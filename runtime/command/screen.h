@@ -1,0 +1,47 @@
+// screen.h - what the terminal of a stream can show, and how times are said on it.
+//
+// Threading: none.
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+enum cn_screen_color {
+    CN_SCREEN_BOLD,
+    CN_SCREEN_GREEN,
+    CN_SCREEN_YELLOW,
+    CN_SCREEN_RED,
+};
+
+// Returns whether a line of the stream can be drawn over: it is a terminal, and TERM is not dumb.
+bool cn_screen_is_live(FILE *stream);
+
+// Returns whether the stream shows colours: it is live, and NO_COLOR is not set (no-color.org).
+bool cn_screen_has_colors(FILE *stream);
+
+// Returns whether the locale's characters are UTF-8, so that blocks can be drawn.
+bool cn_screen_has_blocks(void);
+
+// Returns the width and height of the stream's terminal; 80 and 24 where they are not known.
+unsigned cn_screen_columns(FILE *stream);
+unsigned cn_screen_rows(FILE *stream);
+
+// Returns the length in bytes of the part of a UTF-8 text that fits in width columns.
+int cn_screen_fit(const char *text, unsigned width);
+
+// Prints text, coloured where the stream shows colours.
+void cn_screen_paint(FILE *stream, enum cn_screen_color color, const char *text);
+
+// Draws a line that what is printed next replaces: cut to the width, without a newline. Does
+// nothing where the stream is not live.
+void cn_screen_draw(FILE *stream, const char *text);
+
+// Removes what cn_screen_draw drew.
+void cn_screen_clear(FILE *stream);
+
+// Writes how long the rest takes if it goes on as before: "about 3 min left". Writes "" while that
+// is not known, and in the last second.
+#define CN_SCREEN_LEFT_SIZE 40
+void cn_screen_time_left(uint64_t elapsed_ms, uint64_t done, uint64_t total,
+                         char text[CN_SCREEN_LEFT_SIZE]);

@@ -1,0 +1,30 @@
+// train_history.h - the rounds of a training without network, over restarts, as CSV, JSON or a
+// page.
+//
+// STATE/history.csv gets a line for each round, before the round is stored: no stored round lacks
+// its line. After a crash a round may be trained again and have two lines. The reader then drops
+// the earlier line and those between. A report has at most the first million rounds. The file only
+// informs: it is not synced, and a failure to write it is logged once. Threading: none.
+#pragma once
+
+#include "runtime/round/node/alone.h"
+
+#define CN_TRAIN_HISTORY_FILE "history.csv"
+
+struct cn_train_history {               // zero it before use
+    const struct cn_settings *settings; // borrowed
+    bool told;                          // a failure was logged
+};
+
+// Removes the file. Call it when training begins without a stored round.
+void cn_train_history_begin(const struct cn_train_history *history);
+
+// Adds a round.
+void cn_train_history_add(struct cn_train_history *history, const struct cn_alone_report *report);
+
+// Returns whether the name of a report ends in .html, .csv or .json. If not, prints what is wrong.
+bool cn_train_history_known(const char *path);
+
+// Writes all rounds to path, in the form that the end of its name says. Prints what is wrong on an
+// error.
+cn_err cn_train_history_write(const struct cn_train_history *history, const char *path);

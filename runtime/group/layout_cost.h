@@ -1,0 +1,26 @@
+// layout_cost.h - predicts how long a step of a layout takes.
+//
+// A pipeline's step is played through in the order in which it will run: each tick of
+// pipeline_order.h, with one queue of messages a board. Other layouts have formulas: what a ring
+// sends, less what the backward pass hides. Threading: none; pure.
+#pragma once
+
+#include "runtime/group/cut_search.h"
+
+// Predicts the step of a chain, until its last part has done; ends[p] is when part p has.
+double cn_cost_chain_us(const struct cn_layout_facts *facts, const struct cn_cut_board *boards,
+                        uint32_t parts, uint32_t micro, const uint32_t *places, double *ends);
+
+// A layout without parts: replicas of shards.
+struct cn_cost_whole {
+    uint32_t replicas, shards, stage, micro;
+    double micro_us; // computing time of a micro-batch on the slowest member
+    uint64_t kbps;   // of the slowest link; 0: not measured
+};
+
+double cn_cost_whole_us(const struct cn_layout_facts *facts, const struct cn_cost_whole *whole);
+
+// Returns the time in which n members add up bytes that each of them holds, in calls of at most
+// facts->bucket bytes.
+double cn_cost_sum_us(const struct cn_layout_facts *facts, uint32_t count, uint64_t bytes,
+                      uint64_t kbps);

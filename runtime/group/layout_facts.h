@@ -1,0 +1,46 @@
+// layout_facts.h - what the search for a layout knows of the model, the members and their links.
+//
+// Times are microseconds, sizes are bytes, rates are kbit/s. Sums "before a place" run over the
+// forward nodes before it and the backward nodes made for them, so the work of a part is a
+// difference of two of them. The last entry of such a list, at index place_count, is the whole
+// model's.
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "runtime/group/auto_layout.h"
+
+#define CN_LAYOUT_PLACES 48 // most places of a cut that are compared
+
+// A place where the model may be cut.
+struct cn_layout_place {
+    uint64_t nodes;    // forward nodes before the place
+    uint64_t forward;  // bytes that a micro-batch sends over it
+    uint64_t backward; // bytes of gradients that come back
+    // Before the place: bytes of the trained gradients; of the whole training state; and of what a
+    // micro-batch keeps between its forward and its backward pass.
+    uint64_t gradients, state, saved;
+};
+
+struct cn_layout_member {
+    uint64_t limit; // bytes that training may take; 0: unknown
+    uint64_t kbps;  // rate of its link; 0: not measured
+    // Computing time of a micro-batch before each place, forward and backward together.
+    double us[CN_LAYOUT_PLACES + 1];
+    struct cn_auto_need needs[CN_AUTO_STAGES]; // whole models; zeros: the whole does not fit
+};
+
+struct cn_layout_facts {
+    uint32_t count; // members
+    struct cn_layout_member members[CN_GROUP_MAX];
+    uint32_t place_count;
+    struct cn_layout_place places[CN_LAYOUT_PLACES + 1];
+    double forward_share; // share of the computing time that is the forward pass
+    double call_us;       // time of a message without bytes; 0: not measured
+    uint64_t bucket;      // most bytes of gradients in a call; 0: no limit
+    uint64_t rest;        // bytes of a part's step beside state and saved values
+    uint32_t micro;       // smallest number of micro-batches a member that the job wants
+    uint32_t most_parts;  // 1: no pipelines
+    bool all_train;       // no member may look on that could train
+};

@@ -1,0 +1,41 @@
+// health.h - what a board says of itself while it runs, for people and monitors.
+//
+// No decision about training or merging depends on it. 0 means "not known" in all fields except
+// state, round, step and seq.
+#pragma once
+
+#include <stdint.h>
+
+enum cn_health_state {
+    CN_HEALTH_WAITING, // for the aggregator, its group or a model
+    CN_HEALTH_IDLE,    // waits for a round
+    CN_HEALTH_TRAINING,
+    CN_HEALTH_DELIVERING, // its update is on its way, or another member sends it
+    CN_HEALTH_PAUSED,     // the flags name the rule
+    CN_HEALTH_FAILED,     // it cannot train; error says why
+    CN_HEALTH_STATES,
+};
+
+#define CN_HEALTH_THROTTLED 1u   // flag: the system slows itself down for heat or power
+#define CN_HEALTH_BATTERY 2u     // flag: the board runs on a battery
+#define CN_HEALTH_PAUSE_SHIFT 8  // the bits from here on are the pause (enum cn_pause)
+#define CN_HEALTH_PAUSE_MASK 15u // of these bits
+
+#define CN_HEALTH_ERROR_SIZE 120 // of the error text, with its end
+
+// Thousandths of a kelvin at 0 degrees Celsius.
+#define CN_HEALTH_ZERO_CELSIUS 273150
+
+struct cn_health {
+    uint32_t state; // enum cn_health_state; a newer board may send a higher number
+    uint32_t round; // 0: none yet
+    uint32_t step, steps;
+    uint64_t temperature_mk; // hottest chosen zone, in thousandths of a kelvin
+    uint64_t power_mw;
+    uint64_t centisamples; // samples per second x 100
+    uint64_t flags;        // CN_HEALTH_THROTTLED and the others
+    uint64_t error_code;   // -cn_err; 0: no error
+    char error[CN_HEALTH_ERROR_SIZE];
+    uint64_t seq; // counts the messages of a process, from 1
+    uint64_t resident_mib;
+};

@@ -1,0 +1,74 @@
+// Checks a job's asynchronous rounds against its other keys.
+#include "runtime/profile/profile_private.h"
+
+// A key below rounds.async has no effect in synchronous rounds.
+static void check_companions(const struct cn_profile *profile, struct cn_diagnostics *report)
+{
+    static const char *const keys[] = {"job.rounds.async.buffer", "job.rounds.async.max_staleness",
+                                       "job.rounds.async.wait"};
+
+    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
+        if (cn_profile_is_set(profile, keys[i]))
+            cn_diagnostics_warning(report, cn_profile_place(profile, keys[i], report),
+                                   "%s: has no effect; it means something with rounds.mode: "
+                                   "asynchronous only",
+                                   keys[i] + 4);
+}
+
+// A group has at most one update in a version, so a larger buffer would never be full.
+static void check_buffer(const struct cn_profile *profile, struct cn_diagnostics *report)
+{
+    const struct cn_job *job = &profile->settings.job;
+
+    if (job->async.buffer > job->quorum)
+        cn_diagnostics_error(
+            report, cn_profile_place(profile, "job.rounds.async.buffer", report),
+            "rounds.async.buffer: %u updates of the %u groups of rounds.quorum; expected at most "
+            "%u, since a group has one update in a version",
+            job->async.buffer, job->quorum, job->quorum);
+}
+
+// The updates of a small buffer are those of the fastest groups, so liars could be most of them.
+static void check_robust(const struct cn_profile *profile, struct cn_diagnostics *report)
+{
+    const struct cn_job *job = &profile->settings.job;
+    uint32_t needed = 2 * job->robust.tolerate + 3, rule = cn_robust_needs(&job->robust);
+
+    if (job->robust.rule == CN_ROBUST_NONE)
+        return;
+    if (needed < rule)
+        needed = rule;
+    if (cn_job_buffer(job) < needed)
+        cn_diagnostics_error(
+            report, cn_profile_place(profile, "job.robust.rule", report),
+            "robust.rule: a version is made of %u updates (rounds.async.buffer), but in "
+            "asynchronous rounds a rule needs %u to tolerate %u; expected %u or more, or "
+            "rounds.mode: synchronous",
+            cn_job_buffer(job), needed, job->robust.tolerate, needed);
+}
+
+void cn_profile_check_async(const struct cn_profile *profile, struct cn_diagnostics *report)
+{
+    const struct cn_job *job = &profile->settings.job;
+
+    if (!cn_job_is_async(job)) {
+        check_companions(profile, report);
+        return;
+    }
+    check_buffer(profile, report);
+    check_robust(profile, report);
+    if (job->server.normalize != CN_NORMALIZE_OFF)
+        cn_diagnostics_error(report, cn_profile_place(profile, "job.server.normalize", report),
+                             "server.normalize: the steps of one version are compared, and updates "
+                             "of asynchronous rounds began from several; expected off, or "
+                             "rounds.mode: synchronous");
+    if (cn_profile_is_set(profile, "job.rounds.over_select"))
+        cn_diagnostics_warning(report, cn_profile_place(profile, "job.rounds.over_select", report),
+                               "rounds.over_select: has no effect; asynchronous rounds invite "
+                               "every group that has no update in the version");
+    if (job->up.mode == CN_UPDATE_AUTO)
+        cn_diagnostics_warning(report, cn_profile_place(profile, "job.update.up.mode", report),
+                               "update.up.mode: auto chooses by the time left until "
+                               "rounds.deadline, and a group of an asynchronous run has more; "
+                               "another mode suits it");
+}

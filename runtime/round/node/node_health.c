@@ -1,0 +1,109 @@
+#include "runtime/round/node/node_health.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "runtime/base/random.h"
+#include "runtime/port/platform.h"
+#include "runtime/round/node/node_private.h"
+
+#define SHORTEST_MS 5000
+#define LONGEST_MS 60000
+#define SPREAD_MS 24000 // around LONGEST_MS: 20 % below it to 20 % above it
+
+static enum cn_health_state state_of(const struct cn_status_file *status, const char *fault)
+{
+    static const enum cn_health_state states[] = {
+        [CN_PHASE_EMPTY] = CN_HEALTH_WAITING,
+        [CN_PHASE_BASE] = CN_HEALTH_IDLE,
+        [CN_PHASE_TRAIN] = CN_HEALTH_TRAINING,
+        [CN_PHASE_SEND] = CN_HEALTH_DELIVERING,
+    };
+
+    if (fault[0])
+        return CN_HEALTH_FAILED;
+    if (status->care->care.pause)
+        return CN_HEALTH_PAUSED;
+    return status->progress.size ? states[status->progress.phase] : CN_HEALTH_WAITING;
+}
+
+static uint64_t limited(double value)
+{
+    return value > 0 ? value < (double)UINT32_MAX ? (uint64_t)value : UINT32_MAX : 0;
+}
+
+static void take_reading(struct cn_health *health, const struct cn_upkeep *care)
+{
+    const struct cn_reading *reading = &care->reading;
+
+    if (reading->has_temperature)
+        health->temperature_mk = limited((double)reading->temperature_mc + CN_HEALTH_ZERO_CELSIUS);
+    if (reading->has_power)
+        health->power_mw = limited((double)reading->power_mw);
+    health->flags = (reading->throttled ? CN_HEALTH_THROTTLED : 0) |
+                    (reading->on_battery ? CN_HEALTH_BATTERY : 0) |
+                    (uint64_t)care->care.pause << CN_HEALTH_PAUSE_SHIFT;
+}
+
+void cn_node_health_take(struct cn_node_health *health, const struct cn_status_file *status,
+                         const char *fault, cn_err code)
+{
+    const struct cn_progress *progress = &status->progress;
+
+    health->newest = (struct cn_health){
+        .state = state_of(status, fault),
+        .round = progress->round,
+        .step = progress->step,
+        .steps = progress->steps,
+        .centisamples = limited(progress->samples_per_s * 100),
+        .error_code = fault[0] ? (uint64_t) - (int)code : 0,
+        .seq = health->told.seq + 1,
+    };
+    snprintf(health->newest.error, sizeof(health->newest.error), "%s", fault);
+    take_reading(&health->newest, status->care);
+}
+
+// Says whether people should learn of the difference soon.
+static bool differs(const struct cn_health *a, const struct cn_health *b)
+{
+    return a->flags != b->flags || strcmp(a->error, b->error) != 0 ||
+           (a->state == CN_HEALTH_WAITING) != (b->state == CN_HEALTH_WAITING);
+}
+
+bool cn_node_health_due(struct cn_node_health *health, uint64_t salt, uint64_t now_ms)
+{
+    uint64_t age_ms = now_ms - health->told_ms;
+    uint32_t drawn[4];
+
+    if (health->told_ms && age_ms < health->wait_ms &&
+        (age_ms < SHORTEST_MS || !differs(&health->newest, &health->told)))
+        return false;
+    cn_random_block(salt, health->newest.seq, 0, drawn);
+    health->wait_ms = LONGEST_MS - SPREAD_MS / 2 + drawn[0] % SPREAD_MS;
+    health->told_ms = now_ms;
+    health->told = health->newest;
+    return true;
+}
+
+cn_err cn_node_fault_code(const struct cn_node_owner *node)
+{
+    cn_err disk = (cn_err)atomic_load(&node->disk);
+
+    return disk ? disk : atomic_load(&node->given_up) ? CN_EDIVERGED : CN_EINVAL;
+}
+
+void cn_node_poll_health(struct cn_node_owner *node, uint64_t now_ms)
+{
+    struct cn_node_health *health = &node->health;
+    struct cn_platform_usage usage;
+
+    if (!node->registered || node->remembered || node->down || node->status.progress.ended ||
+        cn_traffic_is_scarce(&node->traffic, &node->limits, cn_upkeep_day_ms()))
+        return;
+    cn_node_health_take(health, &node->status, node->fault, cn_node_fault_code(node));
+    if (!cn_node_health_due(health, node->instance, now_ms))
+        return;
+    cn_platform_read_usage(&usage);
+    health->newest.resident_mib = limited((double)usage.resident / (1 << 20));
+    node->link->ops->tell(node->link, &health->newest);
+}

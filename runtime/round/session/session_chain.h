@@ -1,0 +1,116 @@
+// session_chain.h - trains a model that is cut into parts, each on a member of its own. Private to
+// runtime/round/session.
+//
+// The members that hold the parts of one model are a chain (runtime/group/ranks.h). Chains are
+// formed when an epoch begins, by the members that are there, and stay until it ends. Each member
+// has the whole base version on its disk and in its held state; its trainer has its part only. As
+// with shards, the chain gathers and stores the whole state every few seconds, the steps since then
+// count as unsaved, and after a failure all members return to the stored state (session_shards.c,
+// session_store.c). At the end of a round the weights are gathered, so that every member makes the
+// update of one board that trains the same micro-batches alone.
+#pragma once
+
+#include "runtime/round/session/session_private.h"
+
+struct cn_metrics;
+
+// --- session_chain.c ---
+
+// Returns the micro-batches of a step of a chain: those that its members would train without it.
+uint32_t cn_session_chain_micro(const struct cn_session *session);
+
+// Chooses where the model of a job with parallel.pipeline is cut, and the part that this board is
+// likely to get. Sets layout_own to the layout of the whole model. Does nothing for other jobs.
+// CN_EINVAL with a line in diag for a cut that is not possible.
+cn_err cn_session_cut_model(struct cn_session *session, struct cn_diag *diag);
+
+// Takes a fingerprint of the data set, which all members of a chain must share. CN_ENOTSUP with a
+// line in diag for a set whose files may change. Does nothing without a cut.
+cn_err cn_session_look_at_samples(struct cn_session *session, struct cn_diag *diag);
+
+// Returns the lowest rank whose samples, by their fingerprint, the most ranks have.
+uint32_t cn_session_most_frequent(const int64_t *samples, uint32_t size);
+
+// Forms as many chains as there are members for, all alike on all members, and gives this board's
+// trainer its part of the held state. Members with other samples than most look on. With too few
+// members it says who is missing, and the session waits.
+cn_err cn_session_form_chains(struct cn_session *session, struct cn_collective *collective);
+
+// Gives a whole row to a function of the trainer, which may hold a part of it. row may be NULL.
+cn_err cn_session_put_row(struct cn_session *session,
+                          cn_err (*put)(struct cn_trainer *trainer, const float *row),
+                          const float *row);
+
+// Gathers one row of the state from all parts of the chain. get reads the trainer's own.
+cn_err cn_session_gather_parts(struct cn_session *session, struct cn_collective *collective,
+                               cn_err (*get)(struct cn_trainer *trainer, float *row), float *row,
+                               uint32_t fingerprint);
+
+// As cn_session_gather_parts, but passes the values to put, a piece at a time.
+cn_err cn_session_gather_pieces(struct cn_session *session, struct cn_collective *collective,
+                                enum cn_session_row what, cn_checkpoint_put *put, void *to);
+
+// --- session_pipeline.c ---
+
+// Fills in the number of messages of each kind for which a part has buffers.
+void cn_session_count_messages(const struct cn_session *session,
+                               uint32_t counts[CN_BOUNDARY_COUNT]);
+
+// Takes the buffers of the trainer's part, in place of those of another. They are in the trainer's
+// plan. Does nothing without a cut.
+cn_err cn_session_take_lanes(struct cn_session *session);
+void cn_session_free_lanes(struct cn_session *session);
+
+// Trains the micro-batches of a step on this board's part, from number `first` on. Only the last
+// part adds to metrics. CN_EDIVERGED, after all micro-batches, when a loss was not finite.
+cn_err cn_session_run_chain(struct cn_session *session, uint64_t first, struct cn_metrics *metrics);
+
+// Adds up the gradients of the members with the same part, then those of a tensor that several
+// parts hold. Sets *finite to false if a number of this part's gradient is not finite.
+cn_err cn_session_reduce_chain(struct cn_session *session, struct cn_collective *collective,
+                               bool *finite);
+
+// Clips the gradient by the norm of the whole model's. Call it after the vote.
+cn_err cn_session_clip_chain(struct cn_session *session, struct cn_collective *collective,
+                             double weight);
+
+// --- session_chain_trace.c ---
+
+#define CN_CHAIN_EVENTS 384 // most passes and messages of a step in a timeline
+#define CN_CHAIN_EVENT_WORDS 4
+
+enum cn_chain_act {
+    CN_CHAIN_FORWARD,
+    CN_CHAIN_BACKWARD,
+    CN_CHAIN_SEND_F, // activations
+    CN_CHAIN_SEND_B, // their gradients
+    CN_CHAIN_RECEIVE_F,
+    CN_CHAIN_RECEIVE_B,
+    CN_CHAIN_SUM, // gradients of the members with the same part, and of tied tensors
+};
+
+// Takes the memory for the notes of a step, once.
+cn_err cn_session_open_chain_log(struct cn_session *session);
+
+// Forgets the step before.
+void cn_session_begin_chain_log(struct cn_session *session);
+
+// Notes what has ended. bytes 0: nothing travelled.
+void cn_session_note_act(struct cn_session *session, enum cn_chain_act act, uint32_t batch,
+                         uint64_t begin_us, uint64_t end_us, size_t bytes);
+
+// Notes a message that is posted. Its times are noted by the next cn_session_note_ended after its
+// end. Call that before each post.
+void cn_session_note_call(struct cn_session *session, enum cn_chain_act act, uint32_t batch,
+                          struct cn_work work, size_t bytes);
+void cn_session_note_ended(struct cn_session *session);
+
+// Gathers the notes of all members, and writes them if this board has a timeline. All members call
+// it after a step of which one writes.
+cn_err cn_session_trace_chain(struct cn_session *session);
+
+// --- session_pipeline.c, evaluation ---
+
+// Evaluates a batch, part after part. Only the last part adds to metrics.
+cn_err cn_session_evaluate_chain(struct cn_session *session, struct cn_collective *collective,
+                                 const struct cn_batch *batch, struct cn_metrics *metrics);

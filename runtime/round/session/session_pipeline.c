@@ -1,0 +1,405 @@
+// session_pipeline.c - a step of a chain: passes of this board's part, and messages to and from the
+// neighbours, in the order of runtime/group/pipeline_order.h.
+//
+// The worker computes; the queue of the reducer sends and receives. A message that is to come is
+// posted as early as its place in the order allows, with a buffer of its own. The buffers are taken
+// with the trainer and stay.
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/engine/trainer/trainer_parts.h"
+#include "runtime/group/pipeline_order.h"
+#include "runtime/port/platform.h"
+#include "runtime/round/session/session_chain.h"
+
+enum fingerprint { ACTIVATIONS = 0x70700001, GRADIENTS, SUM, TIED, SQUARES, EVALUATION };
+
+// A step of this board's part.
+struct run {
+    struct cn_session *session;
+    const struct cn_chain_place *place;
+    struct cn_set before, behind; // this board and its neighbour
+    struct cn_chain_lane *lanes;  // by enum cn_boundary
+    uint64_t first;               // number of the step's first micro-batch
+    struct cn_metrics *metrics;
+    bool diverged;
+};
+
+void cn_session_count_messages(const struct cn_session *session, uint32_t counts[CN_BOUNDARY_COUNT])
+{
+    uint32_t part = session->chain.part, parts = session->chain.cut.parts;
+    uint32_t own = session->chain.slots;
+
+    counts[CN_BOUNDARY_INPUTS] =
+        part ? cn_pipeline_in_flight(parts, cn_session_chain_micro(session), part - 1) : 0;
+    counts[CN_BOUNDARY_OUTPUTS] = own;
+    counts[CN_BOUNDARY_OUTPUT_GRADIENTS] = own;
+    counts[CN_BOUNDARY_INPUT_GRADIENTS] = own + 1;
+}
+
+cn_err cn_session_take_lanes(struct cn_session *session)
+{
+    uint32_t counts[CN_BOUNDARY_COUNT];
+
+    if (!cn_session_is_cut(session))
+        return CN_OK;
+    cn_session_free_lanes(session);
+    cn_session_count_messages(session, counts);
+    for (int which = 0; which < CN_BOUNDARY_COUNT; which++) {
+        struct cn_chain_lane *lane = &session->chain.lanes[which];
+
+        lane->words = cn_trainer_boundary_words(session->trainer, (enum cn_boundary)which) *
+                      session->config.job->batch;
+        lane->count = counts[which];
+        lane->buffers = malloc((lane->words * lane->count + 1) * sizeof(*lane->buffers));
+        lane->works = calloc(lane->count + 1, sizeof(*lane->works));
+        if (!lane->buffers || !lane->works)
+            return CN_ENOMEM;
+    }
+    return cn_session_open_chain_log(session);
+}
+
+void cn_session_free_lanes(struct cn_session *session)
+{
+    for (int which = 0; which < CN_BOUNDARY_COUNT; which++) {
+        free(session->chain.lanes[which].buffers);
+        free(session->chain.lanes[which].works);
+        session->chain.lanes[which] = (struct cn_chain_lane){0};
+    }
+}
+
+// Forgets the calls of the step before: all have ended.
+static void begin_lanes(struct run *run)
+{
+    for (int which = 0; which < CN_BOUNDARY_COUNT; which++)
+        memset(run->lanes[which].works, 0,
+               run->lanes[which].count * sizeof(*run->lanes[which].works));
+}
+
+static cn_err wait_for(const struct run *run, struct cn_work work)
+{
+    struct cn_reducer *reducer = run->session->reducer;
+    uint64_t begun_us = cn_platform_now_us();
+    cn_err err = work.number ? cn_reducer_wait(reducer, work) : CN_OK;
+
+    reducer->waited_us += cn_platform_now_us() - begun_us;
+    return err;
+}
+
+// Waits until the call that uses a micro-batch's buffer has ended, and returns the buffer.
+static cn_err take_buffer(struct run *run, enum cn_boundary which, uint32_t batch, float **buffer)
+{
+    struct cn_chain_lane *lane = &run->lanes[which];
+    uint32_t index = batch % lane->count;
+
+    *buffer = lane->buffers + index * lane->words;
+    return wait_for(run, lane->works[index]);
+}
+
+static enum cn_chain_act act_of(enum cn_boundary which)
+{
+    switch (which) {
+    case CN_BOUNDARY_INPUTS:
+        return CN_CHAIN_RECEIVE_F;
+    case CN_BOUNDARY_OUTPUTS:
+        return CN_CHAIN_SEND_F;
+    case CN_BOUNDARY_OUTPUT_GRADIENTS:
+        return CN_CHAIN_RECEIVE_B;
+    default:
+        return CN_CHAIN_SEND_B;
+    }
+}
+
+// Posts a message from or to a neighbour. If the queue is full, first waits until it is empty:
+// posted calls never wait for later ones.
+static cn_err post(struct run *run, enum cn_boundary which,
+                   const struct cn_pipeline_message *message)
+{
+    struct cn_chain_lane *lane = &run->lanes[which];
+    uint32_t index = message->batch % (lane->count ? lane->count : 1);
+    bool sends = message->from == run->place->part;
+    uint32_t neighbour = sends ? message->to : message->from;
+    struct cn_reducer *reducer = run->session->reducer;
+    const struct cn_collective_call call = {
+        .kind = sends ? CN_COLLECTIVE_SEND : CN_COLLECTIVE_RECEIVE,
+        .set = neighbour < run->place->part ? &run->before : &run->behind,
+        .peer = run->place->chain.ranks[neighbour],
+        .data = lane->buffers + index * lane->words,
+        .count = lane->words * sizeof(float),
+        .fingerprint = (message->gradient ? GRADIENTS : ACTIVATIONS) + (message->batch << 8),
+    };
+    cn_err err;
+
+    if (!lane->words)
+        return CN_OK;
+    cn_session_note_ended(run->session);
+    err = cn_reducer_post(reducer, &call, &lane->works[index]);
+    if (err == CN_EAGAIN) {
+        err = wait_for(run, reducer->newest);
+        cn_session_note_ended(run->session);
+        if (!err)
+            err = cn_reducer_post(reducer, &call, &lane->works[index]);
+    }
+    if (!err)
+        cn_session_note_call(run->session, act_of(which), message->batch, lane->works[index],
+                             call.count);
+    return err;
+}
+
+// --- passes ---
+
+// Copies a message between its buffer and the trainer: one that came in, or one that goes out.
+static cn_err move_message(struct run *run, enum cn_boundary which, uint32_t batch, bool came)
+{
+    struct cn_trainer *trainer = run->session->trainer;
+    uint32_t slot = batch % run->session->chain.slots;
+    uint32_t samples = run->session->config.job->batch;
+    float *buffer;
+    cn_err err;
+
+    if (!run->lanes[which].words)
+        return CN_OK;
+    err = take_buffer(run, which, batch, &buffer);
+    if (err)
+        return err;
+    return came ? cn_trainer_set_boundary(trainer, slot, which, samples, buffer)
+                : cn_trainer_get_boundary(trainer, slot, which, samples, buffer);
+}
+
+static cn_err forward(struct run *run, uint32_t number)
+{
+    struct cn_session *session = run->session;
+    uint64_t index = run->first + number;
+    const struct cn_batch *batch;
+    cn_err err = move_message(run, CN_BOUNDARY_INPUTS, number, true);
+    uint64_t begun_us = cn_platform_now_us();
+
+    if (err)
+        return err;
+    batch = cn_reader_take(session->data.reader, index);
+    cn_trainer_draw(session->trainer,
+                    (index * CN_GROUP_MAX + session->planning.seat) * session->config.job->batch);
+    err = cn_trainer_forward(session->trainer, number % session->chain.slots, batch, run->metrics);
+    if (err == CN_EDIVERGED) { // goes on, because the others wait for this board's messages
+        run->diverged = true;
+        err = CN_OK;
+    }
+    cn_session_note_act(session, CN_CHAIN_FORWARD, number, begun_us, cn_platform_now_us(), 0);
+    return err ? err : move_message(run, CN_BOUNDARY_OUTPUTS, number, false);
+}
+
+static cn_err backward(struct run *run, uint32_t number)
+{
+    struct cn_session *session = run->session;
+    cn_err err = move_message(run, CN_BOUNDARY_OUTPUT_GRADIENTS, number, true);
+    uint64_t begun_us = cn_platform_now_us();
+
+    if (!err)
+        err = cn_trainer_backward(session->trainer, number % session->chain.slots, NULL);
+    cn_session_note_act(session, CN_CHAIN_BACKWARD, number, begun_us, cn_platform_now_us(), 0);
+    return err ? err : move_message(run, CN_BOUNDARY_INPUT_GRADIENTS, number, false);
+}
+
+static cn_err post_messages(struct run *run, const struct cn_pipeline *pipeline)
+{
+    struct cn_pipeline_message messages[CN_PIPELINE_PARTS_MAX];
+    uint32_t count = cn_pipeline_messages(pipeline, messages), own = run->place->part;
+    cn_err err = CN_OK;
+
+    for (uint32_t i = 0; !err && i < count; i++) {
+        bool gradient = messages[i].gradient;
+
+        if (messages[i].from == own)
+            err = post(run, gradient ? CN_BOUNDARY_INPUT_GRADIENTS : CN_BOUNDARY_OUTPUTS,
+                       &messages[i]);
+        else if (messages[i].to == own)
+            err = post(run, gradient ? CN_BOUNDARY_OUTPUT_GRADIENTS : CN_BOUNDARY_INPUTS,
+                       &messages[i]);
+    }
+    return err;
+}
+
+static cn_err run_step(struct run *run)
+{
+    struct cn_pipeline pipeline;
+    uint32_t own = run->place->part;
+    cn_err err = CN_OK;
+
+    cn_pipeline_begin(&pipeline, run->place->parts, run->session->plan.micro);
+    while (!err && cn_pipeline_tick(&pipeline)) {
+        if (pipeline.pass[own] == CN_PIPELINE_FORWARD)
+            err = forward(run, pipeline.batch[own]);
+        else if (pipeline.pass[own] == CN_PIPELINE_BACKWARD)
+            err = backward(run, pipeline.batch[own]);
+        if (!err)
+            err = post_messages(run, &pipeline);
+    }
+    if (!err)
+        err = wait_for(run, run->session->reducer->newest);
+    if (!err)
+        cn_session_note_ended(run->session);
+    return err;
+}
+
+// Returns this board and the member of its chain that holds another part.
+static struct cn_set pair_with(const struct cn_chain_place *place, uint32_t part)
+{
+    return cn_ranks_parts(place, 1u << place->part | 1u << part);
+}
+
+cn_err cn_session_run_chain(struct cn_session *session, uint64_t first, struct cn_metrics *metrics)
+{
+    const struct cn_chain_place *place = &session->plan.chain;
+    struct run run = {.session = session,
+                      .place = place,
+                      .lanes = session->chain.lanes,
+                      .first = first,
+                      .metrics = metrics};
+    cn_err err;
+
+    if (place->part > 0)
+        run.before = pair_with(place, place->part - 1);
+    if (place->part + 1 < place->parts)
+        run.behind = pair_with(place, place->part + 1);
+    begin_lanes(&run);
+    cn_session_begin_chain_log(session);
+    err = run_step(&run);
+    if (err) // before the buffers are used again: calls that were posted may use them
+        cn_reducer_cancel(session->reducer);
+    return err ? err : run.diverged ? CN_EDIVERGED : CN_OK;
+}
+
+// --- after the passes ---
+
+static cn_err sum(struct cn_collective *collective, const struct cn_set *set, float *data,
+                  size_t count, enum cn_number wire, enum fingerprint what)
+{
+    const struct cn_collective_call call = {.kind = CN_COLLECTIVE_ALL_REDUCE,
+                                            .how = CN_REDUCE_SUM,
+                                            .wire = wire,
+                                            .set = set,
+                                            .data = data,
+                                            .count = count,
+                                            .fingerprint = what};
+
+    return set->size > 1 && count ? collective->ops->run(collective, &call) : CN_OK;
+}
+
+// Adds up the gradients of tensors that several parts hold, in the order of the layout.
+static cn_err sum_tied(struct cn_session *session, struct cn_collective *collective,
+                       float *gradients)
+{
+    const struct cn_layout *own = cn_trainer_layout(session->trainer);
+    cn_err err = CN_OK;
+
+    for (size_t t = 0; !err && t < own->tensor_count; t++) {
+        uint32_t holders = cn_trainer_holders(session->trainer, t);
+        size_t place = cn_trainer_gradient_place(session->trainer, t);
+        struct cn_set set;
+
+        if (!(holders & (holders - 1)) || place == SIZE_MAX)
+            continue;
+        set = cn_ranks_parts(&session->plan.chain, holders);
+        err = sum(collective, &set, gradients + place, own->tensors[t].count, CN_FLOAT32, TIED);
+    }
+    return err;
+}
+
+cn_err cn_session_reduce_chain(struct cn_session *session, struct cn_collective *collective,
+                               bool *finite)
+{
+    float *gradients;
+    double squares = 0;
+    uint64_t begun_us = cn_platform_now_us();
+    cn_err err = cn_trainer_gradients(session->trainer, &gradients);
+
+    if (!err)
+        err = sum(collective, &session->plan.chain.alike, gradients,
+                  cn_trainer_gradient_words(session->trainer), session->reducer->wire, SUM);
+    if (!err)
+        err = sum_tied(session, collective, gradients);
+    cn_session_note_act(session, CN_CHAIN_SUM, 0, begun_us, cn_platform_now_us(), 0);
+    if (!err)
+        err = cn_trainer_squares(session->trainer, 1, &squares);
+    *finite = isfinite(squares) != 0;
+    return err;
+}
+
+// Adds the squares of each part, in the order of the parts, so that all members get the same norm.
+cn_err cn_session_clip_chain(struct cn_session *session, struct cn_collective *collective,
+                             double weight)
+{
+    const struct cn_chain_place *place = &session->plan.chain;
+    uint64_t bits[CN_GROUP_MAX] = {0};
+    const struct cn_collective_call call = {.kind = CN_COLLECTIVE_ALL_GATHER,
+                                            .type = CN_INT64,
+                                            .set = &place->chain,
+                                            .data = bits,
+                                            .count = place->parts,
+                                            .fingerprint = SQUARES};
+    double squares, all = 0;
+    cn_err err;
+
+    if (!(session->config.job->rules.clip > 0))
+        return CN_OK;
+    weight = weight > 0 ? weight : 1;
+    err = cn_trainer_squares(session->trainer, weight, &squares);
+    memcpy(&bits[place->part], &squares, sizeof(squares));
+    if (!err)
+        err = collective->ops->run(collective, &call);
+    for (uint32_t p = 0; !err && p < place->parts; p++) {
+        memcpy(&squares, &bits[p], sizeof(squares));
+        all += squares;
+    }
+    return err ? err : cn_trainer_clip(session->trainer, weight, all);
+}
+
+// --- evaluation ---
+
+// Sends a message of an evaluation to a neighbour, or receives it. It takes the first buffer of the
+// kind: an evaluation is between steps, and its batch is no larger.
+static cn_err pass_on(struct cn_session *session, struct cn_collective *collective,
+                      enum cn_boundary which, uint32_t samples)
+{
+    const struct cn_chain_place *place = &session->plan.chain;
+    uint32_t neighbour = which == CN_BOUNDARY_INPUTS ? place->part - 1 : place->part + 1;
+    struct cn_set pair = pair_with(place, neighbour);
+    size_t words = cn_trainer_boundary_words(session->trainer, which) * samples;
+    float *message = session->chain.lanes[which].buffers;
+    const struct cn_collective_call call = {
+        .kind = which == CN_BOUNDARY_INPUTS ? CN_COLLECTIVE_RECEIVE : CN_COLLECTIVE_SEND,
+        .set = &pair,
+        .peer = place->chain.ranks[neighbour],
+        .data = message,
+        .count = words * sizeof(*message),
+        .fingerprint = EVALUATION};
+    cn_err err = CN_OK;
+
+    if (which == CN_BOUNDARY_OUTPUTS)
+        err = cn_trainer_get_boundary(session->trainer, 0, which, samples, message);
+    if (!err && words)
+        err = collective->ops->run(collective, &call);
+    if (!err && which == CN_BOUNDARY_INPUTS)
+        err = cn_trainer_set_boundary(session->trainer, 0, which, samples, message);
+    return err;
+}
+
+cn_err cn_session_evaluate_chain(struct cn_session *session, struct cn_collective *collective,
+                                 const struct cn_batch *batch, struct cn_metrics *metrics)
+{
+    const struct cn_chain_place *place = &session->plan.chain;
+    cn_err err = CN_OK, diverged = CN_OK;
+
+    if (place->part > 0)
+        err = pass_on(session, collective, CN_BOUNDARY_INPUTS, batch->count);
+    if (!err)
+        err = cn_trainer_evaluate(session->trainer, batch, metrics);
+    if (err == CN_EDIVERGED) {
+        diverged = err;
+        err = CN_OK;
+    }
+    if (!err && place->part + 1 < place->parts)
+        err = pass_on(session, collective, CN_BOUNDARY_OUTPUTS, batch->count);
+    return err ? err : diverged;
+}

@@ -1,0 +1,310 @@
+"""Pipelines: a model cut into parts, each on a board of its own, trains to the bits of one board.
+
+    pipeline.py BUILD [SCENARIO...]
+"""
+
+import os
+import re
+
+import wide_model
+from cluster import DIGITS, SOURCE, Cluster, same_model_everywhere
+from scenarios import Scenarios
+from sets import share_samples
+from spool import put_shard
+from timeline import spans_of, status_of
+
+ONE = {"lab": ["board-1"]}
+TWO = {"lab": ["board-1", "board-2"]}
+THREE = {"lab": ["board-1", "board-2", "board-3"]}
+FOUR = {"lab": ["board-1", "board-2", "board-3", "board-4"]}
+SETTINGS = {"rounds": 3, "local_steps": 15, "quorum": 1, "up": "{mode: topk, density: 10 %, value_bits: 2}",
+            "held_out": "10 %, scope: shared", "learning_rate": 0.005}
+scenario = Scenarios()
+
+
+def digests_of(build, groups, disturb=None, model=None, **settings):
+    """Of all versions, after a replay, and the logs of the boards and the gateway."""
+    with Cluster(build, groups, **{**SETTINGS, **settings}) as cluster:
+        share_samples(cluster)
+        if model is not None:
+            wide_model.main(cluster.path("deep.onnx"), "1,8,8", *[64] * 6, 10, **model)
+            cluster.set_model("deep.onnx")
+        cluster.start_all()
+        if disturb:
+            disturb(cluster)
+        cluster.wait_for_end(200)
+        cluster.replay()
+        same_model_everywhere(cluster)
+        rows = cluster.ledger("SELECT digest FROM version ORDER BY number")
+        logs = {name: cluster.log(name) for name in ["gateway", *cluster.boards]}
+        return [row[0] for row in rows], logs
+
+
+def one_board_and_two(build, train, pipeline="pipeline: 2", **settings):
+    alone, _ = digests_of(build, ONE, batch=f"16, accumulate: 4{train}", **settings)
+    chain, logs = digests_of(build, TWO, batch=f"16, accumulate: 2{train}", extra=f"parallel: {{{pipeline}}}",
+                             **settings)
+    assert len(alone) == 4, alone
+    assert alone == chain, f"{train}: a board alone made {alone}, the chain {chain}"
+    return logs
+
+
+@scenario
+def two_boards_that_hold_a_half_each_make_the_versions_of_one(build):
+    logs = one_board_and_two(build, "")
+    values = [re.search(r"part (\d) of 2, chain 1 of 1 .*: (\d+) of (\d+) values", logs[board]).groups()
+              for board in ("board-1", "board-2")]
+    assert [part for part, _, _ in values] == ["1", "2"], values
+    assert int(values[0][1]) + int(values[1][1]) == int(values[0][2]), values
+
+
+@scenario
+def what_a_part_keeps_between_rounds_changes_no_bit(build):
+    """Two rows of Adam, which are gathered with the weights; a cut that the job names; one micro-batch more."""
+    one_board_and_two(build, ", optimizer: adam, weight_decay: 0.01, keep_optimizer: true",
+                      pipeline="pipeline: 2, cut: 2.*")
+
+
+def losses(logs):
+    rows = [line.split() for line in logs["gateway"].splitlines()]
+    return [float(row[2]) for row in rows if len(row) > 6 and row[0].isdigit()]
+
+
+@scenario
+def statistics_of_batches_change_no_bit_and_tied_weights_are_the_same_on_both(build):
+    """A tensor of two parts is summed in another order, and so is the norm for clipping."""
+    one_board_and_two(build, ", bn: train", model={"norm": True})
+    for train, model in (", clip: 1", {}), ("", {"tied": True}), (", clip: 1", {"tied": True, "norm": True}):
+        alone, one = digests_of(build, ONE, batch=f"16, accumulate: 4{train}", model=model)
+        chain, two = digests_of(build, TWO, batch=f"16, accumulate: 2{train}", model=model,
+                                extra="parallel: {pipeline: 2}")
+        assert len(alone) == len(chain) == 4, (alone, chain)
+        for a, b in zip(losses(one), losses(two)):
+            assert abs(a - b) < 1e-3 * a, (losses(one), losses(two))
+
+
+def refused(build, groups, line, names, change=None, **settings):
+    """The line that a board and, where it has no other board to ask, the gateway say of a job that cannot run."""
+    with Cluster(build, groups, **{**SETTINGS, **settings}) as cluster:
+        share_samples(cluster)
+        if change:
+            change(cluster)
+        cluster.start_all()
+        for name in names:
+            cluster.wait_for_line(name, line)
+
+
+@scenario
+def what_cannot_be_a_chain_gets_one_clear_line(build):
+    def own_samples(cluster, board="board-2"):
+        text = open(cluster.path(f"{board}.yaml")).read()
+        for part in ("images", "labels"):
+            text = text.replace(cluster.path(f"all-{part}.npy"), os.path.join(DIGITS, f"{board}-{part}.npy"))
+        cluster.write(f"{board}.yaml", text)
+
+    def others_go_on(cluster):
+        own_samples(cluster, "board-1")
+
+    everybody = ("board-1", "board-2", "gateway")
+    refused(build, TWO, "the cut 'nothing': the model has neither a tensor of this name nor a value that can be sent; "
+            "wanted a name such as 6.weight", everybody, extra="parallel: {pipeline: 2, cut: nothing}")
+    refused(build, TWO, "part 0 has no nodes: it would end after 0 nodes", everybody,
+            extra="parallel: {pipeline: 2, cut: 0.*}")
+    refused(build, THREE, "the cut '2.*' comes before '6.*'; wanted the order of the model, each once", everybody,
+            extra='parallel: {pipeline: 3, cut: ["6.*", "2.*"]}')
+    refused(build, TWO, "parallel.pipeline of job 'digits' is 3, and 2 boards are in group.members of this profile; "
+            "wanted at least 3", everybody, extra="parallel: {pipeline: 3}")
+    refused(build, TWO, "data set 'digits' of board-2 has other samples than that of board-1, and a chain needs the "
+            "same: board-2 looks on", everybody, own_samples, extra="parallel: {pipeline: 2}")
+    refused(build, TWO, "a chain of 2 parts cannot be made of board-1: waiting for members with the same samples",
+            everybody, own_samples, extra="parallel: {pipeline: 2}")
+    refused(build, THREE, "data set 'digits' of board-1 has other samples than that of board-2, and a chain needs the "
+            "same: board-1 looks on", ("board-1", "board-2", "board-3", "gateway"), others_go_on,
+            extra="parallel: {pipeline: 2}")
+    refused(build, THREE, "chain 1 of 1 (board-2 board-3)", ("board-2", "board-3"), others_go_on,
+            extra="parallel: {pipeline: 2}")
+
+
+@scenario
+def a_folder_of_samples_is_refused_by_its_line(build):
+    """Its files may differ between the members, and a part needs the samples of the others."""
+    def folders(cluster):
+        os.mkdir(cluster.path("spool"))
+        put_shard(cluster.path("spool"), "first", 0, 120)
+        for board in cluster.boards:
+            text = open(cluster.path(f"{board}.yaml")).read()
+            text = text[: text.index("data:")] + 'data: {digits: {inputs: "spool/*.npz:images", labels: "spool/*.npz:labels"}}\n'
+            cluster.write(f"{board}.yaml", text)
+
+    refused(build, TWO, "data set 'digits' is a folder, whose files may differ between the members of a chain; "
+            "wanted files with parallel.pipeline", ("board-1", "board-2", "gateway"), folders,
+            extra="parallel: {pipeline: 2}")
+
+
+@scenario
+def what_does_not_go_together_with_a_pipeline_is_refused_by_its_line(build):
+    refusals = (
+        ("pipeline: 2, kind: auto", "parallel.pipeline: parallel.kind auto does not choose among pipelines"),
+        ("pipeline: 2, measure: board-1", "parallel.measure: not together with parallel.pipeline in this version"),
+        ("pipeline: 2, train: board-1", "parallel.train: not together with parallel.pipeline in this version"),
+        ("pipeline: 2, shard: 2", "parallel.shard: not together with parallel.pipeline in this version"),
+        ("pipeline: 2, balance: true", "parallel.balance: not together with parallel.pipeline in this version"),
+        ("pipeline: 3, cut: one", "parallel.cut: 1 names make 2 parts; expected parallel.pipeline: 2, or 2 names"),
+        ("pipeline: 17", "parallel.pipeline"), ("pipeline: 0", "parallel.pipeline"),
+        ("tensor: 2", "parallel.tensor"))
+    with Cluster(build, TWO, **SETTINGS) as cluster:
+        with open(cluster.path("job.yaml")) as file:
+            job = file.read()
+        for parallel, wanted in refusals:
+            cluster.write("job.yaml", f"{job}parallel: {{{parallel}}}\n")
+            result = cluster.command(cluster.aggregator, "check", "gateway.yaml", check=False)
+            said = result.stdout + result.stderr
+            assert result.returncode and "job.yaml:" in said and wanted in said, f"{parallel}: wanted '{wanted}': {said}"
+
+
+@scenario
+def a_loss_that_is_not_finite_ends_the_round_of_all_parts(build):
+    """Only the last part sees the loss; the vote tells the others, and nobody waits for anybody."""
+    refused(build, TWO, "the round is given up", ("board-1", "board-2"), extra="parallel: {pipeline: 2}",
+            learning_rate=1000, momentum="0.9, weight_decay: 1", local_steps=60)
+
+
+@scenario
+def three_parts_and_chains_side_by_side_train_as_one_board(build):
+    """Two chains add up two gradients, as two boards do. Beside one chain of two boards a third looks on."""
+    alone, _ = digests_of(build, ONE, batch="16, accumulate: 12")
+    for groups, accumulate, parallel in ((THREE, 4, "pipeline: 3"), (FOUR, 3, "pipeline: 4"),
+                                         (THREE, 6, "pipeline: 2")):
+        chain, logs = digests_of(build, groups, batch=f"16, accumulate: {accumulate}", extra=f"parallel: {{{parallel}}}")
+        assert alone == chain, f"{parallel}: a board alone made {alone}, the chain {chain}"
+        assert f"part 1 of {parallel[-1]}, chain 1 of 1" in logs["board-1"], logs["board-1"]
+    side, logs = digests_of(build, FOUR, batch="16, accumulate: 3", extra="parallel: {pipeline: 2}")
+    assert "part 2 of 2, chain 2 of 2 (board-2 board-4)" in logs["board-4"], logs["board-4"]
+    two, _ = digests_of(build, TWO, batch="16, accumulate: 6", extra="parallel: {replicate: 2}")
+    assert side == two, f"two chains made {side}, two boards {two}"
+
+
+@scenario
+def dropout_frozen_fronts_and_values_that_skip_a_part_change_no_bit(build):
+    """Dropout draws by the numbers of samples; a frozen first part gets no gradient; the middle part hands on."""
+    one_board_and_two(build, "", model={"drops": True})
+    one_board_and_two(build, ", freeze: [w0, b0, w1, b1, w2, b2]", pipeline="pipeline: 2, cut: w3", model={})
+    alone, _ = digests_of(build, ONE, batch="16, accumulate: 6", model={"skips": True})
+    chain, _ = digests_of(build, THREE, batch="16, accumulate: 2", model={"skips": True},
+                          extra='parallel: {pipeline: 3, cut: [w2, w4]}')
+    assert len(alone) == 4 and alone == chain, f"with a skip a board alone made {alone}, the chain {chain}"
+
+
+def check_timeline(path, steps, micro):
+    """Each member's passes and messages of each step; returns the bytes that a step sends over the cut."""
+    spans, names = spans_of(path)
+    assert sorted(names.values()) == ["board-1", "board-2"], names
+    sent = set()
+    for step in range(1, steps + 1):
+        ends = {}
+        for member in (0, 1):
+            for batch in range(micro):
+                (f_begin, f_end, _), = spans[member, step, f"F {batch}"]
+                (b_begin, b_end, _), = spans[member, step, f"B {batch}"]
+                assert f_begin <= f_end <= b_begin <= b_end, (member, step, batch)
+                ends[member] = b_end
+            (_, voted, _), = spans[member, step, "vote"]
+            (applies, _, _), = spans[member, step, "apply"]
+            assert ends[member] <= voted <= applies, (member, step)
+        calls = [spans[member, step, f"{call} {batch}"][0] for batch in range(micro)
+                 for member, call in ((0, "send F"), (1, "receive F"), (1, "send B"), (0, "receive B"))]
+        assert all(begin <= end and size > 0 for begin, end, size in calls), calls
+        sent.add(sum(size for _, _, size in calls) // 2)
+    assert len(sent) == 1, sent
+    return sent.pop()
+
+
+@scenario
+def a_timeline_shows_each_pass_and_message_and_status_the_bubble(build):
+    with Cluster(build, TWO, **{**SETTINGS, "batch": "16, accumulate: 2", "extra": "parallel: {pipeline: 2}",
+                                "rounds": 1, "local_steps": 10}) as cluster:
+        share_samples(cluster)
+        cluster.start("gateway")
+        cluster.start("board-1")
+        cluster.start("board-2", "--timeline", "timeline.json")
+        cluster.wait_for_end(100)
+        sent = check_timeline(cluster.path("timeline.json"), 10, 4)
+        for number, board in enumerate(cluster.boards, 1):
+            chain = status_of(cluster, board)["group"]["chain"]
+            assert (chain["part"], chain["parts"], chain["chain"], chain["chains"]) == (number, 2, 1, 1), chain
+            assert chain["micro_batches"] == 4 and chain["bubble"] == 0.2, chain
+            assert 0 <= chain["bubble_measured"] <= 1 and chain["slowest"] == f"board-{chain['slowest_part']}", chain
+            assert chain["cut_bytes"] == [sent], (chain, sent)
+            lines = " ".join(cluster.command(cluster.node, "status", f"{board}.yaml").stdout.split())
+            assert f"holds part {number} of 2, chain 1 of 1; 4 micro-batches a step, bubble 20.0 % by formula" in lines
+            assert f"over its cuts a chain sends in a step {sent} bytes" in lines, lines
+
+
+@scenario
+def a_member_of_another_release_joins_no_chain(build):
+    """It is left out by name, and the chain of the others has the versions of one board."""
+    alone, _ = digests_of(build, ONE, batch="16, accumulate: 4")
+    with Cluster(build, THREE, **{**SETTINGS, "form": "2 s", "batch": "16, accumulate: 2",
+                                  "extra": "parallel: {pipeline: 2}"}) as cluster:
+        share_samples(cluster)
+        cluster.start("gateway")
+        cluster.start("board-1")
+        cluster.start("board-2")
+        node, cluster.node = cluster.node, os.path.join(build, "..", "tests", "support", "node_of_another_release")
+        cluster.start("board-3")
+        cluster.node = node
+        for name in ("board-1", "board-2"):
+            cluster.wait_for_line(name, "board-3 runs release 15.63.63, this board ")
+        cluster.wait_for_end(200, ["gateway", "board-1", "board-2"])
+        assert [row[0] for row in cluster.ledger("SELECT digest FROM version ORDER BY number")] == alone
+
+
+@scenario
+def nine_boards_hold_three_parts_three_times(build):
+    """By the lines of the example; three boards with the whole model add up the same three gradients."""
+    with open(os.path.join(SOURCE, "tests", "examples", "parts", "job.yaml")) as file:
+        parallel = re.search(r"^parallel:\n(?:  .*\n)+", file.read(), re.MULTILINE).group()
+    nine = {"lab": [f"board-{number}" for number in range(1, 10)]}
+    _, chains = digests_of(build, nine, batch="16, accumulate: 1", extra=parallel)
+    for number in range(1, 10):
+        line = f"part {(number + 2) // 3} of 3, chain {(number - 1) % 3 + 1} of 3"
+        assert line in chains[f"board-{number}"], f"board-{number} did not say '{line}'"
+    _, three = digests_of(build, THREE, batch="16, accumulate: 3", extra="parallel: {replicate: 3}")
+    assert len(losses(chains)) == len(losses(three)) == 4, (losses(chains), losses(three))
+    for a, b in zip(losses(chains), losses(three)):
+        assert abs(a - b) < 1e-3 * b, (losses(chains), losses(three))
+
+
+@scenario
+def each_member_is_killed_and_the_versions_are_the_same(build):
+    settings = {"batch": "16, accumulate: 2", "extra": "parallel: {pipeline: 2}", "local_steps": 150}
+    wanted, _ = digests_of(build, TWO, **settings)
+
+    def disturb(cluster):
+        for version, board in (0, "board-2"), (1, "board-1"), (2, "board-2"):
+            cluster.wait_for_line("board-1", f"version {version}: held-out")
+            cluster.kill(board)
+            cluster.start(board)
+
+    found, logs = digests_of(build, TWO, disturb, **settings)
+    assert found == wanted, f"undisturbed {wanted}, killed {found}"
+    assert logs["board-1"].count("part 1 of 2") > 3, "nobody was killed while a chain trained"
+
+
+@scenario
+def a_chain_that_lacks_a_member_waits_and_says_who_is_missing(build):
+    def disturb(cluster):
+        cluster.wait_for_line("board-1", "version 1: held-out")
+        cluster.kill("board-2")
+        cluster.wait_for_line("board-1", "a chain of 2 parts cannot be made of board-1: waiting for board-2")
+        cluster.start("board-2")
+
+    settings = {"batch": "16, accumulate: 2", "extra": "parallel: {pipeline: 2}", "rejoin": "300 ms",
+                "local_steps": 150}
+    wanted, _ = digests_of(build, TWO, **settings)
+    found, _ = digests_of(build, TWO, disturb, **settings)
+    assert found == wanted, f"undisturbed {wanted}, after waiting {found}"
+
+
+if __name__ == "__main__":
+    scenario.main()

@@ -1,0 +1,84 @@
+"""What the ledger of a run has besides updates: the jobs that held, and the versions that a ruling made.
+
+Written from runtime/profile/job_text.h, aggregator/ledger/rulings.h and aggregator/merge/ruled.h.
+"""
+
+import sqlite3
+
+import update
+from robust import Robust
+from server_optimizer import Server
+from update import floats, refuse
+
+REFUSED, ROLLED_BACK = 1, 2
+
+
+def read_jobs(ledger):
+    """[(first round, {key: value})], the newest first."""
+    rows = ledger.execute("SELECT from_round, job FROM setting ORDER BY from_round DESC").fetchall()
+    refuse(any(text is None for _, text in rows), "the ledger lacks the values of a job")
+    return [(first, dict(line.split(": ", 1) for line in text.splitlines())) for first, text in rows]
+
+
+def values_at(jobs, number):
+    return next(values for first, values in jobs if first <= number)
+
+
+def number_of(text):
+    """The words of a profile stand for 0."""
+    return 0 if text in ("none", "by optimizer") else float(text)
+
+
+def server_of(values):
+    refuse(values.get("server.normalize", "off") != "off", "the ledger's job is normalized")
+    refuse(values.get("train.correction", "none") != "none", "the ledger's job has control variates")
+    server = Server(values["server.optimizer"], *(number_of(values["server." + key])
+                                                  for key in ("learning_rate", "momentum", "beta1", "beta2", "epsilon")))
+    if values.get("rounds.mode", "synchronous") == "synchronous":
+        return server
+    quorum, buffer = int(values["rounds.quorum"]), values["rounds.async.buffer"]
+    buffer = (3 * quorum + 3) // 4 if buffer == "by quorum" else int(buffer)
+    robust = robust_of(values)
+    waits = robust.rule != "none" and values["robust.short"] == "wait"
+    return server.asynchronous(max(buffer, robust.needs()) if waits else buffer, quorum)
+
+
+def robust_of(values):
+    return Robust(values["robust.rule"], values["robust.mix"], int(values["robust.tolerate"]), int(values["seed"]))
+
+
+def job_of(values, job):
+    """The given job with the values of the ledger."""
+    return job._replace(max_norm=number_of(values["limits.max_norm"]), trust=values["limits.trust_groups"] == "true",
+                        server=server_of(values), robust=robust_of(values), clip=values["robust.short"] == "clip")
+
+
+def take_over(jobs, number, job, rows, center, count):
+    """(job, rows, center) of a round: rows stay as long as the optimizer does, the center if both rules have one."""
+    values = values_at(jobs, number)
+    before = values_at(jobs, max(1, number - 1))
+    job = job_of(values, job)
+    kept = number > 1 and values["server.optimizer"] == before["server.optimizer"]
+    begun = job.robust.begin(count)
+    return job, rows if kept else job.server.begin(count), center if kept and len(center) == len(begun) else begun
+
+
+def read_rulings(ledger):
+    """{version: (kind, source)}"""
+    try:
+        return {version: (kind, source) for version, kind, source in
+                ledger.execute("SELECT version, kind, source FROM ruling")}
+    except sqlite3.OperationalError:  # an older program's ledger
+        return {}
+
+
+def empty_frame(run, number, base, layout):
+    """The delta of a version that the gate refused: it changes nothing."""
+    stays = any(kind & update.STAYS for _, kind in layout)
+    header = update.Header(update.SKIP, 0, "", number, run, 1, 0.0, base, update.STAY if stays else 0)
+    return update.encode(header, layout, floats([0.0]) * sum(count for count, _ in layout))
+
+
+def rolled_back(job, count):
+    """(residual, rows, center) of a version that went back to an earlier one."""
+    return floats([0.0]) * count, job.server.begin(count), job.robust.begin(count)

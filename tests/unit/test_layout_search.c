@@ -1,0 +1,292 @@
+// The search for a layout: cuts against all cuts, the predicted step, and what is chosen and said.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+// cmocka.h needs the four above.
+#include <cmocka.h>
+#include <math.h>
+#include <string.h>
+
+#include "runtime/group/layout_text.h"
+
+#define KIB 1024ull
+#define MIB (1024 * KIB)
+
+static const char *const names[] = {"board-1", "board-2", "board-3", "board-4",
+                                    "board-5", "board-6", "board-7", "board-8"};
+static uint32_t seed = 1;
+
+static uint32_t draw(uint32_t below)
+{
+    seed = seed * 1664525 + 1013904223;
+    return (seed >> 8) % below;
+}
+
+// A model of `blocks` equal blocks on equal boards: 10 ms a micro-batch in all, a third of it
+// forward.
+static struct cn_layout_facts alike(uint32_t count, uint32_t blocks, uint64_t weights,
+                                    uint64_t activations, uint64_t kbps)
+{
+    struct cn_layout_facts facts = {.count = count,
+                                    .place_count = blocks - 1,
+                                    .forward_share = 1.0 / 3,
+                                    .call_us = 10,
+                                    .bucket = MIB,
+                                    .micro = 4,
+                                    .most_parts = CN_PIPELINE_PARTS_MAX};
+
+    for (uint32_t i = 0; i < blocks; i++) {
+        facts.places[i] = (struct cn_layout_place){
+            .nodes = 10 * (i + 1),
+            .forward = i + 1 < blocks ? activations : 0,
+            .backward = i + 1 < blocks ? activations : 0,
+            .gradients = weights * (i + 1) / blocks,
+            .state = 4 * weights * (i + 1) / blocks,
+            .saved = 8 * activations * (i + 1),
+        };
+        for (uint32_t m = 0; m < count; m++)
+            facts.members[m].us[i] = 10000.0 * (i + 1) / blocks;
+    }
+    for (uint32_t m = 0; m < count; m++) {
+        facts.members[m].kbps = kbps;
+        for (uint32_t s = 0; s < CN_AUTO_STAGES; s++)
+            facts.members[m].needs[s] = (struct cn_auto_need){
+                (3 - s) * weights + 8 * activations * blocks, (1 + s) * weights};
+    }
+    return facts;
+}
+
+static struct cn_layout_facts random_facts(uint32_t count, uint32_t places)
+{
+    struct cn_layout_facts facts = {.count = count, .place_count = places, .call_us = draw(3) * 50};
+    uint64_t state = 0, saved = 0;
+
+    for (uint32_t i = 0; i <= places; i++) {
+        state += draw(50) * KIB;
+        saved += draw(20) * KIB;
+        facts.places[i] = (struct cn_layout_place){.nodes = i + 1,
+                                                   .forward = (1 + draw(30)) * KIB,
+                                                   .backward = (1 + draw(30)) * KIB,
+                                                   .state = state,
+                                                   .saved = saved};
+    }
+    for (uint32_t m = 0; m < count; m++) {
+        double factor = 1 + draw(3), us = 0;
+
+        facts.members[m].kbps = draw(3) ? 10000 + draw(1000000) : 0;
+        facts.members[m].limit = draw(2) ? (40 + draw(400)) * KIB : 0;
+        for (uint32_t i = 0; i <= places; i++)
+            facts.members[m].us[i] = us += factor * (1 + draw(5000));
+    }
+    return facts;
+}
+
+static bool keeps_limits(const struct cn_layout_facts *facts, const struct cn_cut_board *boards,
+                         uint32_t parts, uint32_t micro, const uint32_t *places)
+{
+    for (uint32_t p = 0; p < parts; p++)
+        if (boards[p].limit && cn_cut_memory(facts, parts, micro, p, p ? places[p - 1] : UINT32_MAX,
+                                             places[p]) > boards[p].limit)
+            return false;
+    return true;
+}
+
+// Returns the shortest step of all cuts, HUGE_VAL when none keeps the limits.
+static double try_all_cuts(const struct cn_layout_facts *facts, const struct cn_cut_board *boards,
+                           uint32_t parts, uint32_t micro)
+{
+    double best = HUGE_VAL, period;
+
+    for (uint32_t bits = 0; bits < 1u << facts->place_count; bits++) {
+        uint32_t places[CN_PIPELINE_PARTS_MAX] = {0}, count = 0;
+
+        if ((uint32_t)__builtin_popcount(bits) != parts - 1)
+            continue;
+        for (uint32_t i = 0; i < facts->place_count; i++)
+            if (bits >> i & 1)
+                places[count++] = i;
+        places[count] = facts->place_count;
+        if (keeps_limits(facts, boards, parts, micro, places))
+            best = fmin(best, cn_cut_step_us(facts, boards, parts, micro, places, &period));
+    }
+    return best;
+}
+
+static void the_cut_is_the_best_of_all_cuts(void **state)
+{
+    uint32_t found = 0, none = 0;
+
+    (void)state;
+    for (uint32_t i = 0; i < 600; i++) {
+        uint32_t parts = 2 + draw(3), micro = 1 + draw(12), places = parts - 1 + draw(6);
+        struct cn_layout_facts facts = random_facts(parts, places);
+        struct cn_cut_board boards[4];
+        struct cn_cut_choice choice;
+        double best;
+
+        for (uint32_t p = 0; p < parts; p++)
+            boards[p] = (struct cn_cut_board){facts.members[p].limit, facts.members[p].kbps,
+                                              facts.members[p].us};
+        best = try_all_cuts(&facts, boards, parts, micro);
+        if (cn_cut_search(&facts, boards, parts, micro, &choice) != (best < HUGE_VAL))
+            fail_msg("case %u: one of the two finds no cut", i);
+        if (best >= HUGE_VAL) {
+            none++;
+            continue;
+        }
+        found++;
+        assert_true(keeps_limits(&facts, boards, parts, micro, choice.places));
+        if (choice.step_us > 1.0101 * best || choice.step_us < 0.999999 * best)
+            fail_msg("case %u: %u parts, %u micro-batches: %g us, the best of all cuts %g", i,
+                     parts, micro, choice.step_us, best);
+    }
+    assert_true(found > 200 && none > 200);
+}
+
+// Of parts of equal work, without a wire, the bubble is (P - 1) / (m + P - 1).
+static void a_chain_that_is_played_has_the_bubble_of_the_formula(void **state)
+{
+    (void)state;
+    for (uint32_t parts = 2; parts <= 8; parts *= 2)
+        for (uint32_t times = 1; times <= 8; times *= 2) {
+            uint32_t micro = parts * times, places[CN_PIPELINE_PARTS_MAX];
+            struct cn_layout_facts facts = alike(parts, parts, MIB, 0, 0);
+            struct cn_cut_board boards[CN_PIPELINE_PARTS_MAX + 1] = {0};
+            double ends[CN_PIPELINE_PARTS_MAX], wanted = (micro + parts - 1) * 10000.0 / parts;
+
+            for (uint32_t p = 0; p < parts; p++) {
+                boards[p].us = facts.members[p].us;
+                places[p] = p;
+            }
+            assert_true(fabs(cn_cost_chain_us(&facts, boards, parts, micro, places, ends) / wanted -
+                             1) < 1e-9);
+        }
+}
+
+static struct cn_layout_candidate best_of(const struct cn_layout_facts *facts)
+{
+    static struct cn_layout_search search;
+
+    cn_layout_search(facts, &search);
+    return search.candidates[search.best];
+}
+
+static void a_thin_link_gets_a_pipeline_and_a_thick_one_gets_replicas(void **state)
+{
+    struct cn_layout_facts facts = alike(4, 12, 8 * MIB, 8 * KIB, 100000);
+    struct cn_layout_candidate best = best_of(&facts);
+
+    (void)state;
+    assert_int_equal(best.parts, 4); // 8 MiB are 670 ms on this link, 8 KiB 0.7 ms
+    assert_int_equal(best.replicas, 1);
+    facts = alike(4, 12, 8 * MIB, 8 * KIB, 100000000);
+    best = best_of(&facts);
+    assert_int_equal(best.parts, 1);
+    assert_int_equal(best.replicas, 4);
+    assert_int_equal(best.shards, 1);
+    facts = alike(4, 12, 256 * KIB, 512 * KIB, 100000); // large activations, few weights
+    best = best_of(&facts);
+    assert_int_equal(best.parts, 1);
+    assert_int_equal(best.replicas, 4);
+}
+
+static void a_link_that_carries_nothing_leaves_one_board(void **state)
+{
+    struct cn_layout_facts facts = alike(4, 12, 64 * MIB, 8 * MIB, 1000);
+    struct cn_layout_candidate best = best_of(&facts);
+
+    (void)state;
+    assert_int_equal(best.parts * best.replicas * best.shards, 1);
+    facts.all_train = true; // each board has samples of its own
+    best = best_of(&facts);
+    assert_true(best.parts * best.replicas * best.shards == 4);
+}
+
+static void no_micro_batches_count_as_one(void **state)
+{
+    struct cn_layout_facts facts = alike(4, 12, 64 * KIB, 8 * KIB, 100000000);
+
+    (void)state;
+    facts.micro = 0;
+    assert_int_equal(best_of(&facts).micro, 1);
+}
+
+static void unequal_boards_get_unequal_parts(void **state)
+{
+    struct cn_layout_facts facts = alike(2, 12, 8 * MIB, 8 * KIB, 100000);
+    struct cn_layout_candidate best;
+
+    (void)state;
+    for (uint32_t i = 0; i < 12; i++) // three times as slow
+        facts.members[0].us[i] *= 3;
+    best = best_of(&facts);
+    assert_int_equal(best.parts, 2);
+    assert_true(fabs(best.part_us[0] - best.part_us[1]) < 1);
+    assert_int_equal(best.members[best.places[0] < 4 ? 0 : 1], 0);
+}
+
+static void what_does_not_fit_is_cut_or_named(void **state)
+{
+    struct cn_layout_facts facts = alike(4, 12, 8 * MIB, 8 * KIB, 100000000);
+    struct cn_layout_search search;
+    char text[600];
+
+    (void)state;
+    for (uint32_t m = 0; m < 4; m++)
+        facts.members[m].limit = 12 * MIB; // the state is 32 MiB, a part of four 8
+    cn_layout_search(&facts, &search);
+    assert_int_equal(search.candidates[search.best].parts, 4);
+    assert_int_equal(search.candidates[search.best].missing, 0);
+    facts.members[2].limit = 1 * MIB;
+    facts.most_parts = 1;
+    cn_layout_search(&facts, &search);
+    assert_true(search.candidates[search.best].missing > 0);
+    cn_layout_text(&search, names, text, sizeof(text));
+    assert_non_null(strstr(text, "KiB are missing: it computes twice or in parts"));
+}
+
+static void it_says_the_choice_the_next_best_and_why(void **state)
+{
+    struct cn_layout_facts facts = alike(4, 12, 8 * MIB, 8 * KIB, 100000);
+    struct cn_layout_search search;
+    char text[600];
+
+    (void)state;
+    cn_layout_search(&facts, &search);
+    cn_layout_text(&search, names, text, sizeof(text));
+    assert_string_equal(text,
+                        "1 chain of 4 parts, 32 micro-batches a step: no member says how much "
+                        "memory it has; 128 ms a step predicted, waiting for 37 % of it; next "
+                        "best: 1 chain of 3 parts, 24 micro-batches a step, 1.14 times as long for "
+                        "a sample, waiting for 27 % of it; without a cut: 1 replica of 1 shard, 8 "
+                        "micro-batches a step, 2.51 times as long for a sample, waiting for 0 % of "
+                        "it");
+    facts = alike(2, 12, 8 * MIB, 8 * KIB, 100000000);
+    facts.members[1].limit = 30 * MIB;
+    facts.most_parts = 1;
+    cn_layout_search(&facts, &search);
+    cn_layout_text(&search, names, text, sizeof(text));
+    assert_string_equal(text,
+                        "1 replica of 2 shards, stage 1, 4 micro-batches a step: 29440 KiB of "
+                        "30720 KiB on board-2; 40.5 ms a step predicted, waiting for 1 % of it; "
+                        "next best: 1 replica of 2 shards, stage 2, 4 micro-batches a step, 1.00 "
+                        "times as long for a sample, waiting for 2 % of it; 1 layout does not fit: "
+                        "the nearest lacks 2816 KiB on board-2");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_cut_is_the_best_of_all_cuts),
+        cmocka_unit_test(a_chain_that_is_played_has_the_bubble_of_the_formula),
+        cmocka_unit_test(a_thin_link_gets_a_pipeline_and_a_thick_one_gets_replicas),
+        cmocka_unit_test(a_link_that_carries_nothing_leaves_one_board),
+        cmocka_unit_test(no_micro_batches_count_as_one),
+        cmocka_unit_test(unequal_boards_get_unequal_parts),
+        cmocka_unit_test(what_does_not_fit_is_cut_or_named),
+        cmocka_unit_test(it_says_the_choice_the_next_best_and_why),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

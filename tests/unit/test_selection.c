@@ -1,0 +1,129 @@
+// Which groups are invited to a round.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "aggregator/run/selection.h"
+#include "tests/unit/aggregator_world.h"
+
+#define ROUNDS 12
+
+static const char *const boards[] = {"a", "b", "c1", "c2"};
+
+static int open_world(void **state)
+{
+    struct world *world = calloc(1, sizeof(*world));
+    assert_non_null(world);
+    world_init(world);
+    for (size_t i = 0; i < 4; i++)
+        assert_int_equal(world_enroll(world, boards[i], i < 2 ? boards[i] : "c", 0), CN_OK);
+    world->job.quorum = 9; // no round opens by itself
+    assert_int_equal(world_start(world), CN_OK);
+    for (size_t i = 0; i < 4; i++)
+        world_register(world, boards[i]);
+    *state = world;
+    return 0;
+}
+
+static int close_world(void **state)
+{
+    world_deinit(*state);
+    free(*state);
+    return 0;
+}
+
+// Invites at most count groups to a round. Returns the number that was invited.
+static uint32_t invite(struct world *world, uint32_t round, uint32_t count)
+{
+    const struct cn_selection selection = {.ledger = world->ledger,
+                                           .roster = world->roster,
+                                           .seed = 5,
+                                           .round = round,
+                                           .now_ms = world_now_ms,
+                                           .live_ms = 120000};
+    uint32_t invited = 0;
+    assert_int_equal(cn_selection_invite(&selection, count, &invited), CN_OK);
+    return invited;
+}
+
+// Invites one group to each of ROUNDS rounds. Returns in how many it was this one.
+static unsigned count_first(struct world *world, uint32_t first, const char *group)
+{
+    unsigned found = 0;
+    for (uint32_t round = first; round < first + ROUNDS; round++) {
+        bool selected;
+        assert_int_equal(cn_ledger_open_round(world->ledger, round), CN_OK);
+        assert_int_equal(invite(world, round, 1), 1);
+        assert_int_equal(cn_ledger_is_selected(world->ledger, round, group, &selected), CN_OK);
+        found += selected;
+        assert_int_equal(invite(world, round, 3), 2); // the others come after it
+    }
+    return found;
+}
+
+static void report(struct world *world, const char *board, const char *error)
+{
+    struct cn_health health = {.state = error[0] ? CN_HEALTH_FAILED : CN_HEALTH_TRAINING,
+                               .error_code = error[0] != 0};
+    snprintf(health.error, sizeof(health.error), "%s", error);
+    world_now_ms += CN_HEALTH_SHORTEST_MS;
+    cn_roster_report(world->roster, board, &health, world_now_ms);
+}
+
+static void a_group_whose_boards_all_report_a_fault_is_invited_last(void **state)
+{
+    struct world *world = *state;
+    uint32_t round = 1;
+    assert_in_range(count_first(world, round, "a"), 1, ROUNDS - 1);
+    cn_roster_blame(world->roster, "a", "labels.npy: 12 rows", 0, world_now_ms);
+    assert_int_equal(count_first(world, round += ROUNDS, "a"), 0);
+    cn_roster_blame(world->roster, "a", "", 0, world_now_ms); // it registered without a fault
+    assert_in_range(count_first(world, round += ROUNDS, "a"), 1, ROUNDS - 1);
+    report(world, "a", "the disk is full");
+    assert_int_equal(count_first(world, round += ROUNDS, "a"), 0);
+    report(world, "a", "");
+    assert_in_range(count_first(world, round += ROUNDS, "a"), 1, ROUNDS - 1);
+}
+
+static void a_group_with_a_board_that_can_train_keeps_its_turn(void **state)
+{
+    struct world *world = *state;
+    report(world, "c1", "the disk is full");
+    assert_in_range(count_first(world, 1, "c"), 1, ROUNDS - 1);
+    report(world, "c2", "the disk is full");
+    assert_int_equal(count_first(world, 1 + ROUNDS, "c"), 0);
+}
+
+static void a_group_that_was_left_out_is_invited_before_others_are_again(void **state)
+{
+    struct world *world = *state;
+    static const char *const groups[] = {"a", "b", "c"};
+    unsigned invited[3] = {0};
+    for (uint32_t round = 1; round <= ROUNDS; round++) {
+        assert_int_equal(cn_ledger_open_round(world->ledger, round), CN_OK);
+        assert_int_equal(invite(world, round, 1), 1);
+        for (size_t g = 0; g < 3; g++) {
+            bool selected;
+            assert_int_equal(cn_ledger_is_selected(world->ledger, round, groups[g], &selected),
+                             CN_OK);
+            invited[g] += selected;
+            assert_in_range(invited[g], round / 3, (round + 2) / 3);
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_group_whose_boards_all_report_a_fault_is_invited_last,
+                                        open_world, close_world),
+        cmocka_unit_test_setup_teardown(a_group_with_a_board_that_can_train_keeps_its_turn,
+                                        open_world, close_world),
+        cmocka_unit_test_setup_teardown(
+            a_group_that_was_left_out_is_invited_before_others_are_again, open_world, close_world),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

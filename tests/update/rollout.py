@@ -1,0 +1,182 @@
+"""cairn-flash rollout against doubles of ssh and of the gateway: waves, one board of a group at a time, the stop after
+failures, and that it goes on where it was.
+
+usage: rollout.py BIN [CASE...]
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+# Stands for ssh and for cairn-aggregator, by its name. The fleet is a file; each look at the status is a tick.
+DOUBLE = """\
+#!/usr/bin/python3
+import fcntl, hashlib, json, os, sys
+folder = os.path.dirname(os.path.dirname(os.path.abspath(sys.argv[0])))
+lock = open(os.path.join(folder, "lock"), "w")
+fcntl.flock(lock, fcntl.LOCK_EX)
+path = os.path.join(folder, "fleet.json")
+fleet = json.load(open(path))
+
+def leave(code):
+    json.dump(fleet, open(path + ".new", "w"))
+    os.rename(path + ".new", path)
+    sys.exit(code)
+
+if os.path.basename(sys.argv[0]) == "cairn-aggregator":
+    if fleet.get("away"):
+        print("error: nobody there", file=sys.stderr)
+        leave(1)
+    print(json.dumps({"job": "digits"}))
+    print("no JSON")
+    for name, board in fleet["boards"].items():
+        if board.get("ticks"):
+            board["ticks"] -= 1
+            if not board["ticks"]:
+                version, result = board.pop("new"), board["ends"]
+                board["update"], board["update_version"] = result, version
+                if result == "good":
+                    board["slot_version"] = version
+        print(json.dumps({"board": name, **{key: board[key] for key in ("group", "revoked", "slot_version", "update", "update_version")
+                                             if key in board}}))
+    leave(0)
+options, host, script = sys.argv[1:-2], sys.argv[-2], sys.argv[-1]
+assert "BatchMode=yes" in options and any(option.startswith("ServerAliveInterval=") for option in options), options
+board = fleet["boards"][host.split("@")[1]]
+if board["ends"] == "unreachable":
+    print("ssh: no route to host", file=sys.stderr)
+    leave(255)
+if "cat >" in script:
+    content = sys.stdin.buffer.read()
+    board["bundle"] = hashlib.sha256(content if board["ends"] != "damaged" else content + b"x").hexdigest()
+    print(board["bundle"], " bundle.raucb")
+    leave(0)
+assert "cairn-update install" in script, script
+fleet["installs"].append(sorted([host.split("@")[1]] + [name for name, other in fleet["boards"].items() if other.get("ticks")]))
+if board["ends"] == "refuses":
+    leave(1)
+if board["ends"] != "silent":
+    board.update(new=fleet["version"], ticks=3)
+leave(255 if board["ends"] == "good" else 0)
+"""
+
+
+class Fleet:
+    def __init__(self, build, groups, **ends):
+        self.build, self.folder = build, tempfile.mkdtemp(prefix="cairn-rollout-")
+        os.mkdir(self.path("bin"))
+        for name in ("ssh", "cairn-aggregator"):
+            self.write(f"bin/{name}", DOUBLE)
+            os.chmod(self.path("bin", name), 0o755)
+        self.write("fleet.raucb", "an update " * 1000)
+        self.names = [name for names in groups.values() for name in names]
+        self.save({"version": "1.4.0", "installs": [], "boards": {
+            name: {"group": group, "slot_version": "1.3.0", "update": "good", "update_version": "1.3.0", "ends": ends.get(name, "good")}
+            for group, names in groups.items() for name in names}})
+        self.write("hall.txt", "".join(f"{name} root@{name}\n" for name in self.names))
+
+    def path(self, *names):
+        return os.path.join(self.folder, *names)
+
+    def write(self, name, text):
+        with open(self.path(name), "w") as file:
+            file.write(text)
+
+    def load(self):
+        with open(self.path("fleet.json")) as file:
+            return json.load(file)
+
+    def save(self, fleet):
+        self.write("fleet.json", json.dumps(fleet))
+
+    def run(self, *more, code=0, version="1.4.0"):
+        result = subprocess.run([os.path.join(self.build, "cairn-flash"), "rollout", "hall.txt", "--bundle", "fleet.raucb", "--version",
+                                 version, "--gateway", "gateway.yaml", *more], cwd=self.folder, capture_output=True, text=True,
+                                env={**os.environ, "PATH": f"{self.path('bin')}:{os.environ['PATH']}"}, timeout=120)
+        self.said = result.stdout + result.stderr
+        assert result.returncode == code, f"{result.returncode}, wanted {code}\n{self.said}"
+        return self.said
+
+    def versions(self):
+        return {name: board["slot_version"] for name, board in self.load()["boards"].items()}
+
+
+def all_boards_are_updated_one_of_a_group_at_a_time(build):
+    fleet = Fleet(build, {"a": ["a1", "a2", "a3"], "b": ["b1", "b2"], "c": ["c1"]})
+    said = fleet.run("--wave", "5")
+    assert "6 of 6 boards have version 1.4.0" in said and "c1 runs version 1.4.0" in said, said
+    assert set(fleet.versions().values()) == {"1.4.0"}
+    installs = fleet.load()["installs"]
+    assert max(len(together) for together in installs) == 3, f"a wave is not updated together: {installs}"
+    for together in installs:
+        assert len({name[0] for name in together}) == len(together), f"two of a group at a time: {together}"
+    assert len({board["bundle"] for board in fleet.load()["boards"].values()}) == 1
+    before = len(installs)
+    assert "6 of 6 boards" in fleet.run("--wave", "5") and len(fleet.load()["installs"]) == before, "done again"
+
+
+def without_options_one_board_is_updated_at_a_time(build):
+    fleet = Fleet(build, {"a": ["a1"], "b": ["b1"], "c": ["c1"]})
+    fleet.run()
+    assert fleet.load()["installs"] == [["a1"], ["b1"], ["c1"]], fleet.load()["installs"]
+
+
+def failures_stop_it_and_it_goes_on_later(build):
+    fleet = Fleet(build, {"a": ["a1"], "b": ["b1"], "c": ["c1"], "d": ["d1"]}, b1="rolled-back")
+    said = fleet.run(code=1)
+    assert "b1: update to 1.4.0: rolled-back" in said and "stopped after 1 failures; 2 boards are as they were" in said, said
+    assert fleet.versions() == {"a1": "1.4.0", "b1": "1.3.0", "c1": "1.3.0", "d1": "1.3.0"}
+    said = fleet.run("--stop-after", "2", code=1, *("--timeout", "6 s"))  # b1 still fails, as it did
+    assert "3 of 4 boards have version 1.4.0" in said, said
+    state = fleet.load()
+    state["boards"]["b1"]["ends"] = "good"
+    fleet.save(state)
+    assert "4 of 4 boards" in fleet.run()
+
+
+def each_kind_of_failure_is_said(build):
+    wanted = {"unreachable": "no route to host", "damaged": "reads back differently there", "refuses": "cairn-update install has failed there",
+              "silent": "has not said in time", "interrupted": "update to 1.4.0: interrupted", "failed": "update to 1.4.0: failed"}
+    for kind, words in wanted.items():
+        fleet = Fleet(build, {"a": ["a1"], "b": ["b1"]}, a1=kind)
+        said = fleet.run("--timeout", "5 s", code=1)
+        assert words in said and "0 of 2 boards" in said, f"{kind}: {said}"
+        assert fleet.versions()["b1"] == "1.3.0", f"{kind}: the next wave began"
+
+
+def wrong_orders_change_nothing(build):
+    fleet = Fleet(build, {"a": ["a1"]})
+    fleet.run("--wave", "0", code=2)
+    fleet.run("--wave", "65", code=2)
+    fleet.run("--stop-after", "x", code=2)
+    fleet.run("--timeout", "5", code=2)
+    fleet.run(code=2, version="1 4")
+    fleet.write("hall.txt", "a1 -oProxyCommand=reboot\n")
+    assert "no USER@HOST" in fleet.run(code=2), fleet.said
+    fleet.write("hall.txt", "a1 root@a1\nz9 root@a1\n")
+    assert "line 2: the gateway does not know z9" in fleet.run(code=1)
+    state = fleet.load()
+    state["boards"]["a1"]["revoked"] = True
+    fleet.save(state)
+    fleet.write("hall.txt", "a1 root@a1\n")
+    assert "does not know a1" in fleet.run(code=1)
+    state["away"] = True
+    fleet.save(state)
+    assert "the aggregator's status" in fleet.run(code=1)
+    os.remove(fleet.path("fleet.raucb"))
+    assert "fleet.raucb cannot be read" in fleet.run(code=1)
+    assert fleet.load()["installs"] == []
+
+
+CASES = [all_boards_are_updated_one_of_a_group_at_a_time, without_options_one_board_is_updated_at_a_time,
+         failures_stop_it_and_it_goes_on_later, each_kind_of_failure_is_said, wrong_orders_change_nothing]
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory(prefix="cairn-rollout-") as tempfile.tempdir:
+        for case in CASES:
+            if sys.argv[2:] and case.__name__ not in sys.argv[2:]:
+                continue
+            case(os.path.abspath(sys.argv[1]))
+            print(case.__name__, flush=True)

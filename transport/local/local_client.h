@@ -1,0 +1,14 @@
+// local_client.h - sends a line to a program of this machine and reads the line that it answers.
+//
+// Threading: none; the calls block.
+#pragma once
+
+#include <stdint.h>
+
+#include "runtime/base/bytes.h"
+
+// Sends line and an end of line. Reads the line of the answer into answer, and puts a 0 in place of
+// its end. Returns CN_ETIMEOUT when nothing comes for timeout_ms, CN_EPEER when the other end hangs
+// up before it has answered, and CN_ERANGE when the answer exceeds the buffer's limit.
+cn_err cn_local_ask(int descriptor, const char *line, uint32_t timeout_ms,
+                    struct cn_buffer *answer);
