@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "aggregator/command/aggregator_commands.h"
-#include "aggregator/command/setup.h"
+#include "aggregator/daemon/setup.h"
 #include "aggregator/store/audit.h"
 
 static const char help[] =

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "aggregator/command/aggregator_commands.h"
-#include "aggregator/command/setup.h"
+#include "aggregator/daemon/setup.h"
 #include "aggregator/serve/http_service.h"
 #include "aggregator/serve/listening.h"
 #include "aggregator/serve/resources.h"

@@ -6,9 +6,9 @@
 #include <unistd.h>
 
 #include "aggregator/command/aggregator_commands.h"
-#include "aggregator/command/setup.h"
 #include "aggregator/command/steer.h"
 #include "aggregator/control/control.h"
+#include "aggregator/daemon/setup.h"
 #include "aggregator/serve/status.h"
 #include "runtime/base/whole_number.h"
 #include "runtime/port/platform.h"

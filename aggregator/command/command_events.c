@@ -8,7 +8,7 @@
 #include <time.h>
 
 #include "aggregator/command/aggregator_commands.h"
-#include "aggregator/command/setup.h"
+#include "aggregator/daemon/setup.h"
 #include "aggregator/serve/event_file.h"
 #include "runtime/port/platform.h"
 #include "runtime/profile/profile.h"

@@ -7,7 +7,7 @@
 
 #include "aggregator/command/aggregator_commands.h"
 #include "aggregator/command/output_file.h"
-#include "aggregator/command/setup.h"
+#include "aggregator/daemon/setup.h"
 #include "aggregator/store/model_store.h"
 #include "runtime/engine/onnx/onnx_inference.h"
 #include "runtime/update/local_tensors.h"

@@ -4,8 +4,8 @@
 
 #include "aggregator/command/aggregator_commands.h"
 #include "aggregator/command/audited.h"
-#include "aggregator/command/reload.h"
-#include "aggregator/command/setup.h"
+#include "aggregator/daemon/reload.h"
+#include "aggregator/daemon/setup.h"
 
 static const char help[] =
     "Usage: cairn-aggregator reload PROFILE\n"

@@ -8,7 +8,7 @@
 #include "aggregator/command/aggregator_commands.h"
 #include "aggregator/command/remake.h"
 #include "aggregator/command/replay_without.h"
-#include "aggregator/command/setup.h"
+#include "aggregator/daemon/setup.h"
 #include "aggregator/merge/ruled.h"
 #include "runtime/base/whole_number.h"
 

@@ -8,7 +8,7 @@
 
 #include "aggregator/command/aggregator_commands.h"
 #include "aggregator/command/output_file.h"
-#include "aggregator/command/setup.h"
+#include "aggregator/daemon/setup.h"
 #include "aggregator/page/report_page.h"
 #include "aggregator/serve/status.h"
 #include "aggregator/show/show_csv.h"

@@ -5,7 +5,7 @@
 #include <stdio.h>
 
 #include "aggregator/command/aggregator_commands.h"
-#include "aggregator/command/setup.h"
+#include "aggregator/daemon/setup.h"
 #include "aggregator/store/revocations.h"
 
 static const char help[] =

@@ -3,8 +3,8 @@
 #include <stdio.h>
 
 #include "aggregator/command/aggregator_commands.h"
-#include "aggregator/command/setup.h"
 #include "aggregator/command/steer.h"
+#include "aggregator/daemon/setup.h"
 
 static const char help[] =
     "Usage: cairn-aggregator revoke PROFILE BOARD [--socket PATH] [--id ID]\n"

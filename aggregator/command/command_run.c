@@ -8,12 +8,12 @@
 
 #include "aggregator/command/aggregator_commands.h"
 #include "aggregator/command/audited.h"
-#include "aggregator/command/daemon.h"
-#include "aggregator/command/reload.h"
+#include "aggregator/daemon/daemon.h"
+#include "aggregator/daemon/reload.h"
 #include "aggregator/ledger/job_settings.h"
 #include "aggregator/serve/status.h"
 #include "runtime/base/log.h"
-#include "runtime/command/wrap.h"
+#include "runtime/command/terminal/wrap.h"
 #include "runtime/update/local_tensors.h"
 
 #define STEP_MS 50

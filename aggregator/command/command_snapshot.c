@@ -8,7 +8,7 @@
 
 #include "aggregator/command/aggregator_commands.h"
 #include "aggregator/command/audited.h"
-#include "aggregator/command/setup.h"
+#include "aggregator/daemon/setup.h"
 #include "aggregator/ledger/job_settings.h"
 #include "aggregator/merge/merge.h"
 #include "aggregator/store/model_store.h"

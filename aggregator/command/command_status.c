@@ -5,10 +5,10 @@
 #include <unistd.h>
 
 #include "aggregator/command/aggregator_commands.h"
-#include "aggregator/command/setup.h"
 #include "aggregator/command/status_watch.h"
+#include "aggregator/daemon/setup.h"
 #include "aggregator/serve/status.h"
-#include "runtime/command/wrap.h"
+#include "runtime/command/terminal/wrap.h"
 #include "runtime/port/platform.h"
 
 #define INDENT 6 // columns before the second and later lines of a paragraph

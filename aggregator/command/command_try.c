@@ -9,7 +9,7 @@
 #include "aggregator/command/try_options.h"
 #include "aggregator/command/try_result.h"
 #include "aggregator/trial/trial_run.h"
-#include "runtime/command/wrap.h"
+#include "runtime/command/terminal/wrap.h"
 
 #define INDENT 4 // columns before the second and later lines of a paragraph
 

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "aggregator/command/setup.h"
+#include "aggregator/daemon/setup.h"
 #include "aggregator/ledger/job_settings.h"
 #include "aggregator/store/model_store.h"
 #include "aggregator/store/read_store.h"

@@ -2,7 +2,7 @@
 // that its round had.
 #pragma once
 
-#include "aggregator/command/setup.h"
+#include "aggregator/daemon/setup.h"
 #include "aggregator/merge/merge.h"
 
 // Loads the settings of a round into job, and applies their rules for single tensors to the setup's

@@ -2,7 +2,7 @@
 // worth.
 #pragma once
 
-#include "aggregator/command/setup.h"
+#include "aggregator/daemon/setup.h"
 
 // Prints a line for each version that the group has a part in: whether what was computed without it
 // is exact or approximate. Stores nothing. Updates of the group for rounds before from stay in.

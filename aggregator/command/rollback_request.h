@@ -1,7 +1,7 @@
 // rollback_request.h - asks the run to go back to an earlier version: `rollback` and `remove`.
 #pragma once
 
-#include "aggregator/command/setup.h"
+#include "aggregator/daemon/setup.h"
 
 struct cn_rollback_request_options {
     const char *name;   // the argument after the profile

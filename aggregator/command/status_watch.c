@@ -8,8 +8,8 @@
 
 #include "aggregator/serve/status.h"
 #include "aggregator/show/board_list.h"
-#include "runtime/command/screen.h"
-#include "runtime/command/sparkline.h"
+#include "runtime/command/terminal/screen.h"
+#include "runtime/command/terminal/sparkline.h"
 #include "runtime/port/platform.h"
 
 #define DRAW_MS 1000

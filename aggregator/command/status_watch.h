@@ -3,7 +3,7 @@
 
 #include <stdatomic.h>
 
-#include "aggregator/command/setup.h"
+#include "aggregator/daemon/setup.h"
 
 // Draws the run each second until stop is set or the run is over. Standard output must be a
 // terminal; one that cannot be drawn over gets a block of lines for each version. Returns the exit

@@ -1,8 +1,8 @@
 // steer.h - the client of the control sockets: what pause, drain, move and the like share.
 #pragma once
 
-#include "aggregator/command/setup.h"
 #include "aggregator/control/control_request.h"
+#include "aggregator/daemon/setup.h"
 
 // Options of these commands, for their help.
 #define CN_STEER_HELP                                                                              \

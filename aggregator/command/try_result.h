@@ -1,7 +1,7 @@
 // try_result.h - prints the result of a trial.
 #pragma once
 
-#include "aggregator/command/setup.h"
+#include "aggregator/daemon/setup.h"
 
 // Returns why the run of an open setup is over, or NULL when it is not.
 const char *cn_try_result_end(const struct cn_setup *setup);

@@ -5,8 +5,8 @@
 
 #include "aggregator/ledger/tally.h"
 #include "aggregator/show/bytes_text.h"
-#include "runtime/command/screen.h"
-#include "runtime/command/wrap.h"
+#include "runtime/command/terminal/screen.h"
+#include "runtime/command/terminal/wrap.h"
 
 #define LINE_MS 250
 #define INDENT 4 // columns before the second and later lines of a paragraph

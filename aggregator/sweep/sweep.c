@@ -10,7 +10,7 @@
 #include "aggregator/trial/trial_run.h"
 #include "runtime/base/diag.h"
 #include "runtime/command/command.h"
-#include "runtime/command/wrap.h"
+#include "runtime/command/terminal/wrap.h"
 
 #define INDENT 4 // columns before the second and later lines of a paragraph
 #define WINNER_FILE "winner.yaml"

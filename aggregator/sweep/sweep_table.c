@@ -6,7 +6,7 @@
 
 #include "aggregator/show/bytes_text.h"
 #include "aggregator/sweep/sweep.h"
-#include "runtime/command/wrap.h"
+#include "runtime/command/terminal/wrap.h"
 
 #define INDENT 4 // columns before the second and later lines of a paragraph
 

@@ -9,8 +9,8 @@
 #include <unistd.h>
 
 #include "runtime/command/command.h"
-#include "runtime/command/screen.h"
-#include "runtime/command/wrap.h"
+#include "runtime/command/terminal/screen.h"
+#include "runtime/command/terminal/wrap.h"
 #include "runtime/port/platform.h"
 
 #define STEP_MS 100

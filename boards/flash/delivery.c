@@ -2,9 +2,9 @@
 
 #include <unistd.h>
 
-#include "boards/flash/console.h"
-#include "boards/flash/enrol.h"
-#include "boards/flash/process.h"
+#include "boards/flash/board/enrol.h"
+#include "boards/flash/tool/console.h"
+#include "boards/flash/tool/process.h"
 #include "runtime/command/command.h"
 
 static int unless_stopped(int code)

@@ -4,10 +4,10 @@
 // After a failure, Ctrl-C or SIGTERM the enrolment is revoked and the key is wiped.
 #pragma once
 
-#include "boards/flash/image_file.h"
-#include "boards/flash/payload.h"
-#include "boards/flash/target_options.h"
-#include "boards/flash/workspace.h"
+#include "boards/flash/board/payload.h"
+#include "boards/flash/board/target_options.h"
+#include "boards/flash/image/image_file.h"
+#include "boards/flash/tool/workspace.h"
 
 struct cn_delivery {
     struct cn_target_options order;

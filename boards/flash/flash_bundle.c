@@ -5,11 +5,11 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "boards/flash/bundle.h"
 #include "boards/flash/commands.h"
-#include "boards/flash/console.h"
-#include "boards/flash/process.h"
-#include "boards/flash/vendor_image.h"
+#include "boards/flash/image/vendor_image.h"
+#include "boards/flash/tool/console.h"
+#include "boards/flash/tool/process.h"
+#include "boards/flash/update/bundle.h"
 #include "runtime/base/whole_number.h"
 
 #define SLOT_MAX 1048576 // MiB

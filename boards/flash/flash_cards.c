@@ -8,11 +8,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "boards/flash/card_maker.h"
+#include "boards/flash/card/card_maker.h"
 #include "boards/flash/commands.h"
-#include "boards/flash/console.h"
-#include "boards/flash/process.h"
-#include "boards/flash/vendor_image.h"
+#include "boards/flash/image/vendor_image.h"
+#include "boards/flash/tool/console.h"
+#include "boards/flash/tool/process.h"
 #include "runtime/port/crypto.h"
 #include "runtime/port/platform.h"
 

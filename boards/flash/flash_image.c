@@ -1,10 +1,10 @@
 // cairn-flash image and plan: put Cairn into a vendor's image, offline and without root.
 #include "boards/flash/commands.h"
 
-#include "boards/flash/console.h"
 #include "boards/flash/delivery.h"
-#include "boards/flash/manifest.h"
-#include "boards/flash/vendor_image.h"
+#include "boards/flash/image/manifest.h"
+#include "boards/flash/image/vendor_image.h"
+#include "boards/flash/tool/console.h"
 #include <inttypes.h>
 
 static const char image_help[] =

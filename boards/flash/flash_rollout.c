@@ -8,13 +8,13 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "boards/flash/bundle.h"
+#include "boards/flash/board/enrol.h"
 #include "boards/flash/commands.h"
-#include "boards/flash/console.h"
-#include "boards/flash/enrol.h"
-#include "boards/flash/process.h"
-#include "boards/flash/remote.h"
-#include "boards/flash/rollout.h"
+#include "boards/flash/tool/console.h"
+#include "boards/flash/tool/process.h"
+#include "boards/flash/tool/remote.h"
+#include "boards/flash/update/bundle.h"
+#include "boards/flash/update/rollout.h"
 #include "runtime/base/whole_number.h"
 #include "runtime/port/platform.h"
 #include "runtime/profile/quantity.h"

@@ -1,8 +1,8 @@
 // cairn-flash rootfs: puts Cairn into a folder that becomes a board's root, such as L4T's.
 #include "boards/flash/commands.h"
-#include "boards/flash/console.h"
 #include "boards/flash/delivery.h"
-#include "boards/flash/tree.h"
+#include "boards/flash/image/tree.h"
+#include "boards/flash/tool/console.h"
 
 static const char help[] =
     "Usage: cairn-flash rootfs DIR --deb FILE... --site PROFILE --name NAME\n"

@@ -5,10 +5,10 @@
 #include <unistd.h>
 
 #include "boards/flash/commands.h"
-#include "boards/flash/console.h"
 #include "boards/flash/delivery.h"
-#include "boards/flash/remote.h"
-#include "boards/flash/system.h"
+#include "boards/flash/image/system.h"
+#include "boards/flash/tool/console.h"
+#include "boards/flash/tool/remote.h"
 
 static const char help[] =
     "Usage: cairn-flash ssh USER@HOST --deb FILE... --site PROFILE --name NAME\n"

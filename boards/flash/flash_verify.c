@@ -7,8 +7,8 @@
 #include <unistd.h>
 
 #include "boards/flash/commands.h"
-#include "boards/flash/console.h"
-#include "boards/flash/manifest.h"
+#include "boards/flash/image/manifest.h"
+#include "boards/flash/tool/console.h"
 
 static const char help[] =
     "Usage: cairn-flash verify IMAGE [DEVICE] [--json]\n"

@@ -5,9 +5,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "boards/flash/board/enrol.h"
 #include "boards/flash/commands.h"
-#include "boards/flash/console.h"
-#include "boards/flash/enrol.h"
+#include "boards/flash/tool/console.h"
 #include "runtime/port/platform.h"
 #include "runtime/profile/quantity.h"
 

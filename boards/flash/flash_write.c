@@ -10,12 +10,12 @@
 
 #include <linux/fs.h>
 
-#include "boards/flash/card.h"
-#include "boards/flash/card_device.h"
+#include "boards/flash/card/card.h"
+#include "boards/flash/card/card_device.h"
 #include "boards/flash/commands.h"
-#include "boards/flash/console.h"
-#include "boards/flash/manifest.h"
-#include "boards/flash/process.h"
+#include "boards/flash/image/manifest.h"
+#include "boards/flash/tool/console.h"
+#include "boards/flash/tool/process.h"
 #include "runtime/port/platform.h"
 
 static const char help[] =

@@ -6,7 +6,7 @@
 #include "runtime/base/log.h"
 #include "runtime/command/command.h"
 #include "runtime/command/node_gpus.h"
-#include "runtime/command/run_line.h"
+#include "runtime/command/terminal/run_line.h"
 #include "runtime/port/crypto.h"
 #include "runtime/port/platform.h"
 #include "runtime/profile/gpus.h"

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "runtime/command/command.h"
-#include "runtime/command/wrap.h"
+#include "runtime/command/terminal/wrap.h"
 #include "runtime/port/platform.h"
 #include "runtime/profile/gpus.h"
 #include "runtime/round/node/status_file.h"

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "boards/flash/board_table.h"
+#include "boards/flash/board/board_table.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

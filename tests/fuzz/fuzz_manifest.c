@@ -2,7 +2,7 @@
 // and have as many bytes as it says.
 #include <stdlib.h>
 
-#include "boards/flash/manifest.h"
+#include "boards/flash/image/manifest.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

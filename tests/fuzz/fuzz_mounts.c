@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "boards/flash/mounts.h"
+#include "boards/flash/image/mounts.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

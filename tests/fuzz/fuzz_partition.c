@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "boards/flash/partition.h"
+#include "boards/flash/image/partition.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

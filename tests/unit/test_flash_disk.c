@@ -12,9 +12,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "boards/flash/disk.h"
-#include "boards/flash/mounts.h"
-#include "boards/flash/partition.h"
+#include "boards/flash/card/disk.h"
+#include "boards/flash/image/mounts.h"
+#include "boards/flash/image/partition.h"
 
 static char root[64];
 

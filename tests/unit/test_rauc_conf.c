@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-#include "boards/flash/rauc_conf.h"
+#include "boards/flash/update/rauc_conf.h"
 
 static void expect(const char *text, const char *compatible, const char *keyring)
 {

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "boards/flash/rollout.h"
+#include "boards/flash/update/rollout.h"
 
 #define BOARDS 4
 

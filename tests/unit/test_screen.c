@@ -9,8 +9,8 @@
 
 #include <cmocka.h>
 
-#include "runtime/command/screen.h"
-#include "runtime/command/sparkline.h"
+#include "runtime/command/terminal/screen.h"
+#include "runtime/command/terminal/sparkline.h"
 
 static void a_curve_goes_from_the_lowest_block_to_the_highest(void **state)
 {

@@ -1,0 +1,162 @@
+#include "aggregator/daemon/reload.h"
+
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "aggregator/run/score.h"
+#include "runtime/base/log.h"
+#include "runtime/update/tensor_rules.h"
+
+static atomic_bool asked;
+
+// Checks the rules for single tensors in a copy, because the running aggregator uses the layout.
+static cn_err check_tensor_rules(const struct cn_setup *setup, const struct cn_job *job,
+                                 struct cn_diag *refused)
+{
+    struct cn_layout copy;
+    cn_err err = cn_layout_copy(&setup->model.layout, &copy);
+    if (err)
+        return err;
+    err = cn_tensor_rules_set(&copy, job, refused);
+    cn_layout_deinit(&copy);
+    return err == CN_ENOTFOUND || err == CN_EINVAL ? CN_ECONFLICT : err;
+}
+
+cn_err cn_reload_write(const struct cn_setup *setup, const struct cn_settings *settings,
+                       struct cn_job_reload *reload)
+{
+    *reload = (struct cn_job_reload){0};
+    cn_err err = check_tensor_rules(setup, &settings->job, &reload->refused);
+    return err ? err : cn_job_reload(setup->ledger, settings, reload);
+}
+
+// Lines begin with "KEY:".
+static bool has_key_of(const struct cn_diag *lines, const char *line)
+{
+    for (size_t i = 0; i < lines->count && i < CN_DIAG_LINES; i++)
+        if (strncmp(lines->lines[i], line, strcspn(line, ":") + 1) == 0)
+            return true;
+    return false;
+}
+
+void cn_reload_describe(const struct cn_job_reload *reload, size_t line, char text[CN_RELOAD_LINE])
+{
+    const char *changed = reload->changed.lines[line];
+    snprintf(text, CN_RELOAD_LINE, "from round %u on: %s",
+             has_key_of(&reload->at_once, changed) ? reload->open_round : reload->from_round,
+             changed);
+}
+
+void cn_reload_describe_end(const struct cn_setup *setup, const struct cn_settings *settings,
+                            char text[CN_RELOAD_LINE])
+{
+    const char *before, *after;
+    cn_err err = cn_score_find_end(setup->ledger, &setup->job, &before);
+    if (!err)
+        err = cn_score_find_end(setup->ledger, &settings->job, &after);
+    text[0] = '\0';
+    if (!err && before)
+        snprintf(text, CN_RELOAD_LINE, "the run is over: %s; %s", before,
+                 after ? "with the values of the profile it stays so"
+                       : "it goes on with these values when the aggregator is started again");
+}
+
+static void on_signal(int number)
+{
+    (void)number;
+    atomic_store(&asked, true);
+}
+
+void cn_reload_catch_signal(void)
+{
+    struct sigaction action = {.sa_handler = on_signal};
+    sigaction(SIGHUP, &action, NULL);
+}
+
+bool cn_reload_is_asked(void)
+{
+    return atomic_exchange(&asked, false);
+}
+
+// Where the lines about a reload go besides the log: to the client of a control socket.
+struct told {
+    char *text; // NULL: only to the log
+    size_t size;
+};
+
+static void tell(struct told *told, enum cn_log_level level, const char *line)
+{
+    cn_log(level, "reload", "%s", line);
+    size_t used = told->text ? strlen(told->text) : 0;
+    if (told->text && used + 1 < told->size)
+        snprintf(told->text + used, told->size - used, "%s%s", used ? "\n" : "", line);
+}
+
+static void tell_refusal(struct told *told, cn_err err, const struct cn_diag *diag)
+{
+    char text[CN_DIAG_LINE_SIZE];
+    for (size_t i = 0; i < diag->count && i < CN_DIAG_LINES; i++)
+        tell(told, CN_LOG_ERROR, diag->lines[i]);
+    snprintf(text, sizeof(text), "nothing is changed: %s",
+             diag->count ? "the profile is refused" : cn_err_text(err));
+    tell(told, CN_LOG_ERROR, text);
+}
+
+// Refuses a profile whose files are not those that the running aggregator has open.
+static void check_files(const struct cn_setup *setup, const struct cn_settings *settings,
+                        struct cn_diag *refused)
+{
+    if (strcmp(setup->settings->state, settings->state) != 0)
+        cn_diag_add(refused, "state: the running aggregator uses %s, the profile names %s",
+                    setup->settings->state, settings->state);
+    if (strcmp(setup->settings->model, settings->model) != 0)
+        cn_diag_add(refused, "job.model: the running aggregator trains %s, the profile names %s",
+                    setup->settings->model, settings->model);
+}
+
+static bool take(const struct cn_setup *setup, const struct cn_settings *settings,
+                 struct told *told)
+{
+    static struct cn_job_reload reload;
+    struct cn_diag diag;
+    char text[CN_RELOAD_LINE];
+    cn_diag_init(&diag);
+    check_files(setup, settings, &diag);
+    cn_err err = diag.count ? CN_ECONFLICT : cn_reload_write(setup, settings, &reload);
+    if (err) {
+        tell_refusal(told, err, diag.count ? &diag : &reload.refused);
+        return false;
+    }
+    for (size_t i = 0; i < reload.changed.count && i < CN_DIAG_LINES; i++) {
+        cn_reload_describe(&reload, i, text);
+        tell(told, CN_LOG_INFO, text);
+    }
+    if (!reload.from_round)
+        tell(told, CN_LOG_INFO, "the profile has the values of the run");
+    cn_reload_describe_end(setup, settings, text);
+    if (text[0])
+        tell(told, CN_LOG_WARN, text);
+    return true;
+}
+
+bool cn_reload_here(const struct cn_setup *setup, const char *path, char *text, size_t size)
+{
+    struct cn_profile *profile = NULL;
+    struct cn_diag diag;
+    struct told told = {text, size};
+    bool taken = false;
+    cn_diag_init(&diag);
+    if (text)
+        text[0] = '\0';
+    cn_err err = cn_profile_load(path, &diag, &profile);
+    if (!err)
+        err = cn_profile_require(profile, CN_PROFILE_GATEWAY, &diag);
+    if (err)
+        tell_refusal(&told, err, &diag);
+    else
+        taken = take(setup, cn_profile_settings(profile), &told);
+    cn_profile_free(profile);
+    return taken;
+}

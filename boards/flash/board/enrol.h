@@ -1,0 +1,34 @@
+// enrol.h - enrols a board: the aggregator makes its key in the same step that puts it on the card.
+//
+// The aggregator is reached through its own program, on this machine or over ssh. cairn-flash never
+// opens the aggregator's ledger. A key that reaches no card is revoked, so no board stays half
+// enrolled.
+#pragma once
+
+#include <cjson/cJSON.h>
+
+#include "boards/flash/board/target_options.h"
+#include "boards/flash/tool/workspace.h"
+
+// Enrols the board and writes the path of its key file to path. With --key nothing is enrolled and
+// path is that file. Returns an exit code.
+int cn_enrol_make(const struct cn_target_options *order, const struct cn_workspace *space,
+                  char *path, size_t size);
+
+struct cn_enrolment {
+    bool enrolled; // the aggregator lists the board, perhaps as revoked
+    bool revoked, heard;
+};
+
+// Calls take for each object of the aggregator's "status --json": the run, the boards, the groups.
+// Returns an exit code. quiet: print no error.
+int cn_enrol_list(const char *gateway, bool quiet, void (*take)(void *context, const cJSON *object),
+                  void *context);
+
+// Reads what the aggregator's status says about a board: heard is set when the aggregator has heard
+// it since its key was made. Returns an exit code. quiet: print no error.
+int cn_enrol_look(const char *gateway, const char *name, bool quiet, struct cn_enrolment *found);
+
+// Revokes the enrolment after a failure. Does nothing without --gateway. Returns an exit code after
+// printing what happened.
+int cn_enrol_revoke(const struct cn_target_options *order);
