@@ -24,11 +24,19 @@ let_go()
     rm -f "$runtime/hold"
 }
 
-# Waits until the node rests. It goes on by itself when the file is gone.
-hold_node()
+# Two at a time would write the same notes, and the first that ends would let the node go on. The lock ends with the
+# processes that hold it.
+be_alone()
 {
     mkdir -p "$runtime"
     chmod 755 "$runtime"
+    exec 9>"$runtime/lock"
+    flock -n 9 || die "another installation runs"
+}
+
+# Waits until the node rests. It goes on by itself when the file is gone.
+hold_node()
+{
     trap let_go EXIT
     trap 'exit 130' INT TERM HUP
     : >"$runtime/hold"
@@ -58,6 +66,8 @@ install_update()
     done
     case ${1:-} in '' | -*) usage ;; esac
     bundle=$1
+    trap '' PIPE # for RAUC, too: an installation does not end where its messages do
+    be_alone
     current=$(boot get-current)
     if read_pending; then die "version $version in slot $slot is not decided yet"; fi
     read_bundle "$bundle"
@@ -69,7 +79,11 @@ install_update()
     lost=$(residuals_lost)
     remove_note "version.$slot"
     write_pending
-    if ! rauc install "$bundle"; then
+    code=0
+    rauc install "$bundle" || code=$?
+    # RAUC's service goes on without the program that asked it, and may yet make the slot the next one to start.
+    if [ "$code" -gt 128 ]; then die "RAUC's program was ended by a signal; the next boot decides: restart the board"; fi
+    if [ "$code" -ne 0 ]; then
         decide "$version" "$slot" failed
         exit 1
     fi

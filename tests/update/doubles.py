@@ -39,6 +39,8 @@ install)
     slot=$(cat "$state/target")
     "$state/backend" set-state "$slot" bad
     if [ -e "$state/cut" ]; then kill -9 $PPID; exit; fi
+    if [ -e "$state/ended" ]; then kill -9 $$; fi
+    echo " 50% Copying image to rootfs"
     "$state/backend" set-primary "$slot"
     ;;
 esac

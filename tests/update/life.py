@@ -4,13 +4,15 @@ up after three tries; power cuts in between decide nothing by themselves.
 usage: life.py [CASE...]
 """
 
+import fcntl
 import json
 import os
 import re
 import shutil
+import subprocess
 import sys
 
-from doubles import VENDOR, jetson, raspberry, run_cases, start, uboot
+from doubles import PARTS, VENDOR, jetson, raspberry, run_cases, start, uboot
 
 KINDS = {"uboot": uboot, "tryboot": raspberry, "nvbootctrl": jetson}
 
@@ -321,6 +323,49 @@ def what_rauc_refuses_is_reported(folder):
     assert not os.path.exists(life.board.path("run/cairn-update/hold"))
 
 
+def a_connection_that_breaks_ends_no_installation(folder):
+    """cairn-flash rollout starts it by ssh. Nobody reads any more what it and RAUC print."""
+    life = Life(folder, "uboot")
+    life.boot()
+    life.check()
+    life.board.write("fleet.raucb", "1.4.0")
+    reading, writing = os.pipe()
+    os.close(reading)
+    environment = {**os.environ, "CAIRN_SYSROOT": life.board.root, "PATH": f"{life.board.path('bin')}:{os.environ['PATH']}"}
+    result = subprocess.run([os.path.join(PARTS, "cairn-update"), "install", life.board.path("fleet.raucb")],
+                            stdout=writing, stderr=writing, env=environment, timeout=60)
+    os.close(writing)
+    assert result.returncode == 0 and life.note("pending") == "1.4.0 B installed 0 0 0", (result, life.note("pending"))
+    life.boot(life.reboots())
+    assert life.running == "B" and life.check() is None and life.report() == ["B", "1.4.0", "good:1.4.0"]
+
+
+@each_kind
+def what_rauc_does_without_its_program_is_tried_first(life):
+    """The program that asks RAUC's service is killed; the service writes the slot to its end."""
+    life.boot()
+    life.check()
+    life.board.write("state/ended", "")
+    assert life.install(code=1) is None and "the next boot decides" in life.said
+    assert not os.path.exists(life.board.path("run/cairn-update/hold"))
+    life.board.boot("set-primary", "B")
+    life.node("active", "registering", "0")
+    assert life.board.run("cairn-boot", "reboot").returncode == 0
+    life.boot(life.reboots())
+    assert life.running == "B" and life.check(), "a system that nobody has tried stays"
+
+
+def two_installations_at_a_time_are_refused(folder):
+    life = Life(folder, "uboot")
+    life.boot()
+    life.check()
+    with open(life.board.path("run/cairn-update/lock"), "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert life.install(code=1) is None and "another installation runs" in life.said
+        assert life.note("pending") is None and not life.board.calls("rauc install")
+    assert life.install()
+
+
 def versions_and_orders_are_checked(folder):
     life = Life(folder, "uboot")
     life.boot()
@@ -380,6 +425,8 @@ CASES = [a_system_that_works_stays, a_system_whose_node_does_not_register_is_giv
          the_status_of_an_earlier_boot_says_nothing, state_of_a_later_release_ends_a_try_at_once,
          a_power_cut_in_the_installation_changes_nothing, a_power_cut_before_the_note_is_a_try,
          damaged_notes_keep_the_system_that_runs, an_installation_waits_for_the_round, what_rauc_refuses_is_reported,
+         a_connection_that_breaks_ends_no_installation, what_rauc_does_without_its_program_is_tried_first,
+         two_installations_at_a_time_are_refused,
          versions_and_orders_are_checked, the_identity_moves_to_the_data_partition]
 
 if __name__ == "__main__":
