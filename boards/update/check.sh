@@ -23,7 +23,7 @@ give_up()
     old=B
     if [ "$slot" = B ]; then old=A; fi
     boot set-primary "$old" || true
-    boot set-state "$slot" bad
+    boot set-state "$slot" bad || true
     # The old system says what became of it.
     restart_board "version $version in slot $slot does not work"
 }
@@ -31,7 +31,8 @@ give_up()
 try_new_system()
 {
     tries=$((tries + 1))
-    write_pending
+    # A try that cannot be counted, as on a full disk, is the last one.
+    write_pending || tries=$most_tries
     report "$current" "$version" "trying:$version"
     if [ "$tries" -gt "$most_tries" ]; then
         give_up
@@ -51,7 +52,7 @@ try_new_system()
     if [ "$tries" -ge "$most_tries" ]; then
         give_up
     else
-        restart_board "version $version: the node has not registered (boot $tries of $most_tries)"
+        restart_board "version $version: the node has not registered (boot $tries of $most_tries)" || give_up
     fi
 }
 

@@ -7,14 +7,11 @@
 # "version.B" are the versions in the slots.
 # shellcheck disable=SC2154 # notes, data and runtime are cairn-update's
 
-# Replaces a note by a line; after a power cut it is the old or the new one.
+# Replaces a note by a line; after a power cut, or when it fails, it is the old or the new one.
 write_note()
 {
-    mkdir -p "$notes"
-    printf '%s\n' "$2" >"$notes/$1.new"
-    sync "$notes/$1.new"
-    mv "$notes/$1.new" "$notes/$1"
-    sync "$notes"
+    mkdir -p "$notes" && printf '%s\n' "$2" >"$notes/$1.new" && sync "$notes/$1.new" &&
+        mv "$notes/$1.new" "$notes/$1" && sync "$notes"
 }
 
 remove_note()

@@ -366,6 +366,23 @@ def two_installations_at_a_time_are_refused(folder):
     assert life.install()
 
 
+@each_kind
+def a_full_disk_keeps_no_system_that_does_not_work(life):
+    life.boot()
+    life.check()
+    reboot = life.install()
+    life.node("active", "registering", "0")
+    life.boot(reboot)
+    pending = life.note("pending")
+    life.board.add_program("sync", "exit 1")
+    reboot = life.check()
+    assert reboot and life.note("pending") == pending, (life.kind, life.said)
+    os.remove(life.board.path("bin/sync"))
+    life.boot(reboot)
+    assert life.running == "A" and life.check() is None, (life.kind, life.running)
+    assert life.report() == ["A", "unknown", "rolled-back:1.4.0"], life.report()
+
+
 def versions_and_orders_are_checked(folder):
     life = Life(folder, "uboot")
     life.boot()
@@ -426,7 +443,7 @@ CASES = [a_system_that_works_stays, a_system_whose_node_does_not_register_is_giv
          a_power_cut_in_the_installation_changes_nothing, a_power_cut_before_the_note_is_a_try,
          damaged_notes_keep_the_system_that_runs, an_installation_waits_for_the_round, what_rauc_refuses_is_reported,
          a_connection_that_breaks_ends_no_installation, what_rauc_does_without_its_program_is_tried_first,
-         two_installations_at_a_time_are_refused,
+         two_installations_at_a_time_are_refused, a_full_disk_keeps_no_system_that_does_not_work,
          versions_and_orders_are_checked, the_identity_moves_to_the_data_partition]
 
 if __name__ == "__main__":
