@@ -30,7 +30,7 @@ struct cn_decision {
     // round in question; else 0.
     uint32_t round;
     uint8_t digest[CN_DIGEST_SIZE]; // digest of the update that counts; zeros: none
-    double spare;                   // share of the deadline that was left
+    double spare;                   // share of the round's time that was left
 };
 
 // The outcome for the changes that were trained in a round.
@@ -48,7 +48,8 @@ struct cn_round_plan {
     struct cn_decision decision;
 };
 
-// The blob to fetch next, on the way from the held base to the version that the news names.
+// The blob to fetch next: a delta, a snapshot or a full version. One blob or several lead from the
+// held base to the version that the news names.
 struct cn_round_fetch {
     uint32_t number; // version that the blob makes
     bool delta;      // a frame, relative to the held base or a snapshot; false: the full version
@@ -57,21 +58,21 @@ struct cn_round_fetch {
     uint8_t digest[CN_DIGEST_SIZE]; // digest of the blob
 };
 
-// Chooses the first blob of the way with the fewest bytes: all missing deltas, a snapshot and the
-// deltas after it, or the full version.
+// Chooses the first blob of the sequence with the fewest bytes: all missing deltas, a snapshot and
+// the deltas after it, or the full version. With avoid_delta it is the full version.
 void cn_round_choose_fetch(const struct cn_checkpoint *held, const struct cn_round_info *news,
                            bool avoid_delta, struct cn_round_fetch *fetch);
 
-// Returns whether a delta or snapshot whose fetch older news began still leads to the newest
-// version: the deltas after it exist.
+// Returns whether a delta or snapshot that is being fetched because of older news still leads to
+// the newest version: the deltas after it exist.
 bool cn_round_leads_on(const struct cn_checkpoint *held, const struct cn_round_info *news,
                        const struct cn_round_fetch *begun);
 
-// Returns what a decision on a round means to a board whose frame has that digest.
+// Returns what a decision on a round means to a board whose frame has this digest.
 enum cn_outcome cn_round_outcome(const struct cn_decision *decision, uint32_t round,
                                  const uint8_t frame_digest[CN_DIGEST_SIZE]);
 
-// Decides the next action. news is NULL while the aggregator has not been heard; a begun round
-// continues without it.
+// Decides the next action. news is NULL until the aggregator has sent some; a begun round continues
+// without it.
 void cn_round_next(const struct cn_checkpoint *held, const struct cn_round_info *news,
                    struct cn_round_plan *plan);

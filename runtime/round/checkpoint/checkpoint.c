@@ -96,7 +96,7 @@ cn_err cn_checkpoint_body_size(uint32_t presence, size_t total, bool halves, siz
     return CN_OK;
 }
 
-// Returns the bytes of the header: a state without control variates has that of version 4.
+// Returns the size of the header. A state without control variates has the header of version 4.
 static size_t header_size_of(const struct cn_checkpoint *checkpoint, uint32_t presence)
 {
     bool control = checkpoint->control.epoch && checkpoint->phase != CN_PHASE_EMPTY;

@@ -42,8 +42,8 @@ struct cn_variates {
     uint32_t epoch;      // round in which its epoch began; 0: the group has none
     uint32_t count;      // updates of the group in this epoch that were accepted
     uint32_t version;    // version that server belongs to
-    float inverse;       // inverse distance of the steps of the round under way or in the outbox
-    float *own, *server; // rows of the checkpoint's total, owned; NULL: zeros
+    float inverse;       // of the round under way or in the outbox; variate.h has its formula
+    float *own, *server; // arrays of the checkpoint's total, owned; NULL: zeros
 };
 
 // The parts of an encoded state, in this order.
@@ -133,11 +133,11 @@ cn_err cn_checkpoint_decode(const uint8_t *bytes, size_t size, size_t total_limi
 cn_err cn_checkpoint_save(struct cn_store *store, struct cn_checkpoint *checkpoint);
 
 // Supplies arrays that are not in memory while a state is saved, in the order of enum
-// cn_checkpoint_part. Of residuals and change a half array is rounded on the way.
+// cn_checkpoint_part. Residuals and the change are rounded if they are stored in bfloat16.
 //
 // bring passes all values of one array to put, in pieces of any size. It is called for each array
-// even after the disk has failed, because the members of a group bring the arrays together. An
-// error of bring ends the save.
+// even after the disk has failed, because bring may be a collective call of the group. An error of
+// bring ends the save.
 typedef void cn_checkpoint_put(void *to, const float *values, size_t count);
 struct cn_checkpoint_source {
     uint32_t arrays; // bits by enum cn_checkpoint_part
@@ -164,8 +164,9 @@ struct cn_checkpoint_file;
 cn_err cn_checkpoint_open(struct cn_store *store, size_t total_limit, size_t frame_limit,
                           struct cn_diag *diag, struct cn_checkpoint_file **file,
                           struct cn_checkpoint *numbers);
-// Opens the state with this counter, as the last save or load left it in its field, and checks it.
-// CN_ENOTFOUND and CN_EFORMAT when it is gone or damaged.
+
+// Opens the state with this counter, which the last save or load left in checkpoint->counter, and
+// checks it. Returns CN_ENOTFOUND when it is gone and CN_EFORMAT when it is damaged.
 cn_err cn_checkpoint_open_saved(struct cn_store *store, size_t total_limit, size_t frame_limit,
                                 uint64_t counter, struct cn_checkpoint_file **file,
                                 struct cn_checkpoint *numbers);

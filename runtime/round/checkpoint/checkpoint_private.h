@@ -30,5 +30,6 @@ size_t cn_checkpoint_array_size(uint32_t index, size_t total, bool halves);
 cn_err cn_checkpoint_body_size(uint32_t presence, size_t total, bool halves, size_t frame_size,
                                size_t *size);
 
-// Sets *counter to that of the newest state in the store, for a state that was not loaded from it.
+// Sets *counter to the counter of the newest state in the store. A state that was not loaded from
+// the store needs it before it is saved.
 cn_err cn_checkpoint_count_on(struct cn_store *store, uint64_t *counter);

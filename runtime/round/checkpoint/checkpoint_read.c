@@ -9,7 +9,7 @@
 #include "runtime/round/checkpoint/checkpoint_private.h"
 
 #define SCALE_MAX 64 // one more than the largest exponent of a loss scale
-#define PIECE 16384  // bytes that are hashed together
+#define PIECE 16384  // bytes that are hashed at a time
 #define VALUES (PIECE / sizeof(float))
 
 // Encoded bytes: in memory, or in a file that is read as needed.

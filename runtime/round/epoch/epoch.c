@@ -29,7 +29,7 @@ void cn_epoch_tag(const struct cn_session *session, struct cn_state_tag *tag)
     *tag = (struct cn_state_tag){
         .lineage = held->lineage,
         .run = held->run,
-        // A held base counts as part of the next round: it is newer than anything of the round
+        // A held base counts as part of the next round: it is newer than any state of the round
         // before.
         .round = held->phase == CN_PHASE_EMPTY || held->phase == CN_PHASE_BASE ? held->round + 1
                                                                                : held->round,
@@ -128,8 +128,8 @@ static bool lacks_staying(const struct cn_epoch *epoch)
            cn_local_tensors_stay(cn_session_layout(epoch->session));
 }
 
-// Takes version 0 from a file of this board instead of the gateway. Whatever leads from there to
-// the newest version is fetched next.
+// Takes version 0 from a file of this board instead of the gateway. The blobs from there to the
+// newest version are fetched next.
 static bool plan_base(struct cn_epoch *epoch, struct cn_epoch_command *command)
 {
     const char *file = cn_session_get_config(epoch->session)->settings->base;
@@ -240,7 +240,8 @@ static void plan_decision(struct cn_epoch *epoch, enum cn_epoch_command_kind kin
     command->decision.spare = spare_of(epoch);
 }
 
-// Plans by the receipt of the outbox. A refusal names the update that counts instead.
+// Plans the next command from the receipt for the outbox. A refusal names the update that counts
+// instead.
 static void plan_receipt(struct cn_epoch *epoch, const struct cn_errand_answer *answer,
                          struct cn_epoch_command *command)
 {
@@ -378,7 +379,7 @@ static cn_err run_steps(struct cn_epoch *epoch)
 }
 
 // Trains the rest of a round. If its numbers are no longer finite, all members give up the round
-// alike; the next round starts from the aggregator's version.
+// together; the next round starts from the aggregator's version.
 static cn_err do_steps(struct cn_epoch *epoch, size_t bucket)
 {
     struct cn_session *session = epoch->session;

@@ -10,10 +10,10 @@
 // Returns whether the members lack the variate for the round that the news tells of.
 bool cn_epoch_wants_control(const struct cn_epoch *epoch, const struct cn_round_info *news);
 
-// Plans the command that gives it to them, as the leader. The command stays IDLE while it is
-// fetched.
+// Plans, on the leader, the command that gives the variate to the members. The command stays IDLE
+// while the variate is fetched.
 cn_err cn_epoch_plan_control(struct cn_epoch *epoch, const struct cn_round_info *news,
                              struct cn_epoch_command *command);
 
-// Carries out the command, as every member.
+// Carries out the command. Every member calls it.
 cn_err cn_epoch_do_control(struct cn_epoch *epoch, struct cn_epoch_command *command);

@@ -79,7 +79,8 @@ static void get_row(const int64_t *words, struct cn_recovery_row *row)
     memcpy(row->tag.frame, &words[FRAME], CN_TAG_DIGEST_SIZE);
 }
 
-// Exchanges the rows. All members choose the same giver: one with the state that the view names.
+// Exchanges the members' rows. All members choose the same source: one with the state that the view
+// names.
 static cn_err exchange_rows(struct cn_epoch *epoch, struct table *table)
 {
     uint32_t size = epoch->view.view.size;

@@ -1,6 +1,4 @@
-// epoch_say.h - logs a group's work in an epoch.
-//
-// Threading: the worker's.
+// epoch_say.h - logs a group's work in an epoch. Threading: the worker thread of a node.
 #pragma once
 
 #include "runtime/port/link.h"

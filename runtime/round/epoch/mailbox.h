@@ -95,7 +95,7 @@ void cn_mailbox_deinit(struct cn_mailbox *box);
 
 // --- for the owner ---
 
-// Both copy the newest value into the box; only news wakes the worker.
+// Both copy the newest value into the box. Only put_news wakes the worker.
 void cn_mailbox_put_news(struct cn_mailbox *box, const struct cn_round_info *news);
 void cn_mailbox_put_link(struct cn_mailbox *box, const struct cn_link_path_stats *link);
 
@@ -186,7 +186,7 @@ bool cn_mailbox_take_answer(struct cn_mailbox *box, enum cn_errand kind,
 // Drops the newest errand; the owner abandons its transfer.
 void cn_mailbox_drop_errand(struct cn_mailbox *box);
 
-// Both wake the owner, progress only when the run has ended.
+// put_left wakes the owner; put_progress wakes it only when the run has ended.
 void cn_mailbox_put_left(struct cn_mailbox *box, const struct cn_left *left);
 void cn_mailbox_put_progress(struct cn_mailbox *box, const struct cn_progress *progress);
 

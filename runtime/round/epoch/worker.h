@@ -12,7 +12,7 @@ struct cn_worker_config {
     const struct cn_member *members;     // with pair keys; borrowed for cn_worker_start
     uint32_t member_count;
     struct cn_log_quotas *lines; // limits log lines about members; borrowed; this thread's only
-    uint32_t timeout_ms; // limit of the time without a byte; membership finds dead members sooner
+    uint32_t timeout_ms; // longest time without a byte; membership notices dead members sooner
 };
 
 struct cn_worker {

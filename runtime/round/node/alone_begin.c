@@ -34,8 +34,8 @@ static cn_err graph_digest(const struct cn_onnx *onnx, const struct cn_layout *l
 }
 
 // Adds the rules to the run's digest. A cosine schedule depends on the length of the run. "last"
-// marks runs that hold out the last windows, as earlier releases held out random ones. apart: the
-// held-out samples have files of their own.
+// marks runs that hold out the last windows, because earlier releases held out random ones. apart
+// is true if the held-out samples have files of their own.
 static void add_rules(struct cn_sha256 *sha, const struct cn_job *job, bool apart)
 {
     char text[CN_RULES_TEXT_SIZE];
@@ -91,8 +91,8 @@ static uint64_t run_of(const struct cn_session_config *session)
     return cn_get_u64(digest);
 }
 
-// Sets the number of the run, which other first weights change, too. older_run lets states of a
-// release that left them out continue.
+// Sets the number of the run. Other first weights give another number. Earlier releases left the
+// first weights out of the number; older_run lets their states continue.
 static void name_run(struct cn_session_config *session, const uint8_t weights[CN_DIGEST_SIZE])
 {
     uint8_t digest[CN_DIGEST_SIZE];
@@ -120,7 +120,7 @@ static cn_err open_onnx(const struct cn_onnx_file *file, struct cn_diag *diag,
 }
 
 // Computes the digests of the graph, of the model's weights (own), and of the first weights
-// (first), which are in the file from. That may be the model itself.
+// (first). The first weights are in the file `from`, which may be the model itself.
 static cn_err read_model(const struct cn_onnx_file *model, const struct cn_onnx_file *from,
                          struct cn_diag *diag, uint8_t graph[CN_DIGEST_SIZE],
                          uint8_t own[CN_DIGEST_SIZE], uint8_t first[CN_DIGEST_SIZE])
@@ -178,8 +178,8 @@ static void say_ways(const struct cn_alone_config *config, const struct cn_alone
         state);
 }
 
-// Stores the values of the run. Samples that were added, removed or have another shape make another
-// split: that is logged, not refused.
+// Stores the values of the run. Other samples change which of them are held out. This is logged,
+// not refused.
 static cn_err note_values(const struct cn_session *session, const struct cn_alone_values *stored,
                           struct cn_alone_values *values)
 {

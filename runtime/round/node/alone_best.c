@@ -116,7 +116,7 @@ void cn_alone_best_note(struct cn_session *session, struct cn_alone_best *best)
     double value = value_of(session);
     cn_err err = CN_OK;
 
-    // A version that was noted, or forgotten, is not noted again when the program starts anew.
+    // A version that was noted, or forgotten, is not noted again when the program is restarted.
     if (!isfinite(value) || held->version <= best->version ||
         (best->version && value <= best->value))
         return;

@@ -23,8 +23,8 @@ void cn_alone_best_begin(const struct cn_session *session);
 // Reads the record. Sets best to zeros when there is none of this run.
 void cn_alone_best_load(const struct cn_session *session, struct cn_alone_best *best);
 
-// Forgets how good the best version was, which other samples measured: the next version that is
-// measured becomes the best. Patience counts from the present version on.
+// Forgets the measure of the best version, because it comes from other samples. The next version
+// that is measured becomes the best. Patience counts from the present version on.
 cn_err cn_alone_best_forget(const struct cn_session *session);
 
 // Compares the version that was measured last with the best. Stores the record of a better one, and

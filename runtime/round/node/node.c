@@ -18,8 +18,8 @@
 
 // The group.
 
-// Computes the digest of everything that must be equal on all members. That includes the list of
-// members, because they name each other by their places in it.
+// Computes the digest of all settings that must be equal on all members. The list of members is one
+// of them, because members name each other by their places in it.
 static void hash_job(const struct cn_node_owner *node, uint8_t digest[CN_DIGEST_SIZE])
 {
     const struct cn_group_settings *group = &node->config.settings->group;

@@ -3,7 +3,7 @@
 //
 // The owner thread polls the link to the aggregator and the messages of the group. A worker thread
 // trains. All state that matters is in the store, so a node may be killed at any instruction and
-// started again. In the field it is stopped in this way, too.
+// started again. Killing it is also the normal way to stop it.
 #pragma once
 
 #include <stdatomic.h>
@@ -27,7 +27,7 @@ struct cn_node_config {
     uint64_t give_up_ms;           // return after the aggregator was away this long; 0: never
     uint64_t fault_wait_ms;        // time before returning because this board cannot train
     const atomic_bool *stop;       // set by a signal handler
-    // Called by the owner thread many times a second; NULL: nobody looks.
+    // Called by the owner thread many times a second; may be NULL.
     void (*look)(void *context, const struct cn_status_file *status, uint64_t now_ms);
     void *look_context;
     struct cn_timeline *timeline; // records the group's steps; NULL for none

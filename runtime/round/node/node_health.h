@@ -1,8 +1,9 @@
-// node_health.h - decides when a board reports how it is, and what (port/health.h).
+// node_health.h - decides when a board reports its health to the aggregator, and what it reports
+// (port/health.h).
 //
-// A report is due when what matters changed (a pause, throttling, an error), at least 5 s after the
-// one before, and every minute. Steps, temperature and power alone are no change: with them there
-// would be a report each 5 s. Threading: none.
+// A report is due every minute, and at a change that matters (a pause, throttling, an error), but
+// at least 5 s after the report before. A new step, temperature or power is no such change: these
+// change all the time. Threading: none.
 #pragma once
 
 #include "runtime/port/health.h"

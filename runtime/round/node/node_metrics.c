@@ -151,7 +151,7 @@ void cn_node_metrics_open(struct cn_node_metrics *metrics, const struct cn_statu
 
     metrics->status = status;
     metrics->ops = ops;
-    // Of several GPUs, each a process of the same profile, only the first one listens.
+    // With several GPUs, one process for each runs with the same profile. Only the first listens.
     if (!ops || !settings->http.listen[0] || settings->gpu_place)
         return;
     err = ops->open(&settings->http, "/metrics", CN_METRIC_TYPE, produce, (void *)(uintptr_t)status,

@@ -1,8 +1,8 @@
-// node_metrics.h - what a node does, as metrics of Prometheus: over HTTP (http.listen) and in a
-// file for the node exporter (http.metrics_file). Both are off unless the profile names them.
+// node_metrics.h - what a node does, as Prometheus metrics: over HTTP (http.listen) and in a file
+// for the node exporter (http.metrics_file). Both are off unless the profile names them.
 //
-// docs/metrics.md lists the metrics. A value that is not known is left out. Threading: that of the
-// node's owner.
+// docs/metrics.md lists the metrics. A value that is not known is left out. Threading: the owner
+// thread of a node.
 #pragma once
 
 #include "runtime/base/log_limit.h"
@@ -10,7 +10,7 @@
 #include "runtime/round/node/status_file.h"
 
 struct cn_node_metrics {                  // zero it before use
-    const struct cn_status_file *status;  // borrowed, as ops
+    const struct cn_status_file *status;  // borrowed, like ops
     const struct cn_text_server_ops *ops; // NULL: this program has no server
     struct cn_text_server *server;        // NULL: none
     uint64_t written_ms;                  // clock; when the file was written last; 0: not yet

@@ -46,7 +46,7 @@ struct cn_node_owner {
     bool down;    // the aggregator is away or refuses this board
     bool refused; // the aggregator refuses this board
     uint64_t down_since_ms;
-    bool end_told;                     // that the run has ended is in the log
+    bool end_told;                     // the log says that the run has ended
     struct cn_log_quota link_lines;    // limits log lines about the aggregator
     struct cn_log_quotas member_lines; // limits the worker's log lines about members
     uint64_t status_ms;                // when the status was written last

@@ -9,7 +9,7 @@
 #include "runtime/round/node/node_link.h"
 #include "runtime/round/node/node_private.h"
 
-#define REPORT_MS 5000 // between two looks at the report of cairn-update
+#define REPORT_MS 5000 // time between two reads of the report of cairn-update
 
 cn_err cn_node_enlist_now(struct cn_node_owner *node)
 {

@@ -59,8 +59,8 @@ static cn_err start_worker(struct cn_node_owner *node)
     err = cn_mailbox_init(&node->box);
     if (err)
         return err;
-    // This mailbox has no news. The link reports each round once, so what it reported before is
-    // asked for again when the worker says that it is there.
+    // The new mailbox has no news. The link reports each round only once, so the node asks for the
+    // news again when the worker is ready.
     err = cn_node_watch(node, false);
     if (err) {
         cn_mailbox_deinit(&node->box);

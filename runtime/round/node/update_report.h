@@ -9,7 +9,7 @@
 #include "runtime/port/link.h"
 
 #define CN_UPDATE_REPORT_FILE "/run/cairn-update/report"
-#define CN_UPDATE_REPORT_SIZE 192 // of its line, with its end
+#define CN_UPDATE_REPORT_SIZE 192 // longest line, with its terminating NUL
 
 // Decodes a line into slot, slot_version, update and update_version. What is not well formed leaves
 // all four empty. "unknown" and "none" become "".

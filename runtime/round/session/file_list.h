@@ -1,4 +1,5 @@
-// file_list.h - encodes the list of a round's shards: the file "data.list" of CHECKPOINT.md.
+// file_list.h - encodes the list of the data files of a round: the file "data.list" of
+// CHECKPOINT.md. Data files of one name that arrived together are a shard of data.
 #pragma once
 
 #include "runtime/base/bytes.h"
@@ -15,6 +16,6 @@ struct cn_file_list {
 // Appends the encoded list to out. Fails when it exceeds out's limit.
 cn_err cn_file_list_encode(const struct cn_file_list *list, struct cn_buffer *out);
 
-// Decodes any bytes. Returns CN_EFORMAT, or CN_ENOMEM, for bytes that no list encodes to. After an
-// error list is empty.
+// Decodes any bytes. Returns CN_EFORMAT, or CN_ENOMEM, for bytes that are not an encoded list.
+// After an error list is empty.
 cn_err cn_file_list_decode(const uint8_t *bytes, size_t size, struct cn_file_list *list);

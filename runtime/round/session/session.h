@@ -32,7 +32,7 @@ struct cn_trainer;
 #define CN_SESSION_BATCHES 3 // micro-batches in memory: two of the reader, one that is measured
 #define CN_STEP_VOTES (11 + 2 * CN_GROUP_MAX) // votes of a step; session_step.c names them
 
-// Facts of this board that change while it trains, as in cn_board_facts.
+// Facts of this board that change while it trains. cn_board_facts has their units; 0: not known.
 struct cn_live_facts {
     atomic_uint battery, left_kib;
 };
@@ -53,15 +53,15 @@ struct cn_session_config {
     uint32_t lineage;
     const char *group;            // name of the sender of updates
     bool alone;                   // without group and aggregator: only the trainer holds rows
-    bool anew;                    // alone: a stored state is not taken up, whatever run it is of
+    bool anew;                    // alone: start from the beginning and ignore a stored state
     bool replaces;                // alone: a stored state of another run may be overwritten
     bool sequential;              // samples in file order
     struct cn_timeline *timeline; // of all members' steps; NULL for none
     int stop_fd;                  // readable when the caller wants to stop; -1 for none
-    atomic_int *disk; // set to what the disk said when the state was last stored; NULL: nobody asks
+    atomic_int *disk;             // set to the result of each store of the state; NULL: not wanted
     // Set to the round that was given up because a loss or a weight change was not finite or too
-    // large, also when the stored state is that after such a round; and to 0 when the steps of a
-    // later round are done. NULL: nobody asks.
+    // large. A session that opens with the state after such a round sets it again. Set to 0 when
+    // the steps of a later round are done. NULL: not wanted.
     atomic_uint *given_up;
     struct cn_live_facts *live; // set by another thread; NULL: these facts are unknown
 };
@@ -85,8 +85,8 @@ struct cn_session_version {
     const uint8_t *bytes;
     size_t size;
     bool delta; // bytes are a frame
-    // The newest version that went back to an earlier one; 0: none. Taking it or a later version
-    // empties the residual, if that is of rounds before it.
+    // The newest version that went back to an earlier one (a rollback); 0: none. Taking it or a
+    // later version empties a residual of rounds before it.
     uint32_t forget;
 };
 
@@ -176,8 +176,8 @@ void cn_session_leave(struct cn_session *session);
 cn_err cn_session_exchange_facts(struct cn_session *session, struct cn_collective *collective,
                                  const struct cn_view *view);
 
-// The bytes of gradients that are reduced at a time: at first rank 0's own choice, later the choice
-// in its votes. All members set the same value, between two steps.
+// Return and set the bytes of gradients that are reduced at a time. The value is at first rank 0's
+// own choice, later the choice in its votes. All members set the same value, between two steps.
 size_t cn_session_bucket(const struct cn_session *session);
 cn_err cn_session_set_bucket(struct cn_session *session, size_t bucket);
 
@@ -185,7 +185,7 @@ cn_err cn_session_set_bucket(struct cn_session *session, size_t bucket);
 void cn_session_set_wire(struct cn_session *session, enum cn_number wire);
 
 struct cn_step_flags {
-    bool knocked; // in: this member asks to end the epoch; out: some member does
+    bool knocked; // in: this member asks to end the epoch and re-form; out: some member asks
     // In: the leader gives up the round; out: it was given up, and nothing was applied.
     bool abandon;
     struct cn_slow slow; // in: why this board may compute slower than it could
@@ -213,8 +213,9 @@ bool cn_session_waits(const struct cn_session *session);
 // Returns whether the round's steps are done.
 bool cn_session_round_done(const struct cn_session *session);
 
-// Encodes the update. Afterwards every member has the same update in its outbox, secured. Returns
-// CN_EDIGEST on a member whose frame differs from rank 0's: it must heal from another member.
+// Encodes the update and secures it (cn_session_secure_outbox). Afterwards every member has the
+// same update in its outbox. Returns CN_EDIGEST on a member whose frame differs from rank 0's: it
+// must take the state of another member.
 cn_err cn_session_finish(struct cn_session *session, struct cn_collective *collective);
 
 // Stores the outbox on every member whose disk accepts it, and returns when it is durable on one. A
@@ -227,8 +228,8 @@ cn_err cn_session_secure_outbox(struct cn_session *session, struct cn_collective
 // no step counts twice. Durable.
 cn_err cn_session_decide(struct cn_session *session, const struct cn_decision *decision);
 
-// Gives every member the state of those that train, and the weights that they trained. All members
-// call it before cn_session_abandon, unless the round's changes are lost.
+// Gives every member the state and the trained weights of the members that train. All members call
+// it before cn_session_abandon, unless the round's changes are lost.
 cn_err cn_session_collect(struct cn_session *session, struct cn_collective *collective);
 
 // Gives up a begun round. The changes trained so far go into the residual. If decision says that

@@ -1,6 +1,6 @@
 #include "runtime/round/session/session_private.h"
 
-#define VALUES 4096 // values that are written to the disk together
+#define VALUES 4096 // values that are written to the disk at a time
 
 // The trainer's rows while they are shown to the host.
 struct shown {

@@ -20,7 +20,7 @@ void cn_session_record_micro(struct cn_session *session)
         session->held.micro[session->plan.seats[p]] = (uint16_t)session->planning.micro[p];
 }
 
-// Fills in this board's part of the division.
+// Fills in this board's own micro-batches from the division of a step.
 static void take_part(struct cn_session *session)
 {
     struct cn_step_plan *plan = &session->plan;

@@ -27,7 +27,8 @@ static cn_err give(struct cn_session *session, struct cn_collective *collective,
     return collective->ops->run(collective, &call);
 }
 
-// The arrays of a state, in memory of their own. The held state stays whole until all have arrived.
+// Gives the arrays of a state to the members that lack it. They arrive in memory of their own, so
+// the held state stays whole until all have arrived.
 static cn_err give_arrays(struct cn_session *session, struct cn_collective *collective,
                           const struct cn_set *set, uint32_t source, float *fresh[3])
 {

@@ -10,7 +10,7 @@
 #include "runtime/group/pipeline_order.h"
 #include "runtime/port/crypto.h"
 
-#define PIECE ((size_t)1 << 18) // values that are gathered together
+#define PIECE ((size_t)1 << 18) // values that are gathered at a time
 #define SAMPLES_SEEN 4096       // most samples of a split in the fingerprint of a data set
 
 enum fingerprint { AGREE = 0x70690001, PIECES };
@@ -47,7 +47,7 @@ static uint32_t likely_part(const struct cn_session *session)
                : place.part;
 }
 
-// Notes what passes each place of the cut.
+// Notes the number of words that pass each place of the cut.
 static cn_err measure_cut(struct cn_session *session, const struct cn_graph *graph)
 {
     const struct cn_cut *cut = &session->chain.cut;

@@ -16,7 +16,8 @@ struct cn_metrics;
 
 // --- session_chain.c ---
 
-// Returns the micro-batches of a step of a chain: those that its members would train without it.
+// Returns the number of micro-batches in a step of a chain: as many as its members would train in
+// all without a chain.
 uint32_t cn_session_chain_micro(const struct cn_session *session);
 
 // Chooses where the model of a job with parallel.pipeline is cut, and the part that this board is
@@ -31,12 +32,13 @@ cn_err cn_session_look_at_samples(struct cn_session *session, struct cn_diag *di
 // Returns the lowest rank whose samples, by their fingerprint, the most ranks have.
 uint32_t cn_session_most_frequent(const int64_t *samples, uint32_t size);
 
-// Forms as many chains as there are members for, all alike on all members, and gives this board's
-// trainer its part of the held state. Members with other samples than most look on. With too few
-// members it says who is missing, and the session waits.
+// Forms as many chains as there are members for, the same on all members, and gives this board's
+// trainer its part of the held state. Members with other samples than most do not train. With too
+// few members it logs who is missing, and the session waits.
 cn_err cn_session_form_chains(struct cn_session *session, struct cn_collective *collective);
 
-// Gives a whole row to a function of the trainer, which may hold a part of it. row may be NULL.
+// Passes a row to put, a function of the trainer. row is that of the whole model, or NULL; the
+// trainer gets the part that it holds.
 cn_err cn_session_put_row(struct cn_session *session,
                           cn_err (*put)(struct cn_trainer *trainer, const float *row),
                           const float *row);
@@ -56,8 +58,8 @@ cn_err cn_session_gather_pieces(struct cn_session *session, struct cn_collective
 void cn_session_count_messages(const struct cn_session *session,
                                uint32_t counts[CN_BOUNDARY_COUNT]);
 
-// Takes the buffers of the trainer's part, in place of those of another. They are in the trainer's
-// plan. Does nothing without a cut.
+// Allocates the message buffers of the trainer's part and frees those of the part before. Their
+// bytes are counted in the trainer's memory plan. Does nothing without a cut.
 cn_err cn_session_take_lanes(struct cn_session *session);
 void cn_session_free_lanes(struct cn_session *session);
 
@@ -83,19 +85,19 @@ enum cn_chain_act {
     CN_CHAIN_FORWARD,
     CN_CHAIN_BACKWARD,
     CN_CHAIN_SEND_F, // activations
-    CN_CHAIN_SEND_B, // their gradients
+    CN_CHAIN_SEND_B, // gradients of activations
     CN_CHAIN_RECEIVE_F,
     CN_CHAIN_RECEIVE_B,
     CN_CHAIN_SUM, // gradients of the members with the same part, and of tied tensors
 };
 
-// Takes the memory for the notes of a step, once.
+// Allocates the memory for the notes of a step, once.
 cn_err cn_session_open_chain_log(struct cn_session *session);
 
-// Forgets the step before.
+// Drops the notes of the step before.
 void cn_session_begin_chain_log(struct cn_session *session);
 
-// Notes what has ended. bytes 0: nothing travelled.
+// Notes an act that has ended. bytes 0: nothing travelled.
 void cn_session_note_act(struct cn_session *session, enum cn_chain_act act, uint32_t batch,
                          uint64_t begin_us, uint64_t end_us, size_t bytes);
 
@@ -105,8 +107,8 @@ void cn_session_note_call(struct cn_session *session, enum cn_chain_act act, uin
                           struct cn_work work, size_t bytes);
 void cn_session_note_ended(struct cn_session *session);
 
-// Gathers the notes of all members, and writes them if this board has a timeline. All members call
-// it after a step of which one writes.
+// Gathers the notes of all members, and writes them if this board has a timeline. If one member has
+// a timeline, all members call this after each step.
 cn_err cn_session_trace_chain(struct cn_session *session);
 
 // --- session_pipeline.c, evaluation ---

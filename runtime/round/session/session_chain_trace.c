@@ -1,8 +1,8 @@
 // session_chain_trace.c - what this board's part did in a step of a chain: each pass and each
 // message with its times, for a timeline.
 //
-// Every step is noted, for only its votes tell whether a member writes a timeline. A step of more
-// than CN_CHAIN_EVENTS passes and messages is shown up to there.
+// Every step is noted, because only its votes tell whether a member writes a timeline. Of a step
+// with more than CN_CHAIN_EVENTS passes and messages, the first CN_CHAIN_EVENTS are shown.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 #include "runtime/round/session/session_chain.h"
 #include "runtime/round/session/timeline.h"
 
-// What a member tells of a step. All are int64, as they travel.
+// What a member tells the others of a step. All fields are int64, the type in which they travel.
 struct chain_row {
     int64_t count;
     int64_t events[CN_CHAIN_EVENTS][CN_CHAIN_EVENT_WORDS];

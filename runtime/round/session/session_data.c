@@ -46,8 +46,8 @@ static cn_err read_list(const struct cn_session *session, struct cn_file_list *l
     return err;
 }
 
-// Loads the stored list. Returns false without a usable list: the round then has the shards that
-// are there now.
+// Loads the stored list. Returns false without a usable list: the round then has the data files
+// that are there now.
 static bool load_list(struct cn_session *session, struct cn_data_files *shards)
 {
     struct cn_file_list list;
@@ -103,7 +103,7 @@ cn_err cn_session_open_data(struct cn_session *session, struct cn_diag *diag)
     if (load_list(session, &shards))
         config.shards = &shards;
     err = cn_dataset_open(&config, &shape, diag, &session->data.set);
-    if (err == CN_EFORMAT && config.shards) { // none of the round's shards is left
+    if (err == CN_EFORMAT && config.shards) { // none of the round's data files is left
         session->data.files_round = 0;
         config.shards = NULL;
         err = cn_dataset_open(&config, &shape, diag, &session->data.set);

@@ -21,8 +21,8 @@ static bool is_stopped(const struct cn_session *session, int wait_ms)
     return poll(&stop, 1, wait_ms) > 0;
 }
 
-// Says once that this board cannot store its updates, and once that it can again. elsewhere:
-// another member has stored this one.
+// Logs once that this board cannot store its updates, and once that it can again. elsewhere is true
+// if another member has stored this update.
 static void note_outbox(struct cn_session *session, cn_err saved, bool elsewhere)
 {
     const struct cn_settings *settings = session->config.settings;

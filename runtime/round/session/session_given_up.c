@@ -33,8 +33,8 @@ void cn_session_note_given_up(struct cn_session *session)
                cn_err_text(err));
 }
 
-// The file is written before the checkpoint, which names another phase while the round may still
-// be trained again.
+// The file is written before the checkpoint. A checkpoint in another phase than CN_PHASE_BASE is
+// older than the file: the round may still be trained again.
 void cn_session_recall_given_up(struct cn_session *session)
 {
     const struct cn_checkpoint *held = &session->held;

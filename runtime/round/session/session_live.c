@@ -1,7 +1,7 @@
 // session_live.c - facts of boards that change while they train: charge and bytes left.
 //
-// The members tell each other these facts when an epoch and a round begins, if a rule of a set asks
-// for one. So all decide by the same values, which hold for the round.
+// The members tell each other these facts at the beginning of each epoch and round, if a rule of a
+// set needs one. So all members decide by the same values during the round.
 #include "runtime/round/session/session_private.h"
 
 enum { LIVE = 0x73657403 }; // fingerprint

@@ -1,9 +1,9 @@
 // session_pipeline.c - a step of a chain: passes of this board's part, and messages to and from the
 // neighbours, in the order of runtime/group/pipeline_order.h.
 //
-// The worker computes; the queue of the reducer sends and receives. A message that is to come is
-// posted as early as its place in the order allows, with a buffer of its own. The buffers are taken
-// with the trainer and stay.
+// The worker computes; the queue of the reducer sends and receives. A receive is posted as early as
+// its place in the order allows, with a buffer of its own. The buffers are allocated when the
+// trainer opens and stay.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -149,7 +149,7 @@ static cn_err post(struct run *run, enum cn_boundary which,
 
 // --- passes ---
 
-// Copies a message between its buffer and the trainer: one that came in, or one that goes out.
+// Copies a message between its buffer and the trainer. came is true for a received message.
 static cn_err move_message(struct run *run, enum cn_boundary which, uint32_t batch, bool came)
 {
     struct cn_trainer *trainer = run->session->trainer;
@@ -181,7 +181,7 @@ static cn_err forward(struct run *run, uint32_t number)
     cn_trainer_draw(session->trainer,
                     (index * CN_GROUP_MAX + session->planning.seat) * session->config.job->batch);
     err = cn_trainer_forward(session->trainer, number % session->chain.slots, batch, run->metrics);
-    if (err == CN_EDIVERGED) { // goes on, because the others wait for this board's messages
+    if (err == CN_EDIVERGED) { // continues, because the others wait for this board's messages
         run->diverged = true;
         err = CN_OK;
     }
@@ -357,8 +357,8 @@ cn_err cn_session_clip_chain(struct cn_session *session, struct cn_collective *c
 
 // --- evaluation ---
 
-// Sends a message of an evaluation to a neighbour, or receives it. It takes the first buffer of the
-// kind: an evaluation is between steps, and its batch is no larger.
+// Sends a message of an evaluation to a neighbour, or receives it. Uses the first buffer of its
+// kind, which is free between steps and large enough for the batch of an evaluation.
 static cn_err pass_on(struct cn_session *session, struct cn_collective *collective,
                       enum cn_boundary which, uint32_t samples)
 {

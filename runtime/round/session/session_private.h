@@ -205,8 +205,8 @@ cn_err cn_session_allocate(float **array, size_t total);
 // Opens the data set. Uses the files of the stored list if it belongs to this run.
 cn_err cn_session_open_data(struct cn_session *session, struct cn_diag *diag);
 
-// Selects the files of a round: the stored list if it is of this round, else the files that are
-// there now, whose list is then stored. Does nothing for a set of plain files.
+// Selects the files of a round: those of the stored list if it is of this round, else the files
+// that are there now. The list of the latter is then stored. Does nothing for a set of plain files.
 cn_err cn_session_take_files(struct cn_session *session, uint32_t round);
 
 // --- session_sets.c, session_auto.c, session_balance.c, session_catch_up.c ---
@@ -270,7 +270,7 @@ void cn_session_balance(struct cn_session *session, const float *computed_ms);
 // Records the current division in the held state.
 void cn_session_record_micro(struct cn_session *session);
 
-// Sets the plan in which all members train, all in the same way.
+// Sets the plan in which all members train the same number of micro-batches.
 void cn_session_plan_alike(struct cn_session *session);
 
 // --- session_shards.c ---
@@ -352,8 +352,8 @@ void cn_session_add_unsaved(struct cn_session *session);
 // --- session_rows.c ---
 //
 // Where the model is cut into parts, no member needs its whole base while it has a version, nor its
-// whole residual while it trains. Once they are stored they lie on the disk only: a save copies
-// them from the state before, and what reads them reads them in pieces.
+// whole residual while it trains. Once these rows are stored they lie on the disk only. A save
+// copies them from the state before, and other functions read them in pieces.
 
 #define CN_ROWS_BASE (1u << CN_PART_BASE)
 #define CN_ROWS_RESIDUAL (1u << CN_PART_RESIDUAL)
@@ -402,8 +402,8 @@ void cn_session_note_newest(struct cn_session *session, const struct cn_decision
 // Allocates a residual of zeros unless there is one.
 cn_err cn_session_allocate_residual(struct cn_session *session);
 
-// Drops the residual and the optimizer's state when a version that was installed went back to an
-// earlier one after the rounds that the residual is of.
+// Drops the residual and the optimizer's state if the residual is of rounds before a rollback that
+// this version names.
 void cn_session_follow_rollback(struct cn_session *session,
                                 const struct cn_session_version *version);
 
@@ -426,7 +426,8 @@ bool cn_session_corrects(const struct cn_session *session);
 // Frees the control variates.
 void cn_session_drop_control(struct cn_session *session);
 
-// Sets the distance of a round's steps. Drops the variates if the job has none any more.
+// Prepares the control variates for a round: sets control.inverse, the inverse distance of the
+// round's steps (variate.h). Drops the variates if the job has none any more.
 void cn_session_begin_control(struct cn_session *session, uint32_t round, uint32_t steps);
 
 // Adds the correction to the reduced gradient of a step, whose samples have this weight in all.

@@ -1,5 +1,6 @@
-// The residual's whole life: what a round left out is kept when an update is decided or abandoned,
-// fades while it waits, and is forgotten when another part of the group has sent it.
+// session_residual.c - the residual: what a round did not send. It is kept when an update is
+// decided or abandoned, decays while it waits, and is dropped when another part of the group has
+// sent it.
 #include <stdlib.h>
 #include <string.h>
 
@@ -70,7 +71,7 @@ void cn_session_follow_rollback(struct cn_session *session,
                "version %u went back to an earlier one: what waited here is forgotten",
                version->forget);
     forget_waiting(session);
-    cn_session_release_optimizer(session); // its moments are of versions that were given up
+    cn_session_release_optimizer(session); // its moments belong to versions that were given up
 }
 
 bool cn_session_has_local(const struct cn_session *session)
@@ -112,7 +113,7 @@ void cn_session_note_newest(struct cn_session *session, const struct cn_decision
         return;
     held->counted = (struct cn_counted){.round = newest->round, .own = own};
     memcpy(held->counted.digest, newest->digest, CN_DIGEST_SIZE);
-    if (own || !held->round) // or nothing can wait yet
+    if (own || !held->round) // no round yet: nothing can wait
         return;
     cn_log(CN_LOG_WARN, "session",
            "another part of the group has delivered round %u: the changes that waited here are "

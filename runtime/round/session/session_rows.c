@@ -6,7 +6,7 @@
 #include "runtime/round/session/session_private.h"
 #include "runtime/update/update.h"
 
-#define VALUES 4096 // values that are read together
+#define VALUES 4096 // values that are read at a time
 
 void cn_session_note_rows(struct cn_session *session, bool stored)
 {
@@ -45,7 +45,7 @@ void cn_session_let_rows_go(struct cn_session *session)
     if (session->disk.rows & CN_ROWS_RESIDUAL && held->phase == CN_PHASE_TRAIN &&
         held->residual.data) {
         cn_row_deinit(&held->residual);
-        held->residual.half = half; // what a save writes
+        held->residual.half = half; // the number format in which a save writes the row
         session->sharing.gone |= CN_ROWS_RESIDUAL;
     }
 }
@@ -77,7 +77,7 @@ cn_err cn_session_open_rows(const struct cn_session *session, struct cn_checkpoi
         return err;
     cn_log(CN_LOG_ERROR, "session", "the stored state of round %u cannot be used: %s", held->round,
            cn_err_text(err));
-    return CN_EWEDGED; // the next start goes on with what the disk has instead
+    return CN_EWEDGED; // a restarted process continues with the state that the disk has
 }
 
 cn_err cn_session_copy_row(const struct cn_checkpoint_file *file, enum cn_checkpoint_part array,

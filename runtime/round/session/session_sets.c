@@ -544,7 +544,7 @@ cn_err cn_session_exchange_facts(struct cn_session *session, struct cn_collectiv
     cn_session_plan_alike(session);
     cn_session_mark_synced(session);
     cn_trainer_scale_rate(session->trainer, 1);
-    if (sharded) // the steps since the held state belong to this share only
+    if (sharded) // the steps since the held state were trained with the old shares
         err = cn_session_load_trainer(session);
     if (err)
         return err;

@@ -22,7 +22,7 @@ static uint64_t first_batch(const struct cn_session *session)
         return drawn + plan->before;
     if (cn_session_is_automatic(session)) // the number of micro-batches differs between steps
         return drawn * members + place * plan->total;
-    if (session->config.job->parallel.balance) // leaves room for as many as a board could get
+    if (session->config.job->parallel.balance) // leaves room for the most that a board could get
         return (cn_session_steps_before(session) * members + place) * plan->total;
     return (cn_session_steps_before(session) * members + place) * plan->micro;
 }
@@ -102,10 +102,11 @@ static void follow(double *average, double value)
     *average += *average > 0 ? (value - *average) / 8 : value;
 }
 
-// The votes: what the members tell each other once they hold the reduced gradients. They are all
-// that the optimizer needs besides, and whether it is to run. A member that has the sums of a step
-// knows that every member has its gradients. So either all survivors can apply the step or none
-// can. The votes end with each rank's computing time in milliseconds, then each rank's slow reason.
+// The votes: what the members tell each other once they hold the reduced gradients. They say
+// whether the optimizer is to run, and all that it needs besides the gradients. A member that has
+// the sums of the votes knows that every member has the reduced gradients. So either all survivors
+// can apply the step or none can. The votes end with each rank's computing time in milliseconds,
+// then each rank's slow reason.
 enum vote {
     SAMPLES,
     WEIGHT,
@@ -220,7 +221,7 @@ static cn_err reduce_step(struct cn_session *session, struct cn_collective *coll
     return vote(session, collective, flags, times, sums);
 }
 
-// Updates where the time of a step went, on this board and in the group.
+// Updates the moving averages of the parts of a step's time, on this board and in the group.
 static void note_times(struct cn_session *session, const struct cn_step_times *times,
                        const float sums[VOTES])
 {

@@ -8,8 +8,8 @@
 #include "runtime/round/session/session_chain.h"
 #include "runtime/update/update.h"
 
-#define STORE_MS 5000   // least time from one state that is gathered and stored to the next
-#define STORE_FACTOR 10 // and least multiple of the time that the last one took
+#define STORE_MS 5000   // least time between two stores of a gathered state
+#define STORE_FACTOR 10 // least time between two stores, as a multiple of the last one's duration
 
 static void replace(float **old, float *fresh)
 {
@@ -168,8 +168,8 @@ bool cn_session_store_due(const struct cn_session *session)
                (wait_ms > STORE_MS ? wait_ms : STORE_MS);
 }
 
-// A full disk is tried with a state that is in memory, so that the state is not lost when it does
-// not fit.
+// After a full disk the state is gathered in memory before it is stored, so that it is not lost
+// when it still does not fit.
 cn_err cn_session_store(struct cn_session *session, struct cn_collective *collective)
 {
     uint64_t begun_ms = cn_platform_now_ms();

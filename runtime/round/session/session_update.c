@@ -22,8 +22,8 @@ static double warm_density(const struct cn_job *job, uint32_t round)
     return round <= job->warm_up && density > job->up.density ? density : job->up.density;
 }
 
-// Returns the largest size of an update by the profile and what it leaves of the day; UINT64_MAX
-// for no limit.
+// Returns the largest size of an update by the profile and the bytes that are left of the day;
+// UINT64_MAX for no limit.
 static uint64_t most_bytes(const struct cn_link_path_stats *link, uint64_t round_bytes)
 {
     uint64_t most = round_bytes ? round_bytes : UINT64_MAX;

@@ -33,7 +33,7 @@ static cn_err check_full(const struct cn_session *session, const struct cn_sessi
     return memcmp(digest, version->digest, CN_DIGEST_SIZE) ? CN_EDIGEST : CN_OK;
 }
 
-// The version that a frame makes, on the way to the memory of a row or to none.
+// A version while it is decoded from a frame. Its values go to a row in memory, or nowhere.
 struct decoding {
     const float *base;                 // NULL: in stored
     struct cn_checkpoint_file *stored; // state that has the base; NULL: in memory
@@ -76,7 +76,7 @@ static cn_err decode_delta(const struct cn_session *session,
     if (err)
         return err;
     if (!frame.snapshot && memcmp(frame.base, held->base_digest, CN_DIGEST_SIZE) != 0)
-        return CN_ESTALE; // a snapshot: any version of the run
+        return CN_ESTALE; // a snapshot may be of any version of the run
     header->count = session->layout->total;
     memcpy(header->graph, session->config.graph, CN_DIGEST_SIZE);
     memcpy(header->parent, frame.base, CN_DIGEST_SIZE);
@@ -144,7 +144,7 @@ cn_err cn_session_check_version(const struct cn_session *session,
     return decode_version(session, version, NULL, &header);
 }
 
-// Sums over the held-out samples; those of each class follow.
+// Indices of the sums over the held-out samples. The sums of each class follow.
 enum { LOSS, CORRECT, ROWS, TOP5, ABSOLUTE, VALUES, SUMS };
 
 static cn_err evaluate(struct cn_session *session, struct cn_collective *collective, float *sums)
@@ -317,8 +317,8 @@ static void note_version(struct cn_session *session, uint32_t number,
     memcpy(held->base_parent, parent, CN_DIGEST_SIZE);
 }
 
-// Says which tensors begin again. A board without a state installs a version only if no member has
-// one from which the values of these tensors could come.
+// Logs which local tensors start from the version's values. A board without a state installs a
+// version only if no member has a state from which their values could come.
 static void note_local_lost(const struct cn_session *session, uint32_t number)
 {
     char text[CN_LOCAL_TEXT_SIZE];

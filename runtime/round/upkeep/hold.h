@@ -9,15 +9,15 @@
 
 #define CN_HOLD_FILE "/run/cairn-update/hold"
 
-// A file that stays longer is ignored: whoever made it has died.
+// A file that stays longer is ignored: the program that made it has died.
 #define CN_HOLD_LONGEST_MS UINT64_C(7200000)
 
 struct cn_hold {
     bool wanted;        // the file is there
     bool held;          // the board rests
     bool tired;         // the file was there for too long
-    uint64_t wanted_ms; // since when the file is there
-    uint32_t round;     // round in which the board was when the file came
+    uint64_t wanted_ms; // time at which the file appeared
+    uint32_t round;     // the board's round when the file appeared
 };
 
 // Takes what the file says (wanted) and where training is, and decides. Returns whether the board

@@ -1,6 +1,6 @@
 // pause_file.h - the upkeep state that must survive a restart: the day of wear, and the last events
-// that the hooks were told of. It is a file of the store, described in CHECKPOINT.md. A damaged
-// file counts as missing.
+// that the hooks were told of. A day of wear is 24 h over which disk writes are counted. The file
+// lies in the store and is described in CHECKPOINT.md. A damaged file counts as missing.
 #pragma once
 
 #include "runtime/port/store.h"

@@ -2,9 +2,9 @@
 //
 // The inputs are rules from the profile, the readings of sensors and the time of day. A pause has
 // one reason, the first that holds: an update of the system, then the others in the order of enum
-// cn_pause. Each rule has two limits or a delay, because
-// training itself makes heat and uses power and would otherwise switch on and off. These rules do
-// not protect the board: its firmware and kernel do. Threading: none; pure.
+// cn_pause. Each rule has two limits or a delay, because training itself makes heat and uses power
+// and would otherwise switch on and off. These rules do not protect the board: its firmware and
+// kernel do. A day of wear is 24 h over which disk writes are counted. Threading: none; pure.
 #pragma once
 
 #include "runtime/port/sensors.h"

@@ -25,7 +25,7 @@ struct cn_step_split {
     double compute_ms;
     double wait_ms;                    // waiting for the member that computes longest
     double wire_ms;                    // finishing the reductions after that
-    double voted_ms;                   // from the begin of the step until all have voted
+    double voted_ms;                   // from the start of the step until all have voted
     double member_ms[CN_GROUP_MAX];    // computing time by rank
     struct cn_slow slow[CN_GROUP_MAX]; // by rank: why the member may be slow, as of the last step
 };
@@ -51,7 +51,7 @@ struct cn_progress {
     uint32_t rank, size; // this board's rank and the size of the group; size 0 while it forms
     bool ended;
     const char *backend;   // transport of large sums: "tcp" or "nccl"; NULL while the group forms
-    char backend_why[160]; // why a faster wanted transport is not used; "": it is used
+    char backend_why[160]; // why the faster transport that was wanted is not used; "": it is
     bool encrypted;        // the transport is encrypted
     char train[128];       // members that train; "" when the job names no sets
     char layout[CN_LAYOUT_TEXT];  // the choice of "parallel: auto" and its reason; "" without it

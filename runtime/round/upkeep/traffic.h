@@ -3,9 +3,9 @@
 //
 // A day lasts 24 h from its first byte, by the clock since boot. Time that the board was off counts
 // only if the date was known before and after. Otherwise the board waits too long rather than too
-// short. Without a date all hours count as metered. None of this must be replayable: the leader
-// decides the rule of a round once and stores it with the round. Threading: none; pure, except for
-// load and save.
+// short. Without a date all hours count as metered. These decisions need not be repeatable: the
+// leader decides the rule of a round once and stores it with the round. Threading: none; pure,
+// except for load and save.
 #pragma once
 
 #include "runtime/port/store.h"

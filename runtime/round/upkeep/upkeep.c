@@ -11,7 +11,7 @@
 #define READ_MS 1000
 #define WARN_MS 10000 // a sensor that is still missing then is reported
 #define DAY_MS UINT64_C(86400000)
-#define WEAR_PARTS 256 // the count of wear is stored whenever this part of the budget was used
+#define WEAR_PARTS 256 // the count of wear is stored after each 1/256 of the budget
 
 // Returns the date in seconds, or 0.
 uint64_t cn_upkeep_clock_s(void)
@@ -333,7 +333,7 @@ static void tell_pause(struct cn_upkeep *care, const struct cn_progress *progres
 }
 
 // Looks for the file of an update once a second, but decides at each call: the time between two
-// rounds may be short. Returns whether the board begins or ends to rest.
+// rounds may be short. Returns whether the board begins or stops to rest.
 static bool poll_hold(struct cn_upkeep *care, const struct cn_progress *progress, uint64_t now_ms)
 {
     bool wanted = care->hold.wanted, tired = care->hold.tired, held = care->care.held;

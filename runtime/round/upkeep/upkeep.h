@@ -33,7 +33,7 @@ struct cn_upkeep {
     struct cn_hooks hooks;
     const char *sysroot;
     struct cn_hold hold;
-    uint64_t hold_ms; // time at which the file of hold was looked for
+    uint64_t hold_ms; // time of the last look for CN_HOLD_FILE
 };
 
 // Sets the power mode if the profile names one and this process may, and continues the day of wear.
@@ -43,8 +43,8 @@ cn_err cn_upkeep_init(struct cn_upkeep *care, const struct cn_settings *settings
                       struct cn_store *store, const char *sysroot);
 void cn_upkeep_deinit(struct cn_upkeep *care);
 
-// Reports news to the hooks; once a second reads the sensors and decides. Returns true when a pause
-// began, ended or changed its reason, after logging it and telling the hook.
+// Reports news to the hooks. Once a second reads the sensors and decides whether to pause. Returns
+// true when a pause began, ended or changed its reason, after logging it and telling the hook.
 bool cn_upkeep_poll(struct cn_upkeep *care, const struct cn_progress *progress, uint64_t now_ms);
 
 // Return the seconds since 1970 and the milliseconds since local midnight. They return 0 and
