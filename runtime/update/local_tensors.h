@@ -27,7 +27,7 @@ bool cn_local_tensors_stay(const struct cn_layout *layout);
 void cn_local_tensors_digest(const struct cn_layout *layout, const uint8_t graph[CN_DIGEST_SIZE],
                              const float *weights, uint8_t digest[CN_DIGEST_SIZE]);
 
-// Writes how many tensors each group keeps for itself, their values and their names, as
-// "2 tensors of 650 values: fc2.weight, fc2.bias". Long lists end with "and N more". Writes "" when
-// there is none.
+// Writes the number of tensors that each group keeps for itself, the number of their values, and
+// their names: "2 tensors of 650 values: fc2.weight, fc2.bias". Long lists end with "and N more".
+// Writes "" when there is none.
 void cn_local_tensors_text(const struct cn_layout *layout, char text[CN_LOCAL_TEXT_SIZE]);

@@ -13,17 +13,17 @@
 #define CN_RATE_BINS 1104 // eight bins for each power of two, up to magnitude 16 * 64
 
 // A histogram of the magnitudes of a change. The values of a tensor with priority p count as 2^p
-// times as large, also in the energy that a rule keeps. own* are of the tensors that have a density
-// of their own; these are counted in counts, zeros and total too.
+// times as large, also in the energy that a rule keeps. The fields own* describe the tensors with a
+// density of their own. These tensors are counted in counts, zeros and total, too.
 struct cn_rate_spectrum {
     uint64_t counts[CN_RATE_BINS]; // elements per bin, of the tensors that may be sparse
     uint64_t zeros;                // elements of those tensors that count as zero
     uint64_t total;                // elements of those tensors
     uint64_t others;               // elements of small tensors and statistics
-    uint64_t own[CN_RATE_BINS];    // elements per bin
-    uint64_t own_total;            // elements
-    double own_sent;               // elements that top-k sends
-    double own_bits;               // bits of gaps, signs and block heads
+    uint64_t own[CN_RATE_BINS];    // elements per bin, of tensors with a density of their own
+    uint64_t own_total;            // elements of those tensors
+    double own_sent;               // elements of those tensors that top-k sends
+    double own_bits;               // bits of the gaps, signs and block heads of those elements
 };
 
 // Fills spectrum from the values of a change (layout->total).
@@ -35,7 +35,7 @@ void cn_rate_guess(const struct cn_layout *layout, struct cn_rate_spectrum *spec
 
 // Corrects the budget from round to round by additive increase and multiplicative decrease.
 struct cn_rate_guard {
-    double factor;   // the measured goodput is multiplied by it; 0 counts as 1
+    double factor;   // factor on the measured goodput; 0 counts as 1
     uint32_t streak; // rounds in a row that ended in time with much to spare
 };
 

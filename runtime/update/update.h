@@ -2,8 +2,8 @@
 //
 // A frame is a header, blocks of coordinates that decode independently, and a SHA-256 of everything
 // before it. The format, with test vectors, is runtime/update/UPDATE.md. Encoding uses integers and
-// exact IEEE operations only: every machine makes the same bytes of the same values.
-// Decoding is total: any bytes give finite values of exactly the layout's size, or an error.
+// exact IEEE operations only: every machine makes the same bytes from the same values. Decoding is
+// total: any bytes give finite values of exactly the layout's size, or an error.
 // Threading: none; no state is kept.
 #pragma once
 

@@ -87,10 +87,12 @@ struct cn_update_pick {
 cn_err cn_update_select(const struct cn_update_header *header, const struct cn_layout *layout,
                         const float *values, struct cn_update_pick *picks);
 
-// The same picks for members that have some of the tensors each (update_shares.h). count counts the
-// codes of the values that compete. With the sums over the members, ties counts for each tensor of
-// the whole model that this member owns the values of the threshold's code; others stay as they
-// are. With both sums, own sets the picks of the tensors that this member has.
+// Make the same picks for members that each have some of the tensors (update_shares.h).
+// cn_update_select_count fills codes with the number of competing values of each code. The next two
+// take the sum of codes over the members. cn_update_select_ties sets equal, for each tensor of the
+// whole model that this member owns, to its number of values with the threshold's code; other
+// entries stay. cn_update_select_own takes the sum of equal too, and sets the picks of the tensors
+// that this member has.
 struct cn_update_share;
 cn_err cn_update_select_count(const struct cn_update_share *share, const float *values,
                               int64_t codes[CN_UPDATE_CODE_COUNT]);
@@ -111,7 +113,7 @@ static inline float cn_update_clip(float value)
     return value < -CN_UPDATE_VALUE_MAX && value >= -FLT_MAX ? -CN_UPDATE_VALUE_MAX : value;
 }
 
-// Appends the blocks of a tensor, whose values these are. decoded: as cn_update_encode_all.
+// Appends the blocks of a tensor with these values. decoded: as in cn_update_encode_all.
 cn_err cn_update_put_tensor(const struct cn_update_header *header,
                             const struct cn_tensor_info *tensor, struct cn_update_pick pick,
                             const float *values, bool feedback, float *decoded,

@@ -95,7 +95,7 @@ void cn_update_cursor_rewind(struct cn_update_cursor *cursor)
     cursor->count = cursor->used = 0;
 }
 
-// Decodes the next block, or sets as many zeros for a tensor that the frame leaves out.
+// Decodes the next block, or sets zeros in its place for a tensor that the frame leaves out.
 static cn_err next_block(struct cn_update_cursor *cursor)
 {
     while (cursor->done == cursor->layout->tensors[cursor->tensor].count) {

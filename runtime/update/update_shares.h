@@ -1,7 +1,8 @@
-// update_shares.h - one frame that several members make together, each of the tensors that it has.
+// update_shares.h - one frame that several members make together. Each encodes the tensors that it
+// owns.
 //
-// The frame has the bytes that cn_residual_encode makes of the whole row, so a receiver cannot tell
-// the difference. The members exchange sums of counts, which are small, and then their blocks:
+// The frame has the bytes that cn_residual_encode makes from the whole row, so a receiver cannot
+// tell the difference. The members exchange sums of counts, which are small, and then their blocks:
 //
 //     cn_update_shares_count -> sum of counts -> (top-k) cn_update_shares_ties -> sum of equal
 //         -> cn_update_shares_encode -> sum of sizes -> cn_update_shares_begin -> blocks of the
@@ -24,8 +25,9 @@ struct cn_update_share {
     const bool *owned;             // by tensor of own
 };
 
-// Fills counts with what the choice of coordinates depends on: first whether a value is not finite,
-// then the magnitudes by code. values: change + residual, own->total of them.
+// Fills counts with the numbers that the choice of coordinates depends on. The first is not 0 if a
+// value is not finite; the others count the magnitudes of each code. values: change + residual,
+// own->total of them.
 cn_err cn_update_shares_count(const struct cn_update_share *share, const float *values,
                               int64_t counts[CN_UPDATE_SHARES_COUNTS]);
 

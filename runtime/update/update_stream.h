@@ -1,7 +1,7 @@
 // update_stream.h - makes a version from its parent a few values at a time.
 //
-// So a board that holds a part of a model decodes versions without memory for a whole row: it reads
-// the parent from its disk, keeps what it needs and computes the digest on the way. Threading:
+// A board that holds a part of a model thus needs no memory for a whole row. It reads the parent
+// from its disk, keeps the values that it needs and computes the digest of all values. Threading:
 // none; no state is kept.
 #pragma once
 
@@ -23,7 +23,7 @@ struct cn_update_stream {
 
 // Makes the version that cn_update_apply makes, to the bit, with a checked frame. Returns CN_ESTALE
 // when it needs the parent and there is none, an error of rounding as cn_update_apply, or one of
-// the stream. What was taken before an error is not to be used.
+// the stream. After an error discard the values that take received.
 cn_err cn_update_stream(const uint8_t *frame, size_t size, const struct cn_layout *layout,
                         const struct cn_update_stream *stream);
 

@@ -29,7 +29,7 @@ double cn_variate_distance(const struct cn_job *job, uint32_t round, uint64_t st
         way = rate * (job->rules.nesterov ? gradient + kept : velocity);
         distance = distance + way;
     }
-    return distance >= SHORTEST ? distance : SHORTEST; // also where the pull made it no number
+    return distance >= SHORTEST ? distance : SHORTEST; // a NaN (large proximal) gives SHORTEST
 }
 
 float cn_variate_inverse(double distance)
@@ -51,7 +51,7 @@ bool cn_variate_has(const struct cn_tensor_info *tensor)
 
 struct advance {
     const struct cn_layout *layout;
-    size_t tensor; // tensor of the block before
+    size_t tensor; // index of the tensor of the previous block
     float inverse;
     float *own;
 };

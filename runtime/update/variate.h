@@ -1,4 +1,4 @@
-// variate.h - control variates: what groups add to their gradients to go towards one optimum.
+// variate.h - control variates: rows that groups add to their gradients to approach one optimum.
 //
 // (SCAFFOLD, Karimireddy et al. 2020, algorithm 1 with option II.) Groups with different data drift
 // apart in a round of many steps. The control variate of a group is the gradient that it had in its
@@ -6,8 +6,9 @@
 //
 //   gradient + (server - own)
 //
-// so a group goes the way that all would go. Both variates are rows of layout->total floats, zeros
-// at first. They stay zeros in tensors that the group keeps for itself and in statistics.
+// so a group moves in the direction in which all groups would move. Both variates are rows of
+// layout->total floats, zeros at first. They stay zeros in tensors that the group keeps for itself
+// and in statistics.
 //
 // No variate of a group travels: everything follows from the update that the gateway gets anyway.
 // With sent the values that the group's accepted frame decodes to, S the server's variate as the
@@ -18,9 +19,9 @@
 // The server's own new variate is in aggregator/merge/variate_fold.h. Boards get it as a frame of
 // mode q8 beside the version, and S is what that frame decodes to, on the gateway too.
 //
-// Epochs: a variate means something only together with the others. When the set of enrolled groups
-// changes, a group has lost its variate, or a version was not made of its updates, the gateway
-// begins another epoch, named by the round that begins it: all variates are zeros again.
+// Epochs: the variates of all groups belong together. When the set of enrolled groups changes, a
+// group has lost its variate, or a version was not made from its updates, the gateway begins
+// another epoch. An epoch has the number of its first round. All variates are then zeros again.
 //
 // D is how far the steps of a round go along a constant gradient of 1, from D = r = 0, in double,
 // for each step of the round with its learning rate:
