@@ -1,4 +1,4 @@
-// compute_cuda_private.h - opens the port for tests, which bring libraries of their own.
+// compute_cuda_private.h - opens the port for tests, which supply libraries of their own.
 #pragma once
 
 #include "ports/cuda/cuda_library.h"

@@ -9,7 +9,7 @@
 #include "runtime/base/log.h"
 
 #define WORKSPACE_MAX (256u << 20) // bytes of workspace that a plan may need
-#define TILED 16 // channels, and places of a plane, from which a tensor is packed in tiles
+#define TILED 16 // least channels, and least places of a plane, to pack a tensor in tiles
 
 // A plan for one shape. The workspace begins with the tensors that are buffered; the library's own
 // workspace follows.
@@ -25,7 +25,7 @@ struct cuda_conv {
     struct cuda_conv *next;
 };
 
-// Tells which operand has each role: x, weight, y.
+// The operand of a call that has each role: x, weight, y.
 struct roles {
     int in[DNN_ROLES]; // number of the input; -1: the output
 };
@@ -126,7 +126,7 @@ cn_err cuda_conv_query(struct cuda *cuda, const struct cn_call *call, uint32_t s
     return err;
 }
 
-// Adds the bias and cuts at 0 after a forward convolution, if the call says so.
+// Adds the bias and applies ReLU after a forward convolution, if the call says so.
 static cn_err bias_and_relu(struct cuda *cuda, const struct cuda_args *args)
 {
     const struct cn_window *w = &args->call.window;
@@ -219,7 +219,7 @@ static bool fits(const struct cuda_args *args, const struct roles *roles, int ro
            (!out || args->call.write == CN_WRITE_SET);
 }
 
-// Returns whether the plan can be used: each tensor lies well or has a buffer.
+// Returns whether the plan can be used: each tensor fits where it lies or has a buffer.
 static bool usable(const struct cuda_conv *conv, const struct cuda_args *args)
 {
     struct roles roles = roles_of(args->call.op);

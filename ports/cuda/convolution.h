@@ -1,8 +1,8 @@
-// convolution.h - convolutions and their gradients: by cuDNN if it is there and can do it, else by
-// the port's kernels.
+// convolution.h - convolutions and their gradients: by cuDNN if it is installed and supports the
+// call, else by the port's kernels.
 //
 // A plan is found when the engine asks for the workspace, and is kept until the device closes. Only
-// plans that repeat to the bit are used, and with float32 only those that do not round the factors.
+// deterministic plans are used, and with float32 only those that do not round the factors (TF32).
 // With 16 bits, tensors are packed as n x plane x channels. With float32 they stay n x channels x
 // plane.
 #pragma once

@@ -124,7 +124,7 @@ static cn_err load_kernels(struct cuda *cuda)
     return CN_OK;
 }
 
-// Makes the streams and events.
+// Creates the streams and events.
 static cn_err make_queues(struct cuda *cuda)
 {
     const struct cuda_driver *driver = &cuda->library.driver;
@@ -143,7 +143,7 @@ static cn_err make_queues(struct cuda *cuda)
     return cuda_check(cuda, result, "a stream");
 }
 
-// Gives cuDNN the device's stream. Without that it is not used.
+// Sets cuDNN's stream to the device's. If that fails, cuDNN is not used.
 static void aim_dnn(struct cuda *cuda)
 {
     if (!cuda->dnn || !cuda->library.dnn.set_stream(cuda->dnn, cuda->stream))

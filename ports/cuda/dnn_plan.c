@@ -4,8 +4,8 @@
 
 #include "runtime/base/log.h"
 
-// Proposals that are asked of the library, at most. cuDNN 9.26 makes up to 40 for a convolution on
-// an H100, and with float32 the first that does not round the factors is often one behind the 16th.
+// Most proposals that the library is asked for. cuDNN 9.26 makes up to 40 for a convolution on an
+// H100. With float32 the first that does not round the factors often comes after the 16th.
 #define CHOICES 64
 
 // An attribute to be set in a descriptor.
@@ -181,7 +181,7 @@ static cudnnBackendDescriptor_t make_graph(const struct cuda_dnn *dnn, cudnnHand
     return make(dnn, plan, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR, of_graph, LENGTH(of_graph));
 }
 
-// Returns whether the engine of a proposal repeats to the bit and, with float32, does not round the
+// Returns whether the engine of a proposal is deterministic and, with float32, does not round the
 // factors.
 static bool acceptable(const struct cuda_dnn *dnn, cudnnBackendDescriptor_t choice,
                        enum cn_precision precision)
@@ -211,7 +211,7 @@ static bool acceptable(const struct cuda_dnn *dnn, cudnnBackendDescriptor_t choi
     return good;
 }
 
-// Makes a plan of a proposal. Returns false if that fails or it needs too much workspace.
+// Makes a plan from a proposal. Returns false if that fails or it needs too much workspace.
 static bool try_choice(const struct cuda_dnn *dnn, cudnnHandle_t handle,
                        cudnnBackendDescriptor_t choice, size_t workspace, struct dnn_plan *plan)
 {
@@ -260,7 +260,7 @@ static void choose(const struct cuda_dnn *dnn, cudnnHandle_t handle, cudnnBacken
     for (int64_t i = 0; i < count && i < made && !plan->plan; i++)
         if (acceptable(dnn, choices[i], precision) &&
             try_choice(dnn, handle, choices[i], workspace, plan)) {
-            // The plan needs its choice, so that is kept with the other parts.
+            // The plan refers to its proposal, so that is kept with the other parts.
             if (plan->count < DNN_PARTS) {
                 plan->parts[plan->count++] = choices[i];
                 choices[i] = NULL;
@@ -320,7 +320,7 @@ cn_err dnn_plan_run(const struct cuda_dnn *dnn, cudnnHandle_t handle, const stru
     dnn_plan_close(dnn, &once);
     if (!status)
         return CN_OK;
-    // The library refuses only now; nothing was queued.
+    // The library refuses the plan at its run; nothing was queued.
     if (CUDNN_STATUS_CATEGORY(status) == CUDNN_STATUS_NOT_SUPPORTED ||
         CUDNN_STATUS_CATEGORY(status) == CUDNN_STATUS_BAD_PARAM) {
         cn_log(CN_LOG_WARN, "cuda", "cuDNN does not take the plan that it made (status %d)",

@@ -1,4 +1,4 @@
-// dnn_plan.h - a convolution as a graph of cuDNN's backend, and the plan that computes it.
+// dnn_plan.h - a convolution as a graph of cuDNN's backend API, and the plan that executes it.
 //
 // Threading: one thread, with the device's context current.
 #pragma once
@@ -23,13 +23,13 @@ enum dnn_role {
 
 struct dnn_plan {
     cudnnBackendDescriptor_t parts[DNN_PARTS]; // owned
-    int count;                                 // of parts
+    int count;                                 // number of parts
     cudnnBackendDescriptor_t plan;             // one of the parts; NULL: no plan was found
-    size_t workspace;                          // bytes that it needs
+    size_t workspace;                          // bytes of workspace that the plan needs
 };
 
-// Finds a plan for a convolution or one of its gradients. CN_ENOTSUP when cuDNN has none that
-// repeats to the bit, keeps the precision and needs at most workspace bytes; plan->plan is then
+// Finds a plan for a convolution or one of its gradients. CN_ENOTSUP when cuDNN has none that is
+// deterministic, keeps the precision and needs at most workspace bytes; plan->plan is then
 // NULL. With float32, tensors lie as n x channels x rows x cols. With 16 bits they lie as n x rows
 // x cols x channels.
 cn_err dnn_plan_open(const struct cuda_dnn *dnn, cudnnHandle_t handle, enum cn_op op,

@@ -3,7 +3,7 @@
 #include <pthread.h>
 #include <string.h>
 
-#define NUMBERS 16 // GPUs of a machine that can keep something
+#define NUMBERS 16 // most GPUs of a machine for which kernels and handles are kept
 
 struct kept {
     CUcontext context; // NULL: nothing is kept

@@ -1,16 +1,16 @@
-// kept.h - what takes long to make and serves any device that this process opens: the loaded
-// kernels and the handles of cuBLASLt and cuDNN.
+// kept.h - keeps the loaded kernels and the handles of cuBLASLt and cuDNN when a device closes.
 //
-// A device that closes leaves them, and the next one that opens on the same GPU takes them. Only
-// one at a time has them, because a handle of cuDNN belongs to one stream. They are never released:
-// their context stays for the rest of the process, too. Threading: any.
+// They take long to make. The next device that opens on the same GPU takes them. Only one device at
+// a time has them, because a handle of cuDNN belongs to one stream. They are never released: their
+// context stays for the rest of the process, too. Threading: any.
 #pragma once
 
 #include "ports/cuda/device.h"
 
-// Gives the device what another left on this GPU. Returns false if there is nothing.
+// Gives the device the kernels and handles kept for its GPU. Returns false if there are none.
 bool cuda_kept_take(struct cuda *cuda);
 
-// Leaves what the device has, for the next one. Does nothing if the GPU's place is taken, or if the
-// libraries are a test's own and not loaded ones, which are the same for all devices of a process.
+// Keeps the device's kernels and handles for the next device. Does nothing if some are kept for
+// this GPU already, or if the libraries are a test's own. Loaded libraries are the same for all
+// devices of a process.
 void cuda_kept_leave(struct cuda *cuda);

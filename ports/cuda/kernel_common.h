@@ -28,13 +28,14 @@ DEVICE void put(float *place, float value, bool add)
     *place = add ? *place + value : value;
 }
 
-// Returns the samples of the run, which sums go over.
+// Returns the number of samples of the run. Sums over samples have this many terms.
 DEVICE uint32_t run_samples(const struct cuda_args *a)
 {
     return a->once ? 1 : a->hyper->samples;
 }
 
-// Returns the samples that an elementwise call computes: one if all samples share the result.
+// Returns the number of samples that an elementwise call computes: one if all samples share the
+// result.
 DEVICE uint32_t output_samples(const struct cuda_args *a)
 {
     return a->call.out[0].stride ? a->samples : 1;

@@ -66,7 +66,7 @@ DEVICE uint32_t warp_ballot(bool vote)
     return __ballot_sync(0xffffffffu, vote);
 }
 
-// Each rounds once and is never contracted.
+// Each of these functions rounds once. The compiler never fuses them (no FMA).
 DEVICE float exact_add(float a, float b)
 {
     return __fadd_rn(a, b);
@@ -105,7 +105,7 @@ DEVICE float bits_float(uint32_t bits)
     return __uint_as_float(bits);
 }
 
-// Rounds towards zero. A NaN becomes 0, what is out of range the nearest int32.
+// Rounds towards zero. A NaN becomes 0, a number out of range the nearest int32.
 DEVICE int32_t float_to_int(float value)
 {
     return __float2int_rz(value);
@@ -172,7 +172,7 @@ DEVICE uint32_t warp_ballot(bool vote)
     return cuda_host_warp_ballot(vote);
 }
 
-// The project's compiler settings forbid contraction.
+// The project's compiler settings forbid contraction to FMA.
 DEVICE float exact_add(float a, float b)
 {
     return a + b;

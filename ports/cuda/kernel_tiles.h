@@ -2,7 +2,7 @@
 //
 // A tile is 64 x 64 numbers, on which a block of 256 threads works. Each thread owns 16 of them: 4
 // rows and 4 columns. The matrices come through shared memory. A thread reads four neighbouring
-// words at once, and uses each word four times, so the arithmetic is what takes the time.
+// words at once, and uses each word four times, so arithmetic and not memory limits the speed.
 #pragma once
 
 #include "ports/cuda/kernel_common.h"
@@ -13,7 +13,7 @@
 #define TILE_DEPTH 32  // columns of both factors that are in shared memory at a time
 #define TILE_CHUNKS 4  // tiles in the widest result: CN_ATTENTION_WIDTH_MAX words
 #define DEPTH_PITCH 36 // words from row to row of a factor; spreads the rows over the banks
-#define SCORE_PITCH 68 // the same for a tile of scores
+#define SCORE_PITCH 68 // words from row to row of a tile of scores; spreads them likewise
 #define TILE_ROW(down, i) ((down) + TILE_ACROSS * (i)) // a thread's row number i
 
 // The shared memory of a block.
@@ -47,7 +47,7 @@ DEVICE uint32_t tile_across(void)
     return thread_index() % TILE_ACROSS;
 }
 
-// Returns four neighbours of a row; 0 stands for what is beyond the end of the matrix.
+// Returns four neighbouring words of a row; 0 for words beyond the end of the matrix.
 DEVICE struct four four_of(const struct rows *m, uint32_t row, uint32_t col)
 {
     struct four four = {{0, 0, 0, 0}};

@@ -69,7 +69,7 @@ DEVICE float target_of(const struct cuda_args *a, uint32_t number, int32_t label
     return a->in[2] ? target * a->in[2][number] : target;
 }
 
-// The sums over the rows of a team.
+// The sums of losses, weights and correct rows over the rows of a team.
 struct entropy_sums {
     double loss, weight;
     uint32_t correct;

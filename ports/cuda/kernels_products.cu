@@ -97,8 +97,8 @@ KERNEL(products)
     }
 }
 
-// After a product or convolution: out[0] = out[0] + scale * in[2], cut at 0 with wide. The tensor
-// is rows x channels x inner; bias.rows counts all samples. A NaN stays.
+// After a product or convolution: out[0] = out[0] + scale * in[2], with ReLU if wide. The tensor is
+// rows x channels x inner; bias.rows counts all samples. A NaN stays.
 KERNEL(bias_relu)
 {
     const struct cn_bias *op = &a.call.bias;
@@ -110,7 +110,7 @@ KERNEL(bias_relu)
 
         if (a.in[2])
             y += op->scale * a.in[2][i / inner % channels];
-        a.out[0][i] = a.wide && y < 0 ? 0 : y; // wide: cut at 0
+        a.out[0][i] = a.wide && y < 0 ? 0 : y; // wide: ReLU
     }
 }
 
@@ -324,8 +324,9 @@ DEVICE uint32_t tile_count(const struct cn_bias *op)
            (((uint32_t)op->channels + TILE - 1) / TILE);
 }
 
-// As pack, for many channels and large planes: a block brings a tile into shared memory as it lies,
-// and writes it as it shall lie, so that neighbouring threads touch neighbouring words both times.
+// As pack, for many channels and large planes. A block copies a tile to shared memory in the old
+// order and writes it in the new order, so that neighbouring threads access neighbouring words both
+// times.
 KERNEL(pack_tiles)
 {
     SHARED float tile[TILE * PITCH];

@@ -6,14 +6,14 @@
 #include "ports/cuda/device.h"
 #include "ports/cuda/products.h"
 
-#define WIDE 512          // elements of a row from which a block works on it
+#define WIDE 512          // least elements of a row for a block to work on it, not a warp
 #define PARTS 32          // partial sums of a long sum over rows
-#define CHANNEL_PART 4096 // elements of a channel from which another block works on it
+#define CHANNEL_PART 4096 // elements of a channel for each block that works on it
 #define SHORT_SUM 64      // most terms of a sum for one thread
-#define MANY_SUMS 4096    // number of sums from which each is one thread's
+#define MANY_SUMS 4096    // with this many sums or more, one thread computes each
 #define WORDS_MAX INT32_MAX
 
-// Multiplies, and saturates: a product that overflows is too large too.
+// Multiplies and saturates: callers compare with limits, which a saturated product exceeds.
 static uint64_t times(uint64_t a, uint64_t b)
 {
     uint64_t product;
@@ -360,7 +360,8 @@ static cn_err lower_resize(struct cuda *cuda, struct cuda_args *args)
     return cuda_launch_threads(cuda, CUDA_KERNEL_resize_grad, args, planes * op->in[0] * op->in[1]);
 }
 
-// Numbers of a batch, if its terms all go to one set of rows and are fewer than these; else 0.
+// Returns the number of indices of a batch if they all name rows of one table that has more rows
+// than that; else 0.
 static uint64_t few_numbers(const struct cuda_args *args)
 {
     const struct cn_gather *op = &args->call.gather;

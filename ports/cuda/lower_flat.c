@@ -17,8 +17,8 @@ static cn_err lower_check(struct cuda *cuda, struct cuda_args *args)
     return cuda_launch_threads(cuda, CUDA_KERNEL_check, args, words);
 }
 
-// Takes the loss's scale out of a range of gradients. The scale of the next step depends on all
-// gradients, so it is chosen after the range that ends them.
+// Divides a range of gradients by the loss's scale. The scale of the next step depends on all
+// gradients, so it is chosen after the last range.
 static cn_err lower_unscale(struct cuda *cuda, struct cuda_args *args)
 {
     size_t words = cuda->arenas[CN_ARENA_GRADIENTS].words;

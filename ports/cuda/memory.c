@@ -155,8 +155,8 @@ void cuda_memory_release(struct cuda *cuda)
         driver->release_host(cuda->result);
 }
 
-// Waits for shown parts that were not asked for, because an error came between: they may still be
-// on their way.
+// Waits for the copies of shown parts for which shown() was not called because of an error. They
+// may still be in progress.
 static cn_err end_shows(struct cuda *cuda, const struct cuda_arena *arena)
 {
     if (!arena->shown || cuda->seen == cuda->show_count)

@@ -6,7 +6,7 @@
 //
 // The library's GELU is the one by tanh. Three of its epilogues are not used:
 //
-// - RELU may give 0 for NaN, by which a run that diverged looks well. A kernel cuts at 0.
+// - RELU may give 0 for NaN, which would hide that a run diverged. A kernel of the port does it.
 // - DRELU wants a mask of bits that the forward call wrote. The engine keeps y instead.
 // - BGRADA and BGRADB add up a bias' gradient in the library's order, and only where BIAS_GRAD and
 //   MATMUL are neighbours in one program. A bucket may end between them, and buckets must change no

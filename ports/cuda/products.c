@@ -5,7 +5,7 @@
 
 #include "runtime/base/log.h"
 
-// Describes a product to cuBLASLt. It counts by columns, so its A is our b, its B is our a, and
+// Describes a product to cuBLASLt, which is column-major. So its A is our b, its B is our a, and
 // rows and columns change places.
 struct description {
     cublasLtMatmulDesc_t product;
@@ -165,8 +165,8 @@ static cublasStatus_t describe(struct cuda *cuda, const struct cuda_product *p,
     return status;
 }
 
-// Maps the status of a product. If the library refuses only now, nothing was queued, and the
-// product is done in another way.
+// Maps the status of a product. If the library refuses it at this point, nothing was queued, and
+// the product is done in another way.
 static cn_err outcome_of(cublasStatus_t status)
 {
     if (status == CUBLAS_STATUS_SUCCESS)
@@ -217,7 +217,7 @@ static cn_err own_product(struct cuda *cuda, const struct cuda_args *args,
     return cuda_launch_blocks(cuda, CUDA_KERNEL_products, &own, tiles * op->count * args->samples);
 }
 
-// Adds the bias and cuts at 0 after a product, as far as the call says so.
+// Adds the bias and applies ReLU after a product, if the call says so.
 static cn_err add_bias(struct cuda *cuda, const struct cuda_args *args, uint64_t rows)
 {
     const struct cn_matmul *op = &args->call.matmul;
@@ -231,7 +231,7 @@ static cn_err add_bias(struct cuda *cuda, const struct cuda_args *args, uint64_t
     return cuda_launch_threads(cuda, CUDA_KERNEL_bias_relu, &bias, rows * op->cols);
 }
 
-// Returns whether the library can add the bias: it has no factor for it.
+// Returns whether the library can add the bias. It cannot multiply the bias by a factor.
 static bool has_plain_bias(const struct cuda_args *args)
 {
     return !args->in[2] || args->call.matmul.bias_scale == 1;
@@ -266,7 +266,7 @@ struct cuda_product cuda_products_describe(const struct cuda_args *args)
 cn_err cuda_products_matmul(struct cuda *cuda, struct cuda_args *args)
 {
     struct cuda_product p = cuda_products_describe(args);
-    struct cuda_args rest = *args; // what the library leaves to be done
+    struct cuda_args rest = *args; // the work that is left after the library's
     struct cn_products own = {.count = 1,
                               .rows = p.rows,
                               .inner = p.inner,

@@ -1,5 +1,5 @@
-// products.h - matrix products: by cuBLASLt if it is there and can do it, else by the port's
-// kernel.
+// products.h - matrix products: by cuBLASLt if it is installed and supports the call, else by the
+// port's kernel.
 //
 // All functions that return cn_err queue work; errors of that work come from wait.
 #pragma once

@@ -14,7 +14,7 @@ enum { FIRST, LATER, GRAPHS };
 // How a program runs.
 enum way {
     BY_GRAPH,
-    COLD,   // call by call, and then captured again: a library may not capture what it does first
+    COLD,   // call by call, then captured again: a library's first call may not be capturable
     BY_CALL // call by call for good
 };
 
@@ -237,8 +237,8 @@ static cn_err queue_run(struct cuda *cuda, struct cn_compute_program *program, b
     return queue(cuda, program);
 }
 
-// Captures a program again that has just run call by call: the libraries have loaded what they
-// need.
+// Captures a program again after it has run call by call, as the libraries have loaded their
+// kernels by then.
 static void warm_up(struct cuda *cuda, struct cn_compute_program *program)
 {
     program->way = capture_all(cuda, program) ? BY_CALL : BY_GRAPH;
