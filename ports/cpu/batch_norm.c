@@ -145,7 +145,7 @@ static void take_moments(const struct cpu_task *task)
     }
 }
 
-// Computes y = x * scale + shift, plus the residual if there is one, cut at 0 if the op says so.
+// Computes y = x * scale + shift, plus the residual if there is one, with ReLU if the op says so.
 static void normalize_row(const struct cn_batch_norm *op, const float *x, const float *residual,
                           float scale, float shift, float *y)
 {

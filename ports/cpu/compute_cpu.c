@@ -40,7 +40,7 @@ struct cpu {
     struct cpu_pages pages;        // takes the pages of mapped arenas ahead
     struct lane_result *results;   // owned
     struct cn_compute_result flat; // results of flat calls
-    double *shown;                 // owned; values that lanes show each other, in two turns
+    double *shown;                 // owned; two buffers, used in turn, of values that lanes share
     size_t shown_stride;           // doubles from one lane's part to the next one's
 
     // The current run, which all lanes read.
@@ -223,7 +223,7 @@ static cn_err cpu_reserve(struct cn_compute *device, const struct cn_compute_siz
     return CN_OK;
 }
 
-// Makes room for what the lanes show each other in these calls.
+// Allocates room for the values that the lanes share in these calls.
 static cn_err reserve_shown(struct cpu *cpu, const struct cn_call *calls, size_t count)
 {
     size_t largest = 0, stride, bytes;
@@ -355,8 +355,8 @@ static void run_batch_lane(void *context, uint32_t lane)
         task.workspace = place(cpu, &call->workspace, lane, 0);
         task.add =
             call->write == CN_WRITE_ADD || (call->write == CN_WRITE_STEP && !cpu->hyper->first);
-        // Two turns are enough: a lane that is through with one meeting may write for the next
-        // while another still reads, but it cannot be two meetings ahead.
+        // Two buffers are enough: a lane that has left one meeting may write for the next while
+        // another lane still reads, but it cannot be two meetings ahead.
         if (cpu->kernels->ops[call->op].shown && cpu->shown)
             task.shown = cpu->shown + meetings++ % 2 * cpu->lanes * cpu->shown_stride;
         cpu->kernels->ops[call->op].run(&task);

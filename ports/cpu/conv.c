@@ -1,5 +1,5 @@
-// Convolution and its two gradients: chooses between the ways of conv.h by an estimate of what each
-// spends beside multiplying.
+// Convolution and its two gradients: chooses between the implementations of conv.h by an estimate
+// of the time that each spends in addition to multiplying.
 #include "ports/cpu/conv.h"
 
 #include "ports/cpu/plane.h"
@@ -30,7 +30,7 @@ static float columns_waste(const struct conv *conv, enum cn_op op)
     return word * 16 / (float)conv->group_out;
 }
 
-// Tiles of a plane from which a transformed weight is used often enough.
+// Least tiles of a plane for a transformed weight to be used often enough.
 #define WINOGRAD_TILES 4
 #define WINOGRAD_WEIGHTS (1 << 16) // most words of weights whose transformed sums stay in the cache
 #define WINOGRAD_WORDS (1 << 21)   // most words of the transformed planes of a sample
@@ -40,7 +40,7 @@ static size_t winograd_tiles(const struct cn_window *w)
     return ((size_t)w->in[0] + 1) / 2 * (((size_t)w->in[1] + 1) / 2);
 }
 
-// Returns whether Winograd's algorithm can do this convolution, with workspace of a bearable size.
+// Returns whether Winograd's algorithm can do this convolution, with workspace of acceptable size.
 static bool is_winograd(const struct conv *conv, enum cn_op op)
 {
     const struct cn_window *w = conv->window;

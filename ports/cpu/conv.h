@@ -44,7 +44,7 @@ static inline struct conv conv_of(const struct cn_window *w, size_t samples)
 #define conv_depthwise CPU_NAME(conv_depthwise)
 #define conv_winograd CPU_NAME(conv_winograd)
 
-// One way. workspace returns words for a lane. grad_weight adds to dw.
+// An implementation of convolution. workspace returns words for a lane. grad_weight adds to dw.
 struct conv_way {
     void (*forward)(const struct conv *conv, const struct cpu_task *task);
     void (*grad_input)(const struct conv *conv, const struct cpu_task *task);

@@ -8,8 +8,8 @@
 
 // Words of the matrix. It should stay in the second-level cache.
 #define COLUMNS_WORDS (128 * 1024)
-#define COLUMNS_MIN 128 // columns from which each packed weight is used often enough
-#define DIRECT_MIN 192  // words of a plane from which one sample alone is enough
+#define COLUMNS_MIN 128 // least columns for each packed weight to be used often enough
+#define DIRECT_MIN 192  // least words of a plane for one sample alone to be enough
 
 // A chunk of the samples of a call.
 struct columns {

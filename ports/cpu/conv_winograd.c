@@ -16,7 +16,7 @@
 #define POINTS 16
 #define TAPS 9
 #define TILES_WORDS (256 * 1024) // words of the transformed inputs of a chunk of samples
-#define TILES_LEAST 64           // tiles from which a transformed weight is used often enough
+#define TILES_LEAST 64           // least tiles for a transformed weight to be used often enough
 
 // A convolution: forward or, with mirrored taps, the gradient for the input.
 struct winograd {

@@ -8,7 +8,7 @@
 
 typedef int32_t curve_bits __attribute__((vector_size(4 * VECTOR), aligned(4), may_alias));
 
-// Returns yes in the elements where all bits of `which` are set, and no where none is.
+// Returns `yes` in the elements where all bits of `which` are set, and `no` where no bit is set.
 ALWAYS_INLINE vector curve_choose(curve_bits which, vector yes, vector no)
 {
     return (vector)((which & (curve_bits)yes) | (~which & (curve_bits)no));

@@ -34,8 +34,7 @@ void cpu_gemm(const struct cpu_product *product, float *workspace);
 // Returns the words of workspace. A larger product never needs less.
 size_t cpu_gemm_workspace(size_t rows, size_t inner, size_t cols);
 
-// Adds the bias to a block of c whose sums are final, and cuts it at 0, as far as the product says
-// so.
+// Adds the bias to a block of c whose sums are final, and applies ReLU, if the product says so.
 void cpu_gemm_finish(const struct cpu_product *product, size_t row, size_t col, size_t rows,
                      size_t cols);
 

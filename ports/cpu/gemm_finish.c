@@ -1,4 +1,4 @@
-// The steps after the sums of a product: the bias, and the cut at 0.
+// The steps after the sums of a product: the bias and ReLU.
 #include "ports/cpu/gemm.h"
 
 static void finish(const struct cpu_product *product, size_t row, size_t col, size_t rows,

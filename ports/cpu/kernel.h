@@ -22,9 +22,8 @@ struct cpu_task {
     struct cn_compute_result *result; // result of this lane
     cn_err *err; // error of this lane; a kernel sets it to the error that wait returns
 
-    // What each lane shows to the others, for the few ops that need the whole batch. A lane writes
-    // its own part and calls cpu_lanes_meet. From then until the end of the call it may read all
-    // parts.
+    // Values that the lanes share, for the few ops that need the whole batch. A lane writes its own
+    // part and calls cpu_lanes_meet. From then until the end of the call it may read all parts.
     struct cpu_lanes *threads;
     uint32_t lane, lanes;
     double *shown;       // the part of lane 0

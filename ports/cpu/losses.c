@@ -141,7 +141,7 @@ static inline float huber(float y, float target, const struct cn_loss_call *op, 
     return op->delta * (size - 0.5f * op->delta);
 }
 
-// The value itself as the loss.
+// Returns the value y itself as the loss.
 static inline float itself(float y, float target, const struct cn_loss_call *op, float *slope)
 {
     (void)target;

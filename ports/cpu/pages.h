@@ -1,8 +1,8 @@
 // pages.h - memory of arenas in pages of their own, large ones if the system has them.
 //
 // The system clears a page when it is first touched. That is most of the extra time of a first
-// step. So a thread takes pages ahead while the owner reads the weights. It continues during the
-// first run if there are more processors than lanes. It changes no contents.
+// step. So a thread touches ("takes") pages ahead while the owner reads the weights. It continues
+// during the first run if there are more processors than lanes. It changes no contents.
 //
 // Threading: the owner's thread makes all calls.
 #pragma once

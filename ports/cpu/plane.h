@@ -203,7 +203,7 @@ static inline void plane_spread(const struct planes *planes, float *to, const fl
     memset(to + planes->flat, 0, slack * sizeof(*to));
 }
 
-// Copies the outputs without the junk, after adding the bias and cutting at 0 if relu.
+// Copies the outputs without the junk, after adding the bias and, if relu is set, applying ReLU.
 static inline void plane_gather(const struct planes *planes, float *to, const float *from,
                                 size_t sample, float bias, bool relu)
 {
