@@ -235,14 +235,15 @@ static void write_answer(const struct cn_control_request *request,
 static cn_err make_state(struct cn_control *control)
 {
     cn_err err = CN_OK;
-    if (control->shown.size && control->now_ms - control->shown_ms < FRESH_MS)
-        return CN_OK;
+    if (control->shown_ms && control->now_ms - control->shown_ms < FRESH_MS)
+        return control->shown_err;
     control->shown_ms = control->now_ms;
     cn_buffer_deinit(&control->shown);
     cn_buffer_init(&control->shown, CN_LOCAL_ANSWER_MAX / 2);
     err = control->config.show(control->config.context, &control->shown);
     if (err)
         (void)!cn_buffer_resize(&control->shown, 0);
+    control->shown_err = err;
     return err;
 }
 

@@ -17,6 +17,7 @@ struct cn_control {
     uint64_t minute_ms;
     struct cn_buffer shown; // the state as it was made for the last status; empty: none
     uint64_t shown_ms;      // clock; when it was made
+    cn_err shown_err;       // of making it
 };
 
 // Carries out a request or refuses it. Sets answer->text in both cases, and answer->ok when the

@@ -28,7 +28,7 @@ static void become(const char *folder, char *const argv[], const char *log, int 
     if (getppid() != parent) // the parent was killed before the call above
         raise(SIGTERM);
     if (chdir(folder) == 0)
-        file = open(log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+        file = open(log, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0644);
     if (nothing < 0 || file < 0 || dup2(nothing, STDIN_FILENO) < 0 ||
         dup2(output > 0 ? output : file, STDOUT_FILENO) < 0 || dup2(file, STDERR_FILENO) < 0)
         _exit(127);

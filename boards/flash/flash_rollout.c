@@ -160,22 +160,25 @@ static void install_all(struct wave *wave)
     }
 }
 
-// Waits until each board of the wave has decided.
+// Waits until each board of the wave has decided. A gateway that cannot be asked for a while does
+// not end the wave, because its boards go on.
 static int wait_for_all(struct rollout_order *order)
 {
     uint64_t begun_ms = cn_platform_now_ms();
+    int code;
 
     for (;;) {
-        int code = look(order);
-
-        if (code)
-            return code;
-        if (cn_process_interrupted() || !cn_rollout_count(&order->rollout, CN_ROLLOUT_UPDATES))
+        code = look(order);
+        if (cn_process_interrupted())
+            return CN_EXIT_DONE;
+        if (!code && !cn_rollout_count(&order->rollout, CN_ROLLOUT_UPDATES))
             return CN_EXIT_DONE;
         if (cn_platform_now_ms() - begun_ms >= order->timeout_ms)
             break;
         cn_platform_sleep_ms(ASK_MS);
     }
+    if (code)
+        return code;
     for (size_t i = 0; i < order->rollout.count; i++)
         if (order->rollout.boards[i].state == CN_ROLLOUT_UPDATES)
             fail(&order->rollout.boards[i], "it has not said in time that the new system works");

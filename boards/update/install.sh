@@ -72,7 +72,10 @@ install_update()
     if read_pending; then die "version $version in slot $slot is not decided yet"; fi
     read_bundle "$bundle"
     check_version
+    asked=$new
     hold_node
+    read_bundle "$bundle" # the wait may have been long
+    [ "$new" = "$asked" ] || die "$bundle: it was version $asked and is $new now; nothing was installed"
 
     version=$new slot=B stage=installing tries=0 returns=0
     if [ "$current" = B ]; then slot=A; fi

@@ -127,7 +127,7 @@ def what_was_deleted_is_not_in_it(bench):
 
 def no_board_is_in_it(bench):
     for path in ("etc/cairn/node.key", "etc/cairn/node.yaml", "etc/cairn/gateway.yaml", "var/lib/private/cairn/checkpoint.a",
-                 "etc/ssh/ssh_host_ed25519_key"):
+                 "var/lib/cairn/checkpoint.b", "etc/ssh/ssh_host_ed25519_key"):
         base = make_base(bench, "board.img", extra=[(path, "of one board\n")])
         bench.expect(bundle(bench, base), 1, f"the root has /{path}", "a bundle is for all")
         nothing_is_left(bench)

@@ -26,6 +26,10 @@ def leave(code):
     sys.exit(code)
 
 if os.path.basename(sys.argv[0]) == "cairn-aggregator":
+    if fleet["installs"] and fleet.get("looks_away", 0) > 0:
+        fleet["looks_away"] -= 1
+        print("error: restarting", file=sys.stderr)
+        leave(1)
     if fleet.get("away"):
         print("error: nobody there", file=sys.stderr)
         leave(1)
@@ -136,6 +140,18 @@ def failures_stop_it_and_it_goes_on_later(build):
     assert "4 of 4 boards" in fleet.run()
 
 
+def a_gateway_that_is_away_for_a_while_ends_no_wave(build):
+    fleet = Fleet(build, {"a": ["a1"], "b": ["b1"]})
+    state = fleet.load()
+    state["looks_away"] = 2
+    fleet.save(state)
+    assert "2 of 2 boards" in fleet.run(), fleet.said
+    assert fleet.load()["looks_away"] == 0
+    state.update(looks_away=1000)
+    fleet.save(state)
+    assert "the aggregator's status" in fleet.run("--timeout", "3 s", code=1), fleet.said
+
+
 def each_kind_of_failure_is_said(build):
     wanted = {"unreachable": "no route to host", "damaged": "reads back differently there", "refuses": "cairn-update install has failed there",
               "silent": "has not said in time", "interrupted": "update to 1.4.0: interrupted", "failed": "update to 1.4.0: failed"}
@@ -155,6 +171,8 @@ def wrong_orders_change_nothing(build):
     fleet.run(code=2, version="1 4")
     fleet.write("hall.txt", "a1 -oProxyCommand=reboot\n")
     assert "no USER@HOST" in fleet.run(code=2), fleet.said
+    fleet.write("hall.txt", "a1 root@$(reboot)\n")
+    assert "no USER@HOST" in fleet.run(code=2), fleet.said
     fleet.write("hall.txt", "a1 root@a1\nz9 root@a1\n")
     assert "line 2: the gateway does not know z9" in fleet.run(code=1)
     state = fleet.load()
@@ -171,7 +189,8 @@ def wrong_orders_change_nothing(build):
 
 
 CASES = [all_boards_are_updated_one_of_a_group_at_a_time, without_options_one_board_is_updated_at_a_time,
-         failures_stop_it_and_it_goes_on_later, each_kind_of_failure_is_said, wrong_orders_change_nothing]
+         failures_stop_it_and_it_goes_on_later,
+         a_gateway_that_is_away_for_a_while_ends_no_wave, each_kind_of_failure_is_said, wrong_orders_change_nothing]
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory(prefix="cairn-rollout-") as tempfile.tempdir:

@@ -57,6 +57,16 @@ static bool take_text(const struct field *field, char *text, size_t size)
     return true;
 }
 
+// A device or USER@HOST. No character that a shell reads: ssh may hand the host to commands of its
+// own configuration.
+static bool is_place(const char *text)
+{
+    return text[0] != '-' &&
+           strspn(text,
+                  "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._@:+-[]%,=") ==
+               strlen(text);
+}
+
 static int take_line(const char *line, size_t size, const char *what, unsigned number,
                      struct cn_board_table *table)
 {
@@ -71,7 +81,7 @@ static int take_line(const char *line, size_t size, const char *what, unsigned n
         return complain(what, number, count < 2 ? "the place is missing" : "too many fields");
     if (!take_text(&fields[0], row.name, sizeof(row.name)) || !cn_name_valid(row.name))
         return complain(what, number, "a name has 1 to 63 of a-z 0-9 . _ -");
-    if (!take_text(&fields[1], row.place, sizeof(row.place)) || row.place[0] == '-')
+    if (!take_text(&fields[1], row.place, sizeof(row.place)) || !is_place(row.place))
         return complain(what, number, "the place is no device and no USER@HOST");
     if (count == FIELDS &&
         (!take_text(&fields[2], row.group, sizeof(row.group)) || !cn_name_valid(row.group)))
