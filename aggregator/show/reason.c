@@ -84,6 +84,7 @@ struct cn_reason cn_reason_of(const struct cn_reason_facts *facts,
     return (struct cn_reason){.kind = find_place(facts, board->group),
                               .invited = facts->view->invited,
                               .groups = facts->view->groups,
+                              .turns = facts->view->turn_count > 0,
                               .turn = cn_round_view_turn(facts->view, board->group)};
 }
 
@@ -95,17 +96,27 @@ static const char *cure_of(uint64_t code)
                : "";
 }
 
-// Writes why a group waits.
-static void put_left_out(const struct cn_reason *reason, char text[CN_REASON_SIZE])
+// Writes the sentence of a group that waits for its turn, or whose turn it is.
+static void put_turn(const struct cn_reason *reason, char text[CN_REASON_SIZE])
 {
-    int length = snprintf(text, CN_REASON_SIZE, "%s: %u of %u groups are, in turn",
-                          reasons[CN_REASON_LEFT_OUT].sentence, reason->invited, reason->groups);
+    bool waits = reason->kind == CN_REASON_LEFT_OUT;
+    int length = snprintf(text, CN_REASON_SIZE, "%s%s %u of %u groups are%s, in turn; ",
+                          reasons[reason->kind].sentence, waits ? ":" : ";", reason->invited,
+                          reason->groups, waits ? "" : " invited");
     if (reason->turn)
-        snprintf(text + length, CN_REASON_SIZE - (size_t)length, "; its last one was round %u",
+        snprintf(text + length, CN_REASON_SIZE - (size_t)length, "its last one was round %u",
                  reason->turn);
     else
         snprintf(text + length, CN_REASON_SIZE - (size_t)length,
-                 "; it was in none of the last %d rounds", CN_HISTORY_TURNS);
+                 "it was in none of the last %d rounds", CN_HISTORY_TURNS);
+}
+
+// Says whether the sentence tells whose turn it is.
+static bool tells_turn(const struct cn_reason *reason)
+{
+    return reason->kind == CN_REASON_LEFT_OUT ||
+           (reason->turns &&
+            (reason->kind == CN_REASON_AWAITED || reason->kind == CN_REASON_ACCEPTED));
 }
 
 void cn_reason_text(const struct cn_reason *reason, uint64_t now_ms, bool ages,
@@ -121,8 +132,8 @@ void cn_reason_text(const struct cn_reason *reason, uint64_t now_ms, bool ages,
     else if (reason->kind == CN_REASON_FAILED)
         snprintf(text, CN_REASON_SIZE, "error%s%s: %s%s", age, ages ? " ago" : "", detail,
                  cure_of(reason->code));
-    else if (reason->kind == CN_REASON_LEFT_OUT)
-        put_left_out(reason, text);
+    else if (tells_turn(reason))
+        put_turn(reason, text);
     else if (reason->kind == CN_REASON_PAUSED)
         snprintf(text, CN_REASON_SIZE, "it pauses: %s", detail);
     else if (reason->kind == CN_REASON_MISSING)

@@ -38,8 +38,9 @@ struct cn_reason {
     uint64_t since_ms;  // clock; 0: there is no such time
     const char *detail; // the board's error, or addresses; borrowed from the board; NULL: none
     uint64_t code;      // of the board's error: -cn_err; 0: not known
-    // LEFT_OUT: groups that are invited, of so many; the newest earlier round that its group was
-    // invited to, as in cn_round_view_turn.
+    bool turns;         // groups take turns, and an earlier round is known
+    // The groups that are invited, of so many; the newest earlier round that its group was invited
+    // to, as in cn_round_view_turn.
     uint32_t invited, groups, turn;
 };
 

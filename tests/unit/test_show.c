@@ -201,11 +201,14 @@ static void a_group_that_waits_for_its_turn_is_told_when_the_last_one_was(void *
     struct shown *shown = *state;
     struct cn_round_info info = {0};
     const cJSON *waits = find(member(show_state(shown, NULL, 0), "boards"), "state", "left_out");
+    const cJSON *asked;
     char first[CN_NAME_SIZE];
     snprintf(first, sizeof(first), "%s", text(waits, "name"));
     assert_string_equal(text(waits, "why"),
                         "its group was not invited to this round: 3 of 4 groups are, in turn; it "
                         "was in none of the last 64 rounds");
+    asked = find(member(show_state(shown, NULL, 0), "boards"), "state", "awaited");
+    assert_string_equal(text(asked, "why"), "in the round: its update is awaited"); // no turn yet
     finish_round(&shown->world);
     for (int i = 0; i < 100 && info.round < 2; i++) {
         assert_int_equal(world_tick(&shown->world, 500), CN_OK);
@@ -218,6 +221,10 @@ static void a_group_that_waits_for_its_turn_is_told_when_the_last_one_was(void *
     assert_string_equal(text(waits, "why"),
                         "its group was not invited to this round: 3 of 4 groups are, in turn; its "
                         "last one was round 1");
+    asked = find(member(show_state(shown, NULL, 0), "boards"), "name", first);
+    assert_string_equal(text(asked, "why"),
+                        "in the round: its update is awaited; 3 of 4 groups are invited, in turn; "
+                        "it was in none of the last 64 rounds");
 }
 
 static void a_rejected_update_is_an_alert_with_its_reason(void **state)
