@@ -195,7 +195,7 @@ static int check_addresses(const struct cn_settings *settings)
     const struct cn_gateway_settings *gateway = &settings->gateway;
     const char *tried[CN_LINK_ADDRESSES];
     uint32_t count = 0;
-    struct cn_status_live live;
+    struct cn_live_state live;
     bool held[CN_LINK_ADDRESSES] = {false};
     cn_err err = cn_status_read(settings->state, cn_platform_now_ms(), &live);
     bool running = !err && live.running;

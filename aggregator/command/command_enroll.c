@@ -71,7 +71,7 @@ static void await_aggregator(const char *state)
     bool known = false;
 
     while (!known && cn_platform_now_ms() - enrolled_ms < AWAIT_MS) {
-        struct cn_status_live live;
+        struct cn_live_state live;
         cn_err err = cn_status_read(state, cn_platform_now_ms(), &live);
 
         known = err || !live.running || !live.roster_ms || live.roster_ms >= enrolled_ms;

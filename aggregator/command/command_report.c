@@ -83,7 +83,7 @@ static cn_err make_page(const struct cn_setup *setup, const struct cn_show_sourc
 static cn_err make(const struct cn_setup *setup, enum form form, struct cn_buffer *out)
 {
     struct cn_job job;
-    struct cn_status_live live;
+    struct cn_live_state live;
     struct timespec date;
     clock_gettime(CLOCK_REALTIME, &date);
     struct cn_show_source source = {

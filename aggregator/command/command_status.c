@@ -28,7 +28,7 @@ static const char help[] =
 // Prints JSON as it is, and other lines wrapped to the width of the terminal.
 static cn_err print(const struct cn_setup *setup, bool json)
 {
-    struct cn_status_live live;
+    struct cn_live_state live;
     struct cn_job job;
     uint64_t now_ms = cn_platform_now_ms();
     char *text = NULL;

@@ -67,7 +67,7 @@ int cn_rollback_request_check(const struct cn_setup *setup, const char *reason)
                 state, end);
         return CN_EXIT_FAILED;
     }
-    err = cn_rollback_waiting(setup->ledger, &waiting);
+    err = cn_rulings_waiting_rollback(setup->ledger, &waiting);
     if (err == CN_ENOTFOUND)
         return CN_EXIT_DONE;
     if (err)
@@ -89,7 +89,7 @@ cn_err cn_rollback_request_is_kept(const struct cn_setup *setup, uint32_t number
 
 int cn_rollback_request_write(const struct cn_setup *setup, uint32_t number, const char *reason)
 {
-    cn_err err = cn_rollback_ask(setup->ledger, number, reason);
+    cn_err err = cn_rulings_ask_rollback(setup->ledger, number, reason);
     if (err) {
         fprintf(stderr, "error: %s: %s\n", setup->settings->state,
                 err == CN_EEXIST ? "another rollback waits already" : cn_err_text(err));

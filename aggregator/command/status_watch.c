@@ -27,7 +27,7 @@ struct curve {
 struct watch {
     const struct cn_setup *setup;
     struct cn_job job;
-    struct cn_status_live live;
+    struct cn_live_state live;
     struct cn_round_view view;
     struct cn_board_list boards;
     size_t count; // of values in each curve

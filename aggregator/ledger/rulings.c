@@ -102,11 +102,11 @@ cn_err cn_ruling_add(struct cn_ledger *ledger, const struct cn_ledger_version *v
     if (!err)
         err = merge_round(ledger, version->number);
     if (!err && ruling->kind == CN_RULING_ROLLBACK)
-        err = cn_rollback_drop(ledger);
+        err = cn_rulings_drop_rollback(ledger);
     return cn_ledger_end_write(ledger, err);
 }
 
-cn_err cn_rollback_ask(struct cn_ledger *ledger, uint32_t source, const char *reason)
+cn_err cn_rulings_ask_rollback(struct cn_ledger *ledger, uint32_t source, const char *reason)
 {
     sqlite3_stmt *statement;
     cn_err err = cn_ledger_sql_prepare(ledger, &statement,
@@ -115,7 +115,7 @@ cn_err cn_rollback_ask(struct cn_ledger *ledger, uint32_t source, const char *re
     return err ? err : cn_ledger_sql_finish(ledger, statement);
 }
 
-cn_err cn_rollback_waiting(struct cn_ledger *ledger, struct cn_ruling *ruling)
+cn_err cn_rulings_waiting_rollback(struct cn_ledger *ledger, struct cn_ruling *ruling)
 {
     sqlite3_stmt *statement;
     cn_err err = cn_ledger_sql_prepare(ledger, &statement,
@@ -123,7 +123,7 @@ cn_err cn_rollback_waiting(struct cn_ledger *ledger, struct cn_ruling *ruling)
     return err ? err : read_ruling(ledger, statement, ruling);
 }
 
-cn_err cn_rollback_drop(struct cn_ledger *ledger)
+cn_err cn_rulings_drop_rollback(struct cn_ledger *ledger)
 {
     return cn_ledger_sql_run(ledger, "DELETE FROM rollback");
 }

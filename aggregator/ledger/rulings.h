@@ -39,12 +39,12 @@ cn_err cn_ruling_add(struct cn_ledger *ledger, const struct cn_ledger_version *v
 
 // Asks the running aggregator, or the next one, to go back to a version. Returns CN_EEXIST when
 // another rollback waits.
-cn_err cn_rollback_ask(struct cn_ledger *ledger, uint32_t source, const char *reason);
+cn_err cn_rulings_ask_rollback(struct cn_ledger *ledger, uint32_t source, const char *reason);
 // Reads the rollback that waits; only source and reason are set. Returns CN_ENOTFOUND when none
 // does.
-cn_err cn_rollback_waiting(struct cn_ledger *ledger, struct cn_ruling *ruling);
+cn_err cn_rulings_waiting_rollback(struct cn_ledger *ledger, struct cn_ruling *ruling);
 // Gives up the rollback that waits.
-cn_err cn_rollback_drop(struct cn_ledger *ledger);
+cn_err cn_rulings_drop_rollback(struct cn_ledger *ledger);
 
 // Says whether text can be a reason: 1 to CN_RULING_TEXT - 1 printable bytes of UTF-8.
 bool cn_ruling_reason_valid(const char *text);

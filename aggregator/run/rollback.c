@@ -76,7 +76,7 @@ static cn_err give_up(struct cn_run *run, const struct cn_ruling *ruling, cn_err
            : why == CN_EDIGEST ? "its file is damaged"
                                : cn_err_text(why));
     run->rollback_tries = 0;
-    return cn_rollback_drop(run->config.ledger);
+    return cn_rulings_drop_rollback(run->config.ledger);
 }
 
 // The new version has the weights of the source, so it has its measurement, too.
@@ -123,7 +123,7 @@ cn_err cn_run_roll_back(struct cn_run *run, bool *done)
     struct cn_ruling ruling;
     struct cn_model source;
     *done = false;
-    cn_err err = cn_rollback_waiting(run->config.ledger, &ruling);
+    cn_err err = cn_rulings_waiting_rollback(run->config.ledger, &ruling);
     if (err)
         return err == CN_ENOTFOUND ? CN_OK : err;
     err = load(run, &ruling, &source);

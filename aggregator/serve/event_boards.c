@@ -16,10 +16,10 @@ struct change {
     uint64_t code; // of an error
 };
 
-static enum cn_metrics_board state_of(const struct cn_roster_board *board, uint64_t now_ms)
+static enum cn_board_condition state_of(const struct cn_roster_board *board, uint64_t now_ms)
 {
-    enum cn_metrics_board state = cn_metrics_board_of(board, now_ms);
-    return state == CN_METRICS_LIVE && board->missing_ms ? CN_METRICS_SILENT : state;
+    enum cn_board_condition state = cn_board_condition_of(board, now_ms);
+    return state == CN_CONDITION_LIVE && board->missing_ms ? CN_CONDITION_SILENT : state;
 }
 
 static uint64_t hash(const char *text)
@@ -34,34 +34,34 @@ static void describe_back(const struct cn_event_service *service, const struct c
                           uint64_t now_ms, struct change *change)
 {
     bool soon = service->restarted && now_ms - service->opened_ms < CN_EVENT_RESTART_MS;
-    if (mark->state == CN_METRICS_NEVER && soon) {
+    if (mark->state == CN_CONDITION_NEVER && soon) {
         change->kind = CN_EVENT_KINDS;
         return;
     }
-    bool joins = mark->state == CN_METRICS_NEVER && !service->restarted;
-    bool resumes = mark->state == CN_METRICS_PAUSED;
+    bool joins = mark->state == CN_CONDITION_NEVER && !service->restarted;
+    bool resumes = mark->state == CN_CONDITION_PAUSED;
     change->kind = joins     ? CN_EVENT_BOARD_JOINED
                    : resumes ? CN_EVENT_BOARD_RESUMED
                              : CN_EVENT_BOARD_BACK;
     snprintf(change->text, sizeof(change->text), "%s",
-             joins                              ? "the board is here"
-             : resumes                          ? "the board goes on"
-             : mark->state == CN_METRICS_FAILED ? "the board reports no error any more"
-                                                : "the board is back");
+             joins                                ? "the board is here"
+             : resumes                            ? "the board goes on"
+             : mark->state == CN_CONDITION_FAILED ? "the board reports no error any more"
+                                                  : "the board is back");
 }
 
 // Describes what a board became. Sets the kind to CN_EVENT_KINDS if that is no event.
 static void describe(const struct cn_event_service *service, const struct cn_event_mark *mark,
-                     const struct cn_roster_board *board, enum cn_metrics_board state,
+                     const struct cn_roster_board *board, enum cn_board_condition state,
                      uint64_t now_ms, struct change *change)
 {
     uint64_t sign_ms = cn_roster_sign_ms(board);
     *change = (struct change){.kind = CN_EVENT_KINDS};
     switch (state) {
-    case CN_METRICS_LIVE:
+    case CN_CONDITION_LIVE:
         describe_back(service, mark, now_ms, change);
         break;
-    case CN_METRICS_SILENT:
+    case CN_CONDITION_SILENT:
         change->kind = CN_EVENT_BOARD_SILENT;
         if (board->missing_ms)
             snprintf(change->text, sizeof(change->text), "the board is missing in its group");
@@ -69,21 +69,21 @@ static void describe(const struct cn_event_service *service, const struct cn_eve
             snprintf(change->text, sizeof(change->text),
                      "the board was not heard for %" PRIu64 " s", (now_ms - sign_ms) / 1000);
         break;
-    case CN_METRICS_PAUSED:
+    case CN_CONDITION_PAUSED:
         change->kind = CN_EVENT_BOARD_PAUSED;
         snprintf(change->text, sizeof(change->text), "the board pauses: %s",
                  cn_board_health_pause_text(&board->health));
         break;
-    case CN_METRICS_FAILED:
+    case CN_CONDITION_FAILED:
         change->kind = CN_EVENT_BOARD_FAILED;
         snprintf(change->text, sizeof(change->text), "%s", board->fault.text);
         change->code = board->error_code;
         break;
-    case CN_METRICS_REVOKED:
+    case CN_CONDITION_REVOKED:
         change->kind = CN_EVENT_BOARD_REVOKED;
         snprintf(change->text, sizeof(change->text), "the board is revoked");
         break;
-    default: // CN_METRICS_NEVER: the board was enrolled again, with another key
+    default: // CN_CONDITION_NEVER: the board was enrolled again, with another key
         break;
     }
 }
@@ -117,8 +117,8 @@ static void tell_hook(struct cn_event_service *service, struct cn_event_mark *ma
 static void look_at(struct cn_event_service *service, struct cn_event_mark *mark,
                     const struct cn_roster_board *board, bool quiet, uint64_t now_ms)
 {
-    enum cn_metrics_board state = state_of(board, now_ms);
-    uint64_t fault = state == CN_METRICS_FAILED ? hash(board->fault.text) : 0;
+    enum cn_board_condition state = state_of(board, now_ms);
+    uint64_t fault = state == CN_CONDITION_FAILED ? hash(board->fault.text) : 0;
     struct change change;
     if (state != mark->state || (fault && fault != mark->fault_hash)) {
         describe(service, mark, board, state, now_ms, &change);
@@ -160,7 +160,7 @@ void cn_event_boards_look(struct cn_event_service *service, bool quiet, uint64_t
         struct cn_event_mark *mark = &service->marks[i];
         if (!mark->known) {
             mark->known = true;
-            mark->state = boards[i].enrolled.revoked ? CN_METRICS_REVOKED : CN_METRICS_NEVER;
+            mark->state = boards[i].enrolled.revoked ? CN_CONDITION_REVOKED : CN_CONDITION_NEVER;
         }
         look_at(service, mark, &boards[i], quiet, now_ms);
     }

@@ -46,15 +46,15 @@ struct cn_event_service { // zero it before use
     uint64_t seen[CN_EVENT_SEEN]; // hashes of rejections that were told or are old
     size_t seen_count;
     struct cn_event_mark {
-        bool known;                  // the board was looked at
-        enum cn_metrics_board state; // state in the board's newest event
-        uint64_t fault_hash;         // hash of the error in the board's newest event
-        uint64_t window_ms;          // clock; when the period of count began
-        uint32_t count;              // events of the board in this period
-        uint64_t hook_ms;            // clock; when the hook was last told of the board; 0: never
-        enum cn_metrics_board hook_state; // state that the hook was told then
-        uint64_t deferred;                // newest event that the hook was not told yet; 0: none
-    } * marks;                            // owned; one for each board, in the order of enrolment
+        bool known;                    // the board was looked at
+        enum cn_board_condition state; // state in the board's newest event
+        uint64_t fault_hash;           // hash of the error in the board's newest event
+        uint64_t window_ms;            // clock; when the period of count began
+        uint32_t count;                // events of the board in this period
+        uint64_t hook_ms;              // clock; when the hook was last told of the board; 0: never
+        enum cn_board_condition hook_state; // state that the hook was told then
+        uint64_t deferred;                  // newest event that the hook was not told yet; 0: none
+    } * marks;                              // owned; one for each board, in the order of enrolment
     size_t mark_count;
 };
 

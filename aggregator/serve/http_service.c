@@ -104,7 +104,7 @@ static cn_err show(struct cn_http_service *service, enum view view,
     const struct cn_http_sources *from = &service->sources;
     uint64_t now_ms = cn_platform_now_ms();
     struct cn_run_state state;
-    struct cn_status_live live = {0};
+    struct cn_live_state live = {0};
     cn_run_get_state(from->run, now_ms, &state);
     cn_err err = cn_status_gather(from->roster, &state, &live);
     const struct cn_show_source source = {

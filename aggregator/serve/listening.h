@@ -1,7 +1,7 @@
 // listening.h - the addresses at which a running aggregator listens, for `check` beside it.
 //
 // They are the lines of the file STATE/listening. What the file says holds only while the program
-// that wrote it runs (cn_status_live).
+// that wrote it runs (cn_live_state).
 #pragma once
 
 #include "runtime/profile/profile.h"

@@ -32,18 +32,18 @@ struct cn_metrics_source {
 cn_err cn_metrics_write(const struct cn_metrics_source *source, struct cn_buffer *out);
 
 // The state of a board, as monitors count it.
-enum cn_metrics_board {
-    CN_METRICS_LIVE,   // heard, or reported by its leader, within two minutes
-    CN_METRICS_SILENT, // was heard before
-    CN_METRICS_PAUSED, // pauses by a rule of its profile, as it said
-    CN_METRICS_FAILED, // cannot train, as it said
-    CN_METRICS_NEVER,  // not heard since the start
-    CN_METRICS_REVOKED,
-    CN_METRICS_BOARD_COUNT,
+enum cn_board_condition {
+    CN_CONDITION_LIVE,   // heard, or reported by its leader, within two minutes
+    CN_CONDITION_SILENT, // was heard before
+    CN_CONDITION_PAUSED, // pauses by a rule of its profile, as it said
+    CN_CONDITION_FAILED, // cannot train, as it said
+    CN_CONDITION_NEVER,  // not heard since the start
+    CN_CONDITION_REVOKED,
+    CN_CONDITION_COUNT,
 };
 
 // In metrics_boards.c: returns the state of a board.
-enum cn_metrics_board cn_metrics_board_of(const struct cn_roster_board *board, uint64_t now_ms);
+enum cn_board_condition cn_board_condition_of(const struct cn_roster_board *board, uint64_t now_ms);
 
 // In metrics_boards.c: metrics of the boards together, and of each one.
 void cn_metrics_write_boards(const struct cn_metrics_source *source, struct cn_metric_text *text);

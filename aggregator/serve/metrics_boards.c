@@ -3,18 +3,18 @@
 #include "aggregator/show/reason.h"
 #include "aggregator/show/show_parts.h"
 
-enum cn_metrics_board cn_metrics_board_of(const struct cn_roster_board *board, uint64_t now_ms)
+enum cn_board_condition cn_board_condition_of(const struct cn_roster_board *board, uint64_t now_ms)
 {
     uint64_t sign_ms = cn_roster_sign_ms(board);
     if (board->enrolled.revoked)
-        return CN_METRICS_REVOKED;
+        return CN_CONDITION_REVOKED;
     if (board->fault.told_ms)
-        return CN_METRICS_FAILED;
+        return CN_CONDITION_FAILED;
     if (!sign_ms)
-        return CN_METRICS_NEVER;
+        return CN_CONDITION_NEVER;
     if (cn_board_health_is_fresh(&board->health, now_ms) && cn_board_health_pause(&board->health))
-        return CN_METRICS_PAUSED;
-    return now_ms - sign_ms > CN_REASON_SILENT_MS ? CN_METRICS_SILENT : CN_METRICS_LIVE;
+        return CN_CONDITION_PAUSED;
+    return now_ms - sign_ms > CN_REASON_SILENT_MS ? CN_CONDITION_SILENT : CN_CONDITION_LIVE;
 }
 
 static void write_states(const struct cn_metrics_source *source,
@@ -22,11 +22,11 @@ static void write_states(const struct cn_metrics_source *source,
                          struct cn_metric_text *text)
 {
     static const char *const names[] = {"live", "silent", "paused", "failed", "never", "revoked"};
-    size_t states[CN_METRICS_BOARD_COUNT] = {0};
+    size_t states[CN_CONDITION_COUNT] = {0};
     for (size_t i = 0; i < count; i++)
-        states[cn_metrics_board_of(&boards[i], source->now_ms)]++;
+        states[cn_board_condition_of(&boards[i], source->now_ms)]++;
     cn_metric_begin(text, "cairn_boards", "gauge", "Boards that were ever enrolled, by state.");
-    for (int i = 0; i < CN_METRICS_BOARD_COUNT; i++)
+    for (int i = 0; i < CN_CONDITION_COUNT; i++)
         cn_metric_add_by(text, "state", names[i], (double)states[i]);
 }
 
@@ -57,7 +57,7 @@ static void write_each(const struct cn_metrics_source *source, const struct cn_r
         const struct cn_metric_label labels[] = {{"board", board->name}, {"group", board->group}};
         if (!board->revoked)
             cn_metric_add(text, labels, 2,
-                          cn_metrics_board_of(&boards[i], source->now_ms) == CN_METRICS_LIVE);
+                          cn_board_condition_of(&boards[i], source->now_ms) == CN_CONDITION_LIVE);
     }
     cn_metric_begin(text, "cairn_board_last_heard_seconds", "gauge",
                     "Since the last sign of life of a board, its leader's reports included.");

@@ -43,7 +43,7 @@ static cJSON *describe_boards(const struct cn_roster *roster)
             continue;
         const struct cn_roster_facts *facts = &boards[i].facts;
         cJSON *board = cJSON_AddObjectToObject(list, boards[i].enrolled.name);
-        char key[CN_STATUS_KEY_SIZE];
+        char key[CN_LIVE_KEY_SIZE];
         cn_live_name_key(&boards[i].enrolled, key);
         cJSON_AddStringToObject(board, "key", key);
         cJSON_AddNumberToObject(board, "heard_ms", (double)boards[i].heard_ms);
@@ -145,11 +145,11 @@ cn_err cn_status_write(const char *directory, const struct cn_roster *roster,
 // --- in the aggregator itself ---
 
 cn_err cn_status_gather(const struct cn_roster *roster, const struct cn_run_state *state,
-                        struct cn_status_live *live)
+                        struct cn_live_state *live)
 {
     size_t count;
     const struct cn_roster_board *boards = cn_roster_boards(roster, &count);
-    *live = (struct cn_status_live){
+    *live = (struct cn_live_state){
         .running = true,
         .phase = state->phase,
         .remaining_ms = state->remaining_ms,
@@ -164,7 +164,7 @@ cn_err cn_status_gather(const struct cn_roster *roster, const struct cn_run_stat
     for (size_t i = 0; i < count; i++) {
         if (!was_heard(&boards[i]))
             continue;
-        struct cn_status_board *board = &live->boards[live->board_count++];
+        struct cn_live_board *board = &live->boards[live->board_count++];
         const struct cn_roster_board *from = &boards[i];
         memcpy(board->name, from->enrolled.name, sizeof(board->name));
         cn_live_name_key(&from->enrolled, board->key);
@@ -191,7 +191,7 @@ static uint64_t read_number(const cJSON *root, const char *key)
                : 0;
 }
 
-static cn_err read_boards(const cJSON *root, struct cn_status_live *live)
+static cn_err read_boards(const cJSON *root, struct cn_live_state *live)
 {
     const cJSON *list = cJSON_GetObjectItemCaseSensitive(root, "boards");
     const cJSON *item;
@@ -203,7 +203,7 @@ static cn_err read_boards(const cJSON *root, struct cn_status_live *live)
     {
         if (!cJSON_IsObject(item) || !item->string || !cn_name_valid(item->string))
             continue;
-        struct cn_status_board *board = &live->boards[live->board_count++];
+        struct cn_live_board *board = &live->boards[live->board_count++];
         const char *type = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(item, "type"));
         snprintf(board->name, sizeof(board->name), "%s", item->string);
         const char *key = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(item, "key"));
@@ -260,7 +260,7 @@ static void read_traffic(const cJSON *root, struct cn_run_traffic *traffic)
     traffic->out.wire = read_number(root, "wire_out");
 }
 
-static cn_err parse(const cJSON *root, uint64_t now_ms, struct cn_status_live *live)
+static cn_err parse(const cJSON *root, uint64_t now_ms, struct cn_live_state *live)
 {
     uint64_t pid = read_number(root, "pid"), written_ms = read_number(root, "written_ms");
     bool alive = pid > 1 && pid <= INT_MAX && (kill((pid_t)pid, 0) == 0 || errno == EPERM);
@@ -292,7 +292,7 @@ static cn_err load(const char *directory, cJSON **root)
     return CN_OK;
 }
 
-cn_err cn_status_read(const char *directory, uint64_t now_ms, struct cn_status_live *live)
+cn_err cn_status_read(const char *directory, uint64_t now_ms, struct cn_live_state *live)
 {
     cJSON *root;
     memset(live, 0, sizeof(*live));
@@ -303,7 +303,7 @@ cn_err cn_status_read(const char *directory, uint64_t now_ms, struct cn_status_l
     return err;
 }
 
-void cn_status_deinit(struct cn_status_live *live)
+void cn_status_deinit(struct cn_live_state *live)
 {
     free(live->boards);
     memset(live, 0, sizeof(*live));
@@ -349,7 +349,7 @@ static cn_err print_rulings(const struct cn_status_report *report)
         fprintf(report->stream, "version %u went back to version %u: %s\n", ruling.version,
                 ruling.source, ruling.reason);
     if (!err || err == CN_ENOTFOUND)
-        err = cn_rollback_waiting(report->ledger, &ruling);
+        err = cn_rulings_waiting_rollback(report->ledger, &ruling);
     if (!err)
         fprintf(report->stream, "a rollback to version %u waits: %s\n", ruling.source,
                 ruling.reason);
@@ -511,7 +511,7 @@ static cn_err print_all(struct cn_status_report *report)
 }
 
 cn_err cn_status_print(struct cn_ledger *ledger, const struct cn_job *job,
-                       const struct cn_status_live *live, uint64_t now_ms, bool json, FILE *stream)
+                       const struct cn_live_state *live, uint64_t now_ms, bool json, FILE *stream)
 {
     struct cn_status_report report = {.ledger = ledger,
                                       .job = job,

@@ -17,12 +17,12 @@ cn_err cn_status_write(const char *directory, const struct cn_roster *roster,
 
 // Fills live in from the running aggregator itself, without the file. Call deinit in any case.
 cn_err cn_status_gather(const struct cn_roster *roster, const struct cn_run_state *state,
-                        struct cn_status_live *live);
+                        struct cn_live_state *live);
 
 // Reads what a running aggregator wrote. live is zeroed when there is no file. Call deinit in any
 // case.
-cn_err cn_status_read(const char *directory, uint64_t now_ms, struct cn_status_live *live);
-void cn_status_deinit(struct cn_status_live *live);
+cn_err cn_status_read(const char *directory, uint64_t now_ms, struct cn_live_state *live);
+void cn_status_deinit(struct cn_live_state *live);
 
 // Reads the bytes that the last program counted, up to at most a second before it ended. Sets zeros
 // when it wrote nothing.
@@ -31,4 +31,4 @@ void cn_status_read_traffic(const char *directory, struct cn_run_traffic *traffi
 // Prints run, round and version. Prints the state of each board, with the reason why it is not in
 // the round, and what became of each group's updates.
 cn_err cn_status_print(struct cn_ledger *ledger, const struct cn_job *job,
-                       const struct cn_status_live *live, uint64_t now_ms, bool json, FILE *stream);
+                       const struct cn_live_state *live, uint64_t now_ms, bool json, FILE *stream);

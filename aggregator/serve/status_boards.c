@@ -27,7 +27,7 @@ static uint64_t seconds_since(const struct cn_status_report *report, uint64_t th
     return report->now_ms > then_ms ? (report->now_ms - then_ms) / 1000 : 0;
 }
 
-static bool runs_twice(const struct cn_status_report *report, const struct cn_status_board *live)
+static bool runs_twice(const struct cn_status_report *report, const struct cn_live_board *live)
 {
     return live->twice_ms && seconds_since(report, live->twice_ms) <= CN_INSTANCES_SHOWN_MS / 1000;
 }
@@ -87,8 +87,8 @@ cn_err cn_status_print_board(void *context, const struct cn_ledger_board *board)
 {
     struct cn_status_report *report = context;
     char reason[CN_REASON_SIZE];
-    const struct cn_status_board *found = cn_live_find(report->live, board, &report->hint);
-    struct cn_status_board live = found ? *found : (struct cn_status_board){0};
+    const struct cn_live_board *found = cn_live_find(report->live, board, &report->hint);
+    struct cn_live_board live = found ? *found : (struct cn_live_board){0};
     uint64_t heard_ms = live.heard_ms;
     uint64_t silent_s =
         heard_ms && heard_ms <= report->now_ms ? (report->now_ms - heard_ms) / 1000 : 0;

@@ -7,7 +7,7 @@
 struct cn_status_report {
     struct cn_ledger *ledger; // borrowed, as all pointers here
     const struct cn_job *job;
-    const struct cn_status_live *live;
+    const struct cn_live_state *live;
     uint64_t now_ms;
     bool json;
     FILE *stream;

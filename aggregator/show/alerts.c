@@ -77,7 +77,7 @@ static void add_gateway(struct alerts *alerts)
 {
     const struct cn_show_source *source = alerts->source;
     const struct cn_round_view *view = alerts->view;
-    const struct cn_status_live *live = source->live;
+    const struct cn_live_state *live = source->live;
     if (!live->running && !view->end_reason)
         snprintf(add(alerts, LEVEL_ERROR, "stopped")->text, TEXT_SIZE,
                  "the aggregator is not running: the run stands still");

@@ -9,8 +9,8 @@ struct cn_board_list {
     struct cn_board_entry {
         char name[CN_NAME_SIZE];
         char group[CN_NAME_SIZE];
-        uint64_t max_weight;                // samples in a round; 0: only the job's limit
-        const struct cn_status_board *live; // borrowed; NULL: not heard
+        uint64_t max_weight;              // samples in a round; 0: only the job's limit
+        const struct cn_live_board *live; // borrowed; NULL: not heard
         struct cn_reason reason;
     } * boards; // owned; in the order of enrolment
     size_t count;

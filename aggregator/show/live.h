@@ -6,9 +6,9 @@
 
 #include "aggregator/run/run.h"
 
-#define CN_STATUS_KEY_SIZE 17
+#define CN_LIVE_KEY_SIZE 17
 
-struct cn_status_live {
+struct cn_live_state {
     bool running; // whether the aggregator is alive
     enum cn_run_phase phase;
     uint64_t remaining_ms;
@@ -18,10 +18,10 @@ struct cn_status_live {
     struct cn_merge_cuts cuts;     // count 0: none
     char warning[CN_RUN_WARNING];
     size_t board_count; // boards heard since the program's start
-    struct cn_status_board {
+    struct cn_live_board {
         char name[CN_NAME_SIZE];
         // Start of the digest of the key with which the board was heard; see cn_live_name_key.
-        char key[CN_STATUS_KEY_SIZE];
+        char key[CN_LIVE_KEY_SIZE];
         uint64_t heard_ms;   // last sign of life, reports of its group's leader included
         uint64_t missing_ms; // since when its group misses it; 0: not missing
         uint32_t version;    // newest version that a board of its group fetched; 0: not known
@@ -35,10 +35,10 @@ struct cn_status_live {
 };
 
 // Names a board's key without revealing it: by the start of its digest, in hexadecimal.
-void cn_live_name_key(const struct cn_ledger_board *board, char text[CN_STATUS_KEY_SIZE]);
+void cn_live_name_key(const struct cn_ledger_board *board, char text[CN_LIVE_KEY_SIZE]);
 
 // Returns what is known about the board, or NULL if it was not heard with its present key. An older
 // aggregator names no keys, and then the board's name is enough. hint is where the search begins;
 // the next board of the ledger is then found at once. It starts with 0.
-const struct cn_status_board *cn_live_find(const struct cn_status_live *live,
-                                           const struct cn_ledger_board *board, size_t *hint);
+const struct cn_live_board *cn_live_find(const struct cn_live_state *live,
+                                         const struct cn_ledger_board *board, size_t *hint);

@@ -56,10 +56,10 @@ static enum cn_reason_kind find_place(const struct cn_reason_facts *facts, const
 
 struct cn_reason cn_reason_of(const struct cn_reason_facts *facts,
                               const struct cn_ledger_board *board,
-                              const struct cn_status_board *found)
+                              const struct cn_live_board *found)
 {
-    static const struct cn_status_board unheard;
-    const struct cn_status_board *live = found ? found : &unheard;
+    static const struct cn_live_board unheard;
+    const struct cn_live_board *live = found ? found : &unheard;
     if (board->revoked)
         return (struct cn_reason){.kind = CN_REASON_REVOKED};
     if (facts->live->running && !live->heard_ms && !live->missing_ms)

@@ -46,7 +46,7 @@ struct cn_reason {
 
 struct cn_reason_facts {
     const struct cn_round_view *view; // borrowed, as all pointers here
-    const struct cn_status_live *live;
+    const struct cn_live_state *live;
     uint32_t quorum;
     uint64_t now_ms;
 };
@@ -54,7 +54,7 @@ struct cn_reason_facts {
 // Finds the reason. found is NULL for a board that was not heard.
 struct cn_reason cn_reason_of(const struct cn_reason_facts *facts,
                               const struct cn_ledger_board *board,
-                              const struct cn_status_board *found);
+                              const struct cn_live_board *found);
 
 // Writes the sentence. With ages, it says how long ago; otherwise it stays the same as time goes
 // by.

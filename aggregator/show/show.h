@@ -18,7 +18,7 @@
 struct cn_show_source {
     struct cn_ledger *ledger;
     const struct cn_job *job;
-    const struct cn_status_live *live;
+    const struct cn_live_state *live;
     // What is known about the versions so far, as in cn_run_state; NULL: read from the ledger,
     // which takes longer the more versions there are.
     const struct cn_run_progress *progress;

@@ -15,7 +15,7 @@ static const char *phase_of(const struct state_answer *answer)
 {
     static const char *const phases[] = {"gather", "open", "closing", "measure", "ended"};
     static const char *const states[] = {"open", "closing", "gather"};
-    const struct cn_status_live *live = answer->source->live;
+    const struct cn_live_state *live = answer->source->live;
     if (answer->view.end_reason)
         return "ended";
     if (live->running && (unsigned)live->phase < sizeof(phases) / sizeof(phases[0]))

@@ -263,7 +263,7 @@ cn_err cn_model_store_prune(struct cn_model_store *models, uint32_t best)
     if (models->config.keep_rounds == 0 && models->config.keep_versions == 0)
         return CN_OK;
     struct cn_ruling waiting; // zeroed when none waits
-    cn_err err = cn_rollback_waiting(models->config.ledger, &waiting);
+    cn_err err = cn_rulings_waiting_rollback(models->config.ledger, &waiting);
     if (err && err != CN_ENOTFOUND)
         return err;
     struct walk walk = {models, .newest = models->newest.number, .best = best,

@@ -19,7 +19,7 @@
 #define FILES "files"
 #define PIECE (1u << 20)
 
-cn_err cn_ledger_copy(struct cn_ledger *ledger, const char *path)
+cn_err cn_state_copy_ledger(struct cn_ledger *ledger, const char *path)
 {
     sqlite3 *to = NULL;
     int file = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
@@ -189,7 +189,7 @@ static cn_err try_once(struct cn_state_copy *copy, char *partial)
     if (!err)
         err = join(path, partial, CN_LEDGER_FILE);
     if (!err)
-        err = cn_ledger_copy(copy->ledger, path);
+        err = cn_state_copy_ledger(copy->ledger, path);
     if (!err)
         err = copy_files(copy, partial);
     if (!err)

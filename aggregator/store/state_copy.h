@@ -9,7 +9,7 @@
 #include "aggregator/ledger/ledger.h"
 
 // Copies the ledger, as it is at one moment, into a new file of mode 0600, durably.
-cn_err cn_ledger_copy(struct cn_ledger *ledger, const char *path);
+cn_err cn_state_copy_ledger(struct cn_ledger *ledger, const char *path);
 
 struct cn_state_copy {
     const char *state;        // directory; borrowed, as all pointers here

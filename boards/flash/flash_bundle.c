@@ -26,7 +26,7 @@ static const char help[] =
     "\n"
     "  --base IMAGE       the vendor's image (.img, .img.zst, .img.xz, .img.gz)\n"
     "  --partition P      its root, by name, label or number, when it cannot be told\n"
-    "  --deb FILE         package to install, up to 4 times in order\n"
+    "  --deb FILE         package to install, up to 4 times, in order\n"
     "  --add FILE:PATH    another file, readable by all on the boards, up to 16 times\n"
     "  --version V        version of the system, such as 1.4.0\n"
     "  --cert CERT        certificate of the signer: a file or a PKCS#11 URL\n"
@@ -37,7 +37,7 @@ static const char help[] =
 
 enum option_code { BASE = 1, PARTITION, DEB, ADD, VERSION, CERT, KEY, SLOT, JSON };
 
-struct bundle_order {
+struct bundle_options {
     struct cn_target_options target; // base, partition, packages, extras
     struct cn_bundle bundle;
 };
@@ -55,9 +55,9 @@ static bool take_slot(struct cn_bundle *bundle)
     return true;
 }
 
-static bool take(struct bundle_order *order, int code)
+static bool take(struct bundle_options *options, int code)
 {
-    struct cn_target_options *target = &order->target;
+    struct cn_target_options *target = &options->target;
 
     switch (code) {
     case BASE:
@@ -71,28 +71,28 @@ static bool take(struct bundle_order *order, int code)
     case ADD:
         return cn_target_add_extra(target, optarg);
     case VERSION:
-        order->bundle.version = optarg;
+        options->bundle.version = optarg;
         return true;
     case CERT:
-        order->bundle.certificate = optarg;
+        options->bundle.certificate = optarg;
         return true;
     case KEY:
-        order->bundle.key = optarg;
+        options->bundle.key = optarg;
         return true;
     case SLOT:
-        return take_slot(&order->bundle);
+        return take_slot(&options->bundle);
     case JSON:
         cn_console_set_json(true);
         return true;
     case 'o':
-        order->bundle.out = optarg;
+        options->bundle.out = optarg;
         return true;
     default:
         return false;
     }
 }
 
-static int parse(int argc, char **argv, struct bundle_order *order)
+static int parse(int argc, char **argv, struct bundle_options *options)
 {
     static const struct option known[] = {
         {"base", required_argument, NULL, BASE}, {"partition", required_argument, NULL, PARTITION},
@@ -101,24 +101,24 @@ static int parse(int argc, char **argv, struct bundle_order *order)
         {"key", required_argument, NULL, KEY},   {"slot", required_argument, NULL, SLOT},
         {"json", no_argument, NULL, JSON},       {0},
     };
-    const struct cn_bundle *bundle = &order->bundle;
+    const struct cn_bundle *bundle = &options->bundle;
     const char *missing;
     int code;
 
     while ((code = getopt_long(argc, argv, "o:", known, NULL)) != -1)
-        if (!take(order, code))
+        if (!take(options, code))
             return CN_EXIT_USAGE;
     if (argc == 1) {
         fputs(help, stderr);
         return CN_EXIT_USAGE;
     }
-    missing = !order->target.base            ? "--base"
-              : !order->target.package_count ? "--deb"
-              : !bundle->version             ? "--version"
-              : !bundle->certificate         ? "--cert"
-              : !bundle->key                 ? "--key"
-              : !bundle->out                 ? "-o OUT"
-                                             : NULL;
+    missing = !options->target.base            ? "--base"
+              : !options->target.package_count ? "--deb"
+              : !bundle->version               ? "--version"
+              : !bundle->certificate           ? "--cert"
+              : !bundle->key                   ? "--key"
+              : !bundle->out                   ? "-o OUT"
+                                               : NULL;
     if (argc > optind)
         cn_console_error("--help describes the options", "'%s' is not an option", argv[optind]);
     else if (missing)
@@ -132,11 +132,11 @@ static int parse(int argc, char **argv, struct bundle_order *order)
 }
 
 // Refuses to put the signing key itself on the boards.
-static int check_files(const struct bundle_order *order, const struct cn_payload *payload)
+static int check_files(const struct bundle_options *options, const struct cn_payload *payload)
 {
     struct stat key, file;
 
-    if (stat(order->bundle.key, &key)) // not a file, or RAUC will say so
+    if (stat(options->bundle.key, &key)) // not a file, or RAUC will say so
         return CN_EXIT_DONE;
     for (size_t i = 0; i < payload->count; i++) {
         if (stat(payload->files[i].source, &file) == 0 && file.st_dev == key.st_dev &&
@@ -150,49 +150,49 @@ static int check_files(const struct bundle_order *order, const struct cn_payload
     return CN_EXIT_DONE;
 }
 
-static int make(struct bundle_order *order, const struct cn_workspace *space)
+static int make(struct bundle_options *options, const struct cn_workspace *space)
 {
     static struct cn_payload payload;
     static struct cn_image_file image;
     char copy[640];
     uint64_t size;
-    int code = cn_payload_make_common(&order->target, space, &payload);
+    int code = cn_payload_make_common(&options->target, space, &payload);
 
     if (!code)
-        code = check_files(order, &payload);
+        code = check_files(options, &payload);
     if (code)
         return code;
     cn_payload_print(&payload);
-    cn_bundle_path(&order->bundle, "image", copy);
-    code = cn_vendor_image_copy(order->target.base, copy, &size);
+    cn_bundle_path(&options->bundle, "image", copy);
+    code = cn_vendor_image_copy(options->target.base, copy, &size);
     if (!code)
-        code = cn_image_file_open(copy, order->target.partition, payload.architecture, &image);
+        code = cn_image_file_open(copy, options->target.partition, payload.architecture, &image);
     if (!code)
         code = cn_image_file_check_free(&image, &payload, true);
     if (!code)
         code = cn_image_file_inject(&image, space, &payload);
     if (!code)
-        code = cn_bundle_check_root(&order->bundle, &image);
-    return code ? code : cn_bundle_make(&order->bundle, &image);
+        code = cn_bundle_check_root(&options->bundle, &image);
+    return code ? code : cn_bundle_make(&options->bundle, &image);
 }
 
 static int run(const struct cn_ports *ports, int argc, char **argv)
 {
-    static struct bundle_order order;
+    static struct bundle_options options;
     struct cn_workspace space = {0};
-    int code = parse(argc, argv, &order);
+    int code = parse(argc, argv, &options);
 
     (void)ports;
     if (code)
         return code;
     cn_process_catch_signals();
-    code = cn_bundle_open(&order.bundle);
+    code = cn_bundle_open(&options.bundle);
     if (!code && cn_workspace_open(&space))
         code = CN_EXIT_FAILED;
     if (!code)
-        code = make(&order, &space);
+        code = make(&options, &space);
     cn_workspace_close(&space);
-    cn_bundle_close(&order.bundle);
+    cn_bundle_close(&options.bundle);
     if (code && cn_process_interrupted()) {
         cn_console_error(NULL, "interrupted");
         return CN_EXIT_INTERRUPTED;

@@ -47,7 +47,7 @@ static const char help[] =
     "  --timeout TIME     for a wave, from its installation on; default: 90 min\n"
     "  --json             one object a line\n";
 
-struct rollout_order {
+struct rollout_options {
     const char *list, *bundle, *gateway;
     size_t wave, stop_after;
     uint64_t timeout_ms;
@@ -82,9 +82,9 @@ static void take_object(void *context, const cJSON *object)
             cn_rollout_note(rollout, &rollout->boards[i], &facts);
 }
 
-static int look(struct rollout_order *order)
+static int look(struct rollout_options *options)
 {
-    return cn_enrol_list(order->gateway, false, take_object, &order->rollout);
+    return cn_enrol_list(options->gateway, false, take_object, &options->rollout);
 }
 
 // --- One board ---
@@ -95,7 +95,7 @@ static void fail(struct cn_rollout_board *board, const char *why)
     cn_console_error(NULL, "%s: %s", board->row->name, why);
 }
 
-static void send_bundle(const struct rollout_order *order, struct cn_rollout_board *board)
+static void send_bundle(const struct rollout_options *options, struct cn_rollout_board *board)
 {
     static const char script[] =
         FIND_FOLDER "$s sh -c 'umask 077; mkdir -p \"$1\" && cat >\"$1/bundle.new\" && sync "
@@ -103,9 +103,9 @@ static void send_bundle(const struct rollout_order *order, struct cn_rollout_boa
                     "$s sha256sum \"$d/bundle.raucb\"";
     char digest[2 * CN_DIGEST_SIZE + 1];
     struct cn_process_result result = {0};
-    int file = open(order->bundle, O_RDONLY | O_CLOEXEC);
+    int file = open(options->bundle, O_RDONLY | O_CLOEXEC);
 
-    cn_hex(digest, order->digest, CN_DIGEST_SIZE);
+    cn_hex(digest, options->digest, CN_DIGEST_SIZE);
     if (file < 0)
         fail(board, strerror(errno));
     else if (cn_remote_run(board->row->place, script, file, &result))
@@ -162,53 +162,53 @@ static void install_all(struct wave *wave)
 
 // Waits until each board of the wave has decided. A gateway that cannot be asked for a while does
 // not end the wave, because its boards go on.
-static int wait_for_all(struct rollout_order *order)
+static int wait_for_all(struct rollout_options *options)
 {
     uint64_t begun_ms = cn_platform_now_ms();
     int code;
 
     for (;;) {
-        code = look(order);
+        code = look(options);
         if (cn_process_interrupted())
             return CN_EXIT_DONE;
-        if (!code && !cn_rollout_count(&order->rollout, CN_ROLLOUT_UPDATES))
+        if (!code && !cn_rollout_count(&options->rollout, CN_ROLLOUT_UPDATES))
             return CN_EXIT_DONE;
-        if (cn_platform_now_ms() - begun_ms >= order->timeout_ms)
+        if (cn_platform_now_ms() - begun_ms >= options->timeout_ms)
             break;
         cn_platform_sleep_ms(ASK_MS);
     }
     if (code)
         return code;
-    for (size_t i = 0; i < order->rollout.count; i++)
-        if (order->rollout.boards[i].state == CN_ROLLOUT_UPDATES)
-            fail(&order->rollout.boards[i], "it has not said in time that the new system works");
+    for (size_t i = 0; i < options->rollout.count; i++)
+        if (options->rollout.boards[i].state == CN_ROLLOUT_UPDATES)
+            fail(&options->rollout.boards[i], "it has not said in time that the new system works");
     return CN_EXIT_DONE;
 }
 
-static int run_wave(struct rollout_order *order)
+static int run_wave(struct rollout_options *options)
 {
     static struct wave wave;
     int code;
 
     wave.count = 0;
-    while (wave.count < order->wave && !cn_process_interrupted()) {
-        struct cn_rollout_board *board = cn_rollout_begin(&order->rollout);
+    while (wave.count < options->wave && !cn_process_interrupted()) {
+        struct cn_rollout_board *board = cn_rollout_begin(&options->rollout);
 
         if (!board)
             break;
         wave.boards[wave.count++] = board;
     }
     for (size_t i = 0; i < wave.count && !cn_process_interrupted(); i++)
-        send_bundle(order, wave.boards[i]);
+        send_bundle(options, wave.boards[i]);
     if (!cn_process_interrupted())
         install_all(&wave);
-    code = wait_for_all(order);
+    code = wait_for_all(options);
     for (size_t i = 0; i < wave.count; i++) {
         const struct cn_rollout_board *board = wave.boards[i];
 
         if (board->state == CN_ROLLOUT_HAS)
             cn_console_step("updated", "%s runs version %s", board->row->name,
-                            order->rollout.version);
+                            options->rollout.version);
         else if (board->state == CN_ROLLOUT_FAILED && board->facts.update[0])
             cn_console_step("result", "%s: update to %s: %s", board->row->name,
                             board->facts.update_version, board->facts.update);
@@ -231,17 +231,17 @@ static int check_boards(const struct cn_rollout *rollout)
     return CN_EXIT_DONE;
 }
 
-static int run_waves(struct rollout_order *order)
+static int run_waves(struct rollout_options *options)
 {
-    struct cn_rollout *rollout = &order->rollout;
+    struct cn_rollout *rollout = &options->rollout;
     size_t failed = 0, left;
-    int code = look(order);
+    int code = look(options);
 
     if (!code)
         code = check_boards(rollout);
     while (!code && !cn_process_interrupted() && cn_rollout_count(rollout, CN_ROLLOUT_WAITS) &&
-           failed < order->stop_after) {
-        code = run_wave(order);
+           failed < options->stop_after) {
+        code = run_wave(options);
         failed = cn_rollout_count(rollout, CN_ROLLOUT_FAILED);
     }
     if (code)
@@ -271,17 +271,17 @@ static bool take_count(const char *option, size_t most, size_t *count)
     return true;
 }
 
-static bool take(struct rollout_order *order, int option, const char **timeout)
+static bool take(struct rollout_options *options, int option, const char **timeout)
 {
     switch (option) {
     case 'b':
-        order->bundle = optarg;
+        options->bundle = optarg;
         return true;
     case 'v':
-        order->rollout.version = optarg;
+        options->rollout.version = optarg;
         return true;
     case 'g':
-        order->gateway = optarg;
+        options->gateway = optarg;
         return true;
     case 't':
         *timeout = optarg;
@@ -290,15 +290,15 @@ static bool take(struct rollout_order *order, int option, const char **timeout)
         cn_console_set_json(true);
         return true;
     case 'w':
-        return take_count("--wave", WAVE_MAX, &order->wave);
+        return take_count("--wave", WAVE_MAX, &options->wave);
     case 's':
-        return take_count("--stop-after", CN_BOARD_TABLE_ROWS, &order->stop_after);
+        return take_count("--stop-after", CN_BOARD_TABLE_ROWS, &options->stop_after);
     default:
         return false;
     }
 }
 
-static int parse(int argc, char **argv, struct rollout_order *order)
+static int parse(int argc, char **argv, struct rollout_options *options)
 {
     static const struct option known[] = {
         {"bundle", required_argument, NULL, 'b'},
@@ -314,19 +314,19 @@ static int parse(int argc, char **argv, struct rollout_order *order)
     int option;
 
     while ((option = getopt_long(argc, argv, "", known, NULL)) != -1)
-        if (!take(order, option, &timeout))
+        if (!take(options, option, &timeout))
             return CN_EXIT_USAGE;
-    if (!order->bundle || !order->gateway || !order->rollout.version || optind + 1 != argc) {
+    if (!options->bundle || !options->gateway || !options->rollout.version || optind + 1 != argc) {
         fputs(help, stderr);
         return CN_EXIT_USAGE;
     }
-    order->list = argv[optind];
-    if (!cn_rauc_conf_is_word(order->rollout.version)) {
+    options->list = argv[optind];
+    if (!cn_rauc_conf_is_word(options->rollout.version)) {
         cn_console_error(NULL, "--version '%s': 1 to 63 letters, digits and + - . _ ~ are expected",
-                         order->rollout.version);
+                         options->rollout.version);
         return CN_EXIT_USAGE;
     }
-    if (cn_quantity_parse(timeout, cn_units_time, &order->timeout_ms)) {
+    if (cn_quantity_parse(timeout, cn_units_time, &options->timeout_ms)) {
         cn_console_error(NULL, "--timeout '%s': expected a time such as '90 min'", timeout);
         return CN_EXIT_USAGE;
     }
@@ -335,29 +335,29 @@ static int parse(int argc, char **argv, struct rollout_order *order)
 
 static int run(const struct cn_ports *ports, int argc, char **argv)
 {
-    static struct rollout_order order = {.wave = 1, .stop_after = 1};
+    static struct rollout_options options = {.wave = 1, .stop_after = 1};
     struct cn_board_table table = {0};
-    int code = parse(argc, argv, &order);
+    int code = parse(argc, argv, &options);
 
     (void)ports;
     if (!code)
-        code = cn_board_table_load(order.list, &table);
+        code = cn_board_table_load(options.list, &table);
     if (code)
         return code;
     cn_process_catch_signals();
-    order.rollout.count = table.count;
-    order.rollout.boards = calloc(table.count, sizeof(*order.rollout.boards));
-    for (size_t i = 0; i < table.count && order.rollout.boards; i++)
-        order.rollout.boards[i].row = &table.rows[i];
-    if (!order.rollout.boards) {
+    options.rollout.count = table.count;
+    options.rollout.boards = calloc(table.count, sizeof(*options.rollout.boards));
+    for (size_t i = 0; i < table.count && options.rollout.boards; i++)
+        options.rollout.boards[i].row = &table.rows[i];
+    if (!options.rollout.boards) {
         code = CN_EXIT_FAILED;
-    } else if (cn_bundle_digest(order.bundle, order.digest)) {
-        cn_console_error(NULL, "%s cannot be read", order.bundle);
+    } else if (cn_bundle_digest(options.bundle, options.digest)) {
+        cn_console_error(NULL, "%s cannot be read", options.bundle);
         code = CN_EXIT_FAILED;
     } else {
-        code = run_waves(&order);
+        code = run_waves(&options);
     }
-    free(order.rollout.boards);
+    free(options.rollout.boards);
     cn_board_table_deinit(&table);
     return code;
 }

@@ -134,7 +134,7 @@ cn_err cn_probe_run(const struct cn_ports *ports, const struct cn_settings *sett
     err = cn_node_link_open(ports->link, settings, key, NULL, &trial.link);
     if (err)
         return err;
-    err = cn_node_link_enlist(trial.link, settings, NULL);
+    err = cn_node_link_register(trial.link, settings, NULL);
     if (!err)
         err = wait_for_end(&trial);
     if (err)

@@ -106,7 +106,7 @@ static cn_err try_link(const struct cn_selftest *test, const uint8_t key[CN_KEY_
     err = cn_node_link_open(test->ports->link, settings, key, NULL, &trial.link);
     if (err)
         return err;
-    err = cn_node_link_enlist(trial.link, settings, NULL);
+    err = cn_node_link_register(trial.link, settings, NULL);
     if (!err)
         err = wait_for_answers(&trial);
     cJSON_AddStringToObject(object, "state",

@@ -251,7 +251,7 @@ struct cn_link_ops {
     // Registers the board. The result is REGISTERED or REFUSED. May be called again at any time,
     // for example to get new pair keys. A registration with a fault takes the place of one that is
     // under way.
-    cn_err (*enlist)(struct cn_link *link, const struct cn_registration *registration);
+    cn_err (*register_board)(struct cn_link *link, const struct cn_registration *registration);
 
     // Turns ROUND events on or off; off at first. The round is observed, and polled as a fallback.
     cn_err (*watch)(struct cn_link *link, bool on);

@@ -112,7 +112,7 @@ static cn_err answer_metrics(struct bench *bench, struct cn_buffer *out)
 
 static cn_err answer_state(struct bench *bench, struct cn_buffer *out)
 {
-    struct cn_status_live live;
+    struct cn_live_state live;
     cn_err err = cn_status_gather(bench->roster, &bench->state, &live);
     const struct cn_show_source source = {
         .ledger = bench->ledger,

@@ -19,16 +19,16 @@
 
 struct fake {
     // What a test sets.
-    bool forgotten;       // answers 4.01 until the board registers again
-    bool busy;            // answers 5.03
-    bool postpones;       // answers declarations with 5.03, to come back after an hour
-    bool misfit;          // refuses the board's versions
-    uint64_t key_epoch;   // of the keys of pairs
-    bool raises_keys;     // the epoch is raised after the next registration
-    bool enlist_unneeded; // never answers 4.01
-    bool knows_no_health; // as an aggregator of an older release
-    uint32_t corrupt;     // so many commits find another digest
-    uint32_t regress;     // before so many commits chunks 3 to 9 are lost
+    bool forgotten;             // answers 4.01 until the board registers again
+    bool busy;                  // answers 5.03
+    bool postpones;             // answers declarations with 5.03, to come back after an hour
+    bool refuses_versions;      // refuses the board's versions
+    uint64_t key_epoch;         // of the keys of pairs
+    bool raises_keys;           // the epoch is raised after the next registration
+    bool registration_unneeded; // never answers 4.01
+    bool knows_no_health;       // as an aggregator of an older release
+    uint32_t corrupt;           // so many commits find another digest
+    uint32_t regress;           // before so many commits chunks 3 to 9 are lost
     enum cn_verdict verdict;
     struct cn_round_info round;
     uint8_t *blob;
@@ -80,7 +80,7 @@ static void fake_register(void *context, const struct cn_coap_request *request,
     fake->registrations++;
     fake->key_epoch += fake->raises_keys;
     fake->raises_keys = false;
-    if (fake->misfit) {
+    if (fake->refuses_versions) {
         cn_coap_reply_error(reply, CN_COAP_UNPROCESSABLE, "protocol 9 to 9 wanted, 1 to 1 found");
         return;
     }

@@ -332,7 +332,7 @@ static void a_board_comes_back_seldom_while_the_run_is_paused(void **state)
 // Returns what status and the page say of the run, one after the other.
 static char *show_all(struct world *world)
 {
-    struct cn_status_live live = {.running = true};
+    struct cn_live_state live = {.running = true};
     const struct cn_show_source source = {.ledger = world->ledger,
                                           .job = &world->job,
                                           .live = &live,

@@ -87,7 +87,7 @@ static void say(struct world *world, const char *fault)
 static char *print(struct world *world, bool json)
 {
     struct cn_run_state run = {0};
-    struct cn_status_live live;
+    struct cn_live_state live;
     char path[128], *text = NULL;
     size_t size = 0;
     FILE *stream = open_memstream(&text, &size);

@@ -130,7 +130,7 @@ static unsigned report(struct world *world, const char *board, const struct cn_h
     return (unsigned)reply.code;
 }
 
-static char *show(struct world *world, struct cn_status_live *live, const char *board,
+static char *show(struct world *world, struct cn_live_state *live, const char *board,
                   struct cn_buffer *out)
 {
     struct cn_run_state run;
@@ -161,7 +161,7 @@ static void a_report_is_shown_and_keeps_no_group_in_the_round(void **state)
                                    .seq = 4,
                                    .resident_mib = 88};
     struct world *world = *state;
-    struct cn_status_live live = {0};
+    struct cn_live_state live = {0};
     struct cn_buffer out;
     assert_int_equal(report(world, "a1", &said), CN_COAP_UNAUTHORIZED); // not registered
     assert_int_equal(report(world, "nobody", &said), CN_COAP_UNAUTHORIZED);
@@ -219,7 +219,7 @@ static void the_last_error_is_there_after_a_restart(void **state)
                              .error_code = 4,
                              .error = "labels.npy: 12 rows, <b>500</b> expected"};
     struct world *world = *state;
-    struct cn_status_live live = {0};
+    struct cn_live_state live = {0};
     struct cn_last_error error;
     struct cn_buffer out;
     world_register(world, "a1");
@@ -260,7 +260,7 @@ static void what_was_said_passes_through_the_file_of_status(void **state)
                                    .flags = CN_HEALTH_THROTTLED,
                                    .seq = 1};
     struct world *world = *state;
-    struct cn_status_live live = {0};
+    struct cn_live_state live = {0};
     struct cn_run_state run;
     char path[128];
     world_register(world, "a1");

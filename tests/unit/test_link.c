@@ -97,7 +97,7 @@ static const struct cn_registration facts = {.cpu_count = 4,
 
 static void register_board(struct world *world)
 {
-    assert_int_equal(world->link->ops->enlist(world->link, &facts), CN_OK);
+    assert_int_equal(world->link->ops->register_board(world->link, &facts), CN_OK);
     expect(world, CN_LINK_REGISTERED);
 }
 
@@ -244,7 +244,7 @@ static void a_board_that_hears_nothing_is_told_its_last_registration(void **stat
 
     start_lossy(&world, 1000, 0, 0);
     other.member_count = 2;
-    assert_int_equal(world.link->ops->enlist(world.link, &other), CN_OK);
+    assert_int_equal(world.link->ops->register_board(world.link, &other), CN_OK);
     assert_int_equal(next_event(&world, 1300), CN_EAGAIN);
     stop(&world);
     cn_flaky_store_deinit(&disk);
@@ -256,8 +256,8 @@ static void versions_that_do_not_fit_are_told_once_with_the_reason(void **state)
 
     (void)state;
     start(&world);
-    world.fake->misfit = true;
-    assert_int_equal(world.link->ops->enlist(world.link, &facts), CN_OK);
+    world.fake->refuses_versions = true;
+    assert_int_equal(world.link->ops->register_board(world.link, &facts), CN_OK);
     expect(&world, CN_LINK_REFUSED);
     assert_string_equal(world.event.text,
                         "registration refused (4.22): protocol 9 to 9 wanted, 1 to 1 found");

@@ -151,7 +151,7 @@ static void use_everything(enum cn_link_transport transport)
     struct cn_link_stats stats;
 
     start(&world);
-    assert_int_equal(world.link->ops->enlist(world.link, &facts), CN_OK);
+    assert_int_equal(world.link->ops->register_board(world.link, &facts), CN_OK);
     expect(&world, CN_LINK_REGISTERED);
     assert_int_equal(world.event.manifest->pair_keys[1][0], '2');
     assert_int_equal(world.link->ops->watch(world.link, true), CN_OK);

@@ -21,7 +21,7 @@ static unsigned registrations;
 static char fault[CN_FAULT_SIZE]; // of the last one
 static cn_err answer;
 
-static cn_err enlist(struct cn_link *link, const struct cn_registration *registration)
+static cn_err register_board(struct cn_link *link, const struct cn_registration *registration)
 {
     (void)link;
     registrations++;
@@ -33,7 +33,7 @@ static cn_err enlist(struct cn_link *link, const struct cn_registration *registr
 // changes after it.
 static void a_second_raise_within_seconds_is_asked_for_too(void **state)
 {
-    static const struct cn_link_ops ops = {.enlist = enlist};
+    static const struct cn_link_ops ops = {.register_board = register_board};
     struct cn_node_owner *node = calloc(1, sizeof(*node));
     struct cn_settings *settings = calloc(1, sizeof(*settings));
     struct cn_link link = {.ops = &ops};
@@ -111,7 +111,7 @@ static void expect_told(struct cn_node_owner *node, cn_err disk, unsigned count,
 
 static void a_full_disk_and_a_round_given_up_are_told_and_their_end_too(void **state)
 {
-    static const struct cn_link_ops ops = {.enlist = enlist};
+    static const struct cn_link_ops ops = {.register_board = register_board};
     struct cn_node_owner *node = calloc(1, sizeof(*node));
     struct cn_settings *settings = calloc(1, sizeof(*settings));
     struct cn_link link = {.ops = &ops};
@@ -194,7 +194,7 @@ static struct cn_buffer make_graph(void)
 static void a_new_worker_hears_of_a_round_that_was_reported_before(void **state)
 {
     static const struct cn_link_ops ops = {
-        .enlist = enlist, .watch = watch, .abandon = forget_transfers};
+        .register_board = register_board, .watch = watch, .abandon = forget_transfers};
     static const struct cn_ports ports = {.collective = &cn_collective_solo};
     struct cn_buffer graph = make_graph();
     struct cn_node_owner *node = calloc(1, sizeof(*node));

@@ -92,7 +92,7 @@ static void register_board(struct world *world)
     static const struct cn_registration facts = {
         .cpu_count = 1, .members = {"board-1"}, .member_count = 1};
 
-    assert_int_equal(world->link->ops->enlist(world->link, &facts), CN_OK);
+    assert_int_equal(world->link->ops->register_board(world->link, &facts), CN_OK);
     expect(world, CN_LINK_REGISTERED);
 }
 

@@ -27,7 +27,7 @@ static size_t count(const char *text, const char *words)
 static char *make_report(struct cn_buffer *data)
 {
     struct world world;
-    struct cn_status_live live;
+    struct cn_live_state live;
     struct cn_run_state run = {.phase = CN_RUN_GATHER};
     const struct cn_report_page_facts facts = {.program = "1.2",
                                                .settings = "seed: 1\n" HOSTILE "\n"};

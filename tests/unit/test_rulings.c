@@ -36,8 +36,8 @@ static void ask(struct world *world, uint32_t at, uint32_t source)
     struct cn_ledger_version newest;
     if (at && cn_ledger_newest_version(world->ledger, &newest) == CN_OK && newest.number >= at &&
         cn_ruling_newest(world->ledger, CN_RULING_ROLLBACK, &found) == CN_ENOTFOUND &&
-        cn_rollback_waiting(world->ledger, &found) == CN_ENOTFOUND)
-        assert_int_equal(cn_rollback_ask(world->ledger, source, "a test"), CN_OK);
+        cn_rulings_waiting_rollback(world->ledger, &found) == CN_ENOTFOUND)
+        assert_int_equal(cn_rulings_ask_rollback(world->ledger, source, "a test"), CN_OK);
 }
 
 // Works until the run is over. The aggregator is killed whenever a store operation fails.
@@ -144,7 +144,7 @@ static bool run_once(unsigned number, uint8_t digest[CN_DIGEST_SIZE])
     assert_int_equal(cn_ruling_find(world.ledger, 2, &ruling), CN_OK);
     assert_int_equal(cn_ruling_find(world.ledger, 3, &ruling), CN_OK);
     assert_int_equal(ruling.kind, CN_RULING_ROLLBACK);
-    assert_int_equal(cn_rollback_waiting(world.ledger, &ruling), CN_ENOTFOUND);
+    assert_int_equal(cn_rulings_waiting_rollback(world.ledger, &ruling), CN_ENOTFOUND);
     world_deinit(&world);
     return reached;
 }
@@ -186,8 +186,8 @@ static void a_rollback_ends_the_open_round(void **state)
     }
     assert_int_equal(info.round, 3);
     assert_true(world_take_part(&world, "a", "a"));
-    assert_int_equal(cn_rollback_ask(world.ledger, 1, "it was better"), CN_OK);
-    assert_int_equal(cn_rollback_ask(world.ledger, 0, "no"), CN_EEXIST);
+    assert_int_equal(cn_rulings_ask_rollback(world.ledger, 1, "it was better"), CN_OK);
+    assert_int_equal(cn_rulings_ask_rollback(world.ledger, 0, "no"), CN_EEXIST);
     assert_int_equal(world_tick(&world, 500), CN_OK);
     assert_true(world_get_round(&world, "a", &info));
     assert_int_equal(info.version, 3);
@@ -230,9 +230,9 @@ static void a_rollback_to_what_is_gone_is_given_up(void **state)
     (void)state;
     begin(&world, 0);
     assert_int_equal(world_start(&world), CN_OK);
-    assert_int_equal(cn_rollback_ask(world.ledger, 77, "lost"), CN_OK);
+    assert_int_equal(cn_rulings_ask_rollback(world.ledger, 77, "lost"), CN_OK);
     finish(&world, 0, digest);
-    assert_int_equal(cn_rollback_waiting(world.ledger, &ruling), CN_ENOTFOUND);
+    assert_int_equal(cn_rulings_waiting_rollback(world.ledger, &ruling), CN_ENOTFOUND);
     assert_int_equal(cn_ruling_newest(world.ledger, CN_RULING_ROLLBACK, &ruling), CN_ENOTFOUND);
     world_deinit(&world);
 }
@@ -261,14 +261,14 @@ static void a_rollback_opens_the_round_that_it_ends(void **state)
     begin(&world, 0);
     world.measured = false;
     assert_int_equal(world_start(&world), CN_OK);
-    assert_int_equal(cn_rollback_ask(world.ledger, 0, "a test"), CN_OK);
+    assert_int_equal(cn_rulings_ask_rollback(world.ledger, 0, "a test"), CN_OK);
     world.flaky.operations = 0;
     cn_flaky_store_fail(&world.flaky, 4, true, CN_ENOSPC); // it can be read, but not stored
     for (int i = 0; i < 2; i++) {
         assert_int_equal(world_tick(&world, 600), CN_ENOSPC);
         assert_int_equal(read_round(&world, "number"), 1);
         assert_int_equal(read_round(&world, "state"), CN_LEDGER_OPEN);
-        assert_int_equal(cn_rollback_waiting(world.ledger, &ruling), CN_OK);
+        assert_int_equal(cn_rulings_waiting_rollback(world.ledger, &ruling), CN_OK);
         world.flaky.operations = 0;
     }
     world_stop(&world); // what a kill at this point leaves
@@ -293,7 +293,7 @@ static void a_kill_before_the_rollback_of_the_last_version_is_recovered(void **s
     world.measured = false;
     world.job.rounds = 1;
     finish(&world, 0, digest);
-    assert_int_equal(cn_rollback_ask(world.ledger, 0, "a test"), CN_OK);
+    assert_int_equal(cn_rulings_ask_rollback(world.ledger, 0, "a test"), CN_OK);
     assert_int_equal(cn_ledger_open_round(world.ledger, 2), CN_OK); // what the kill left
     world_stop(&world);
     assert_int_equal(world_start(&world), CN_OK);
@@ -316,15 +316,15 @@ static void a_rollback_that_cannot_be_read_is_given_up(void **state)
         begin(&world, 0);
         world.measured = false;
         assert_int_equal(world_start(&world), CN_OK);
-        assert_int_equal(cn_rollback_ask(world.ledger, 0, "a test"), CN_OK);
+        assert_int_equal(cn_rulings_ask_rollback(world.ledger, 0, "a test"), CN_OK);
         world.flaky.operations = 0;
         cn_flaky_store_fail(&world.flaky, 1, true, cases[i].err);
         for (int tick = 1; tick < cases[i].ticks; tick++) {
             assert_int_equal(world_tick(&world, 600), cases[i].err);
-            assert_int_equal(cn_rollback_waiting(world.ledger, &ruling), CN_OK);
+            assert_int_equal(cn_rulings_waiting_rollback(world.ledger, &ruling), CN_OK);
         }
         assert_int_equal(world_tick(&world, 600), CN_OK);
-        assert_int_equal(cn_rollback_waiting(world.ledger, &ruling), CN_ENOTFOUND);
+        assert_int_equal(cn_rulings_waiting_rollback(world.ledger, &ruling), CN_ENOTFOUND);
         assert_int_equal(read_round(&world, "number"), -1);
         world_deinit(&world);
     }
@@ -338,11 +338,11 @@ static void a_rollback_waits_for_memory(void **state)
     begin(&world, 0);
     world.measured = false;
     assert_int_equal(world_start(&world), CN_OK);
-    assert_int_equal(cn_rollback_ask(world.ledger, 0, "a test"), CN_OK);
+    assert_int_equal(cn_rulings_ask_rollback(world.ledger, 0, "a test"), CN_OK);
     world.flaky.operations = 0;
     cn_flaky_store_fail(&world.flaky, 1, false, CN_ENOMEM);
     assert_int_equal(world_tick(&world, 600), CN_EAGAIN);
-    assert_int_equal(cn_rollback_waiting(world.ledger, &ruling), CN_OK);
+    assert_int_equal(cn_rulings_waiting_rollback(world.ledger, &ruling), CN_OK);
     assert_int_equal(world_tick(&world, 600), CN_OK);
     assert_int_equal(cn_ruling_find(world.ledger, 1, &ruling), CN_OK);
     world_deinit(&world);
@@ -503,7 +503,7 @@ static void a_rollback_comes_before_the_end(void **state)
     (void)state;
     begin(&world, 0);
     finish(&world, 4, digest); // asked for while the last version is measured
-    assert_int_equal(cn_rollback_waiting(world.ledger, &ruling), CN_ENOTFOUND);
+    assert_int_equal(cn_rulings_waiting_rollback(world.ledger, &ruling), CN_ENOTFOUND);
     assert_int_equal(cn_ruling_find(world.ledger, 5, &ruling), CN_OK);
     assert_int_equal(ruling.kind, CN_RULING_ROLLBACK);
     assert_int_equal(cn_ledger_newest_version(world.ledger, &newest), CN_OK);

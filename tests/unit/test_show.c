@@ -21,7 +21,7 @@
 
 struct shown {
     struct world world;
-    struct cn_status_live live;
+    struct cn_live_state live;
     struct cn_show_source source;
     struct cn_buffer out;
     cJSON *root;
@@ -237,10 +237,10 @@ static void a_rejected_update_is_an_alert_with_its_reason(void **state)
 
 static void between_two_rounds_the_version_is_being_made(void **state)
 {
-    static struct cn_status_live live = {.running = true, .phase = CN_RUN_MEASURE};
+    static struct cn_live_state live = {.running = true, .phase = CN_RUN_MEASURE};
     static struct cn_round_view view = {.round = {.number = 3, .state = CN_LEDGER_MERGED}};
     static const struct cn_ledger_board board = {.name = "a", .group = "north"};
-    const struct cn_status_board found = {.heard_ms = 1000};
+    const struct cn_live_board found = {.heard_ms = 1000};
     const struct cn_reason_facts facts = {.view = &view, .live = &live, .now_ms = 1000};
     struct cn_reason reason = cn_reason_of(&facts, &board, &found);
     char said[CN_REASON_SIZE];

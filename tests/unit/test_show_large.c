@@ -68,7 +68,7 @@ static void check_signs(const cJSON *versions, uint32_t round)
 static void a_thousand_boards_are_shown(void **state)
 {
     struct world world;
-    const struct cn_status_live live = {.running = true};
+    const struct cn_live_state live = {.running = true};
     struct cn_show_tracker tracker = {0};
     struct cn_buffer out;
     (void)state;

@@ -49,7 +49,7 @@ static enum cn_verdict send_update(struct world *world, const char *board, uint6
 static void assert_printed(struct world *world, bool json, const char *words)
 {
     struct cn_run_state run = {0};
-    struct cn_status_live live;
+    struct cn_live_state live;
     char path[128];
     char *text = NULL;
     size_t size = 0;

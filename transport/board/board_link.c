@@ -131,7 +131,7 @@ static bool on_reply(void *context, const struct cn_exchange_reply *reply)
     uint64_t now_us = cn_platform_now_us();
     bool mine, changed, done;
 
-    if (reply->code == CN_COAP_UNAUTHORIZED && link->registrar.enlisted &&
+    if (reply->code == CN_COAP_UNAUTHORIZED && link->registrar.has_facts &&
         !link->registrar.asking.active)
         link->registrar.due = true;
     switch (reply->tag >> 56) {
@@ -330,7 +330,7 @@ static cn_err poll_link(struct cn_link *base, struct cn_link_event *event)
 
 // --- requests ---
 
-static cn_err enlist(struct cn_link *base, const struct cn_registration *registration)
+static cn_err register_board(struct cn_link *base, const struct cn_registration *registration)
 {
     struct link *link = (struct link *)base;
 
@@ -344,8 +344,8 @@ static cn_err enlist(struct cn_link *base, const struct cn_registration *registr
         !link->registrar.announces)
         return CN_EAGAIN;
     link->registrar.facts = *registration;
-    link->registrar.enlisted = true;
-    link->registrar.misfit.tries = 0;
+    link->registrar.has_facts = true;
+    link->registrar.mismatch.tries = 0;
     cn_registrar_start(&link->registrar);
     set_timer(link, 0, 0);
     return CN_OK;
@@ -564,7 +564,7 @@ const struct cn_link_ops cn_board_link = {
     .close = close_link,
     .descriptor = descriptor,
     .poll = poll_link,
-    .enlist = enlist,
+    .register_board = register_board,
     .watch = watch,
     .fetch = fetch,
     .upload = upload,

@@ -8,8 +8,8 @@
 #include "runtime/port/crypto.h"
 #include "transport/board/registration_file.h"
 
-#define MISFIT_MIN_MS 30000 // a refused registration is repeated slowly
-#define MISFIT_MAX_MS 600000
+#define MISMATCH_MIN_MS 30000 // a refused registration is repeated slowly
+#define MISMATCH_MAX_MS 600000
 #define RENEW_US 500000   // pause before registering again for the keys of another epoch
 #define RECALL_US 1000000 // a gateway that is up answers in less time, within some round trips
 
@@ -20,7 +20,7 @@ void cn_registrar_init(struct cn_registrar *registrar, const char *board,
     *registrar = (struct cn_registrar){
         .board = board,
         .events = events,
-        .misfit = {.min_ms = MISFIT_MIN_MS, .max_ms = MISFIT_MAX_MS, .seed = seed},
+        .mismatch = {.min_ms = MISMATCH_MIN_MS, .max_ms = MISMATCH_MAX_MS, .seed = seed},
     };
     cn_request_init(&registrar->asking, exchange, rtt, kind, seed);
     cn_request_init(&registrar->keying, exchange, rtt, kind + 1, seed);
@@ -62,7 +62,7 @@ bool cn_registrar_is_busy(const struct cn_registrar *registrar)
 
 void cn_registrar_reconnected(struct cn_registrar *registrar)
 {
-    if (!registrar->misfit.tries)
+    if (!registrar->mismatch.tries)
         cn_request_hurry(&registrar->asking);
     cn_request_hurry(&registrar->keying);
     if (registrar->is_registered && registrar->facts.instance && !registrar->due &&
@@ -97,7 +97,7 @@ static void recall(struct cn_registrar *registrar)
 
 static void step_recall(struct cn_registrar *registrar, uint64_t now_us, uint64_t *wake_us)
 {
-    if (!registrar->recall_us || !registrar->enlisted)
+    if (!registrar->recall_us || !registrar->has_facts)
         return;
     if (now_us >= registrar->recall_us)
         recall(registrar);
@@ -193,7 +193,7 @@ static void registration_refused(struct cn_registrar *registrar,
     struct cn_link_event *event;
     char why[120] = "the manifest is malformed";
 
-    if (!registrar->misfit.tries) {
+    if (!registrar->mismatch.tries) {
         if (reply->code >= CN_COAP_BAD_REQUEST)
             cn_message_copy_text(why, sizeof(why), reply->body, reply->size);
         event = cn_link_events_push(registrar->events, CN_LINK_REFUSED);
@@ -201,7 +201,7 @@ static void registration_refused(struct cn_registrar *registrar,
                  reply->code >> 5, reply->code & 31, why);
     }
     cn_registrar_start(registrar);
-    registrar->asking.due_us = now_us + 1000 * cn_backoff_next_ms(&registrar->misfit);
+    registrar->asking.due_us = now_us + 1000 * cn_backoff_next_ms(&registrar->mismatch);
 }
 
 // Returns whether two manifests agree in everything except the keys, which follow from the key
@@ -226,7 +226,7 @@ static bool registered(struct cn_registrar *registrar, const struct cn_exchange_
         registration_refused(registrar, reply, now_us);
         return false;
     }
-    registrar->misfit.tries = 0;
+    registrar->mismatch.tries = 0;
     registrar->reply = message;
     if (registrar->announces && is_same(&registrar->manifest, &message.manifest)) {
         registrar->announces = false;

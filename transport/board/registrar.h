@@ -16,13 +16,13 @@ struct cn_registrar {
     const char *board;             // name of the board; borrowed, like events
     struct cn_link_events *events; // receives REGISTERED and REFUSED
     struct cn_registration facts;
-    bool enlisted; // facts are set
-    bool due;      // a registration is to begin
+    bool has_facts; // facts are set
+    bool due;       // a registration is to begin
     // The registration under way follows a handshake, so that the aggregator sees which process
     // has the board's session now. The answer is reported only if it differs from the last one.
     bool announces;
     struct cn_request asking, keying;
-    struct cn_backoff misfit;
+    struct cn_backoff mismatch;
     struct cn_register_reply reply; // its chunk_size is 0 before the first registration
     struct cn_manifest manifest;
     bool is_registered; // the manifest and its keys were reported

@@ -86,7 +86,7 @@ static void write_reply(struct cn_coap_server *server, struct cn_coap_board *boa
                         coap_encode_var_safe(number, sizeof(number), reply->max_age_s), number);
     if (reply->size && !coap_add_data(response, reply->size, reply->body)) {
         if (board)
-            cn_log_within(&board->misfits, cn_platform_now_ms(), CN_LOG_ERROR, "coap",
+            cn_log_within(&board->oversized, cn_platform_now_ms(), CN_LOG_ERROR, "coap",
                           "an answer of %zu bytes for %s does not fit a message", reply->size,
                           board->name);
         coap_pdu_set_code(response, COAP_RESPONSE_CODE_INTERNAL_ERROR);

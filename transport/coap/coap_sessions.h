@@ -18,7 +18,7 @@ struct cn_coap_board {
     struct cn_coap_board *next;
     char name[CN_NAME_SIZE];
     struct cn_bucket requests, bulk;
-    struct cn_log_quota misfits; // limits log lines about answers too large for a message
+    struct cn_log_quota oversized; // limits log lines about answers too large for a message
 };
 
 // A session of a board. Over TCP it exists from the connection on, over UDP from the first request

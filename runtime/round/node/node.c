@@ -87,7 +87,7 @@ static cn_err poll_group(struct cn_node_owner *node, uint64_t now)
         cn_membership_hurry(membership);
     if (cn_node_group_poll(&node->group, &node->box, now))
         return cn_node_watch(node, node->group.leads);
-    return membership && cn_membership_doubts_job(membership) ? cn_node_enlist(node) : CN_OK;
+    return membership && cn_membership_doubts_job(membership) ? cn_node_register(node) : CN_OK;
 }
 
 // Errands of the worker.
@@ -170,7 +170,7 @@ static cn_err take_news(struct cn_node_owner *node, const struct cn_round_info *
     if (node->registered && news->run != node->manifest.run) {
         cn_log_within(&node->link_lines, cn_platform_now_ms(), CN_LOG_INFO, "node",
                       "the aggregator started another run");
-        return cn_node_enlist(node);
+        return cn_node_register(node);
     }
     if (node->working) {
         cn_mailbox_put_news(&node->box, news);
@@ -178,7 +178,7 @@ static cn_err take_news(struct cn_node_owner *node, const struct cn_round_info *
     }
     if (node->registered && node->config.settings->group.member_count > 1 &&
         cn_node_keys_ask(&node->keys, &node->manifest, news, cn_platform_now_ms()))
-        err = cn_node_enlist(node);
+        err = cn_node_register(node);
     return !err && node->keys.looking ? cn_node_watch(node, false) : err;
 }
 
@@ -231,7 +231,7 @@ static cn_err take_event(struct cn_node_owner *node, const struct cn_link_event 
             return CN_OK;
         }
         node->fetching_graph = false;
-        return cn_node_enlist(node); // the run changed while the board asked for its graph
+        return cn_node_register(node); // the run changed while the board asked for its graph
     case CN_LINK_RECEIPT:
         put_receipt(node, event);
         return CN_OK;
@@ -292,7 +292,7 @@ static cn_err poll_worker(struct cn_node_owner *node, uint64_t now)
     cn_mailbox_put_link(&node->box, &link);
     if (cn_mailbox_finished(&node->box)) {
         cn_node_stop_worker(node);
-        return cn_node_enlist(node);
+        return cn_node_register(node);
     }
     if (cn_mailbox_take_left(&node->box, &left))
         err = worker_left(node, &left, now);
@@ -406,7 +406,7 @@ static cn_err poll_care(struct cn_node_owner *node, uint64_t now)
 static cn_err run_loop(struct cn_node_owner *node)
 {
     const struct cn_node_config *config = &node->config;
-    cn_err err = cn_node_enlist(node);
+    cn_err err = cn_node_register(node);
 
     cn_platform_notify("READY=1");
     while (!err && node->result == CN_EAGAIN) {

@@ -32,7 +32,7 @@ cn_err cn_node_poll_trouble(struct cn_node_owner *node)
                  given_up);
     else
         snprintf(node->fault, sizeof(node->fault), "%s", hindered);
-    err = cn_node_enlist_now(node);
+    err = cn_node_register_now(node);
     if (err == CN_EAGAIN) // the registration under way may carry another text: try again later
         return CN_OK;
     node->disk_told = disk != CN_OK;
@@ -70,7 +70,7 @@ void cn_node_tell_fault(struct cn_node_owner *node, cn_err why)
     if (!node->fault[0])
         snprintf(node->fault, sizeof(node->fault), "%s", cn_err_text(why));
     (void)hear(node); // drops earlier events, which do not answer
-    if (node->link->ops->watch(node->link, false) || cn_node_enlist_now(node))
+    if (node->link->ops->watch(node->link, false) || cn_node_register_now(node))
         return;
     if (wait_ms)
         cn_log(CN_LOG_INFO, "node", "this board cannot train: the program ends in %u s",

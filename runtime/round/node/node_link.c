@@ -27,8 +27,8 @@ cn_err cn_node_link_open(const struct cn_link_ops *ops, const struct cn_settings
     return err;
 }
 
-cn_err cn_node_link_enlist(struct cn_link *link, const struct cn_settings *settings,
-                           const struct cn_node_facts *facts)
+cn_err cn_node_link_register(struct cn_link *link, const struct cn_settings *settings,
+                             const struct cn_node_facts *facts)
 {
     const struct cn_node_ahead *ahead = facts ? facts->ahead : NULL;
     struct cn_registration registration = {
@@ -49,5 +49,5 @@ cn_err cn_node_link_enlist(struct cn_link *link, const struct cn_settings *setti
     memcpy(registration.board_type, settings->board_type, CN_NAME_SIZE);
     for (uint32_t i = 0; i < settings->group.member_count; i++)
         memcpy(registration.members[i], settings->group.members[i].name, CN_NAME_SIZE);
-    return link->ops->enlist(link, &registration);
+    return link->ops->register_board(link, &registration);
 }

@@ -22,5 +22,5 @@ struct cn_node_facts {
 
 // Registers the board. facts is NULL if the program is not a node in a run. Returns CN_EAGAIN when
 // a registration is under way.
-cn_err cn_node_link_enlist(struct cn_link *link, const struct cn_settings *settings,
-                           const struct cn_node_facts *facts);
+cn_err cn_node_link_register(struct cn_link *link, const struct cn_settings *settings,
+                             const struct cn_node_facts *facts);

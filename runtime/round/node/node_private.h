@@ -71,10 +71,10 @@ struct cn_node_owner {
 };
 
 // Registers the board, unless a registration is under way.
-cn_err cn_node_enlist(struct cn_node_owner *node);
+cn_err cn_node_register(struct cn_node_owner *node);
 
 // Registers the board. Returns CN_EAGAIN when a registration is under way.
-cn_err cn_node_enlist_now(struct cn_node_owner *node);
+cn_err cn_node_register_now(struct cn_node_owner *node);
 
 // Starts or stops watching the round.
 cn_err cn_node_watch(struct cn_node_owner *node, bool on);

@@ -11,7 +11,7 @@
 
 #define REPORT_MS 5000 // time between two reads of the report of cairn-update
 
-cn_err cn_node_enlist_now(struct cn_node_owner *node)
+cn_err cn_node_register_now(struct cn_node_owner *node)
 {
     struct cn_inventory inventory;
     const struct cn_node_facts facts = {
@@ -24,12 +24,12 @@ cn_err cn_node_enlist_now(struct cn_node_owner *node)
     cn_inventory_take(node->config.sysroot, node->config.settings->state, &inventory);
     if (!node->report_ms)
         cn_update_report_read(node->config.sysroot, node->report);
-    return cn_node_link_enlist(node->link, node->config.settings, &facts);
+    return cn_node_link_register(node->link, node->config.settings, &facts);
 }
 
-cn_err cn_node_enlist(struct cn_node_owner *node)
+cn_err cn_node_register(struct cn_node_owner *node)
 {
-    cn_err err = cn_node_enlist_now(node);
+    cn_err err = cn_node_register_now(node);
 
     return err == CN_EAGAIN ? CN_OK : err; // a registration is under way already
 }
@@ -152,7 +152,7 @@ cn_err cn_node_poll_keys(struct cn_node_owner *node, uint64_t now)
     // The key epoch may have been raised again after the registration that fetched these keys.
     if (node->working && node->status.has_news && node->config.settings->group.member_count > 1 &&
         cn_node_keys_ask(&node->keys, &node->manifest, &node->status.news, now))
-        return cn_node_enlist(node);
+        return cn_node_register(node);
     if (!node->working || !cn_node_group_is_led(&node->group) ||
         !cn_node_keys_look(&node->keys, &node->manifest, progress->round,
                            cn_membership_newest_keys(membership, now), now))
@@ -173,7 +173,7 @@ cn_err cn_node_poll_report(struct cn_node_owner *node, uint64_t now)
     cn_update_report_read(node->config.sysroot, line);
     if (strcmp(line, node->report) == 0)
         return CN_OK;
-    err = cn_node_enlist_now(node);
+    err = cn_node_register_now(node);
     if (err)
         return err == CN_EAGAIN ? CN_OK : err; // the next look tries again
     memcpy(node->report, line, sizeof(line));
@@ -190,5 +190,5 @@ cn_err cn_node_poll_ahead(struct cn_node_owner *node, uint64_t now)
            "this board is ahead of the aggregator: it has version %u of lineage %u, the aggregator "
            "names version %u of lineage %u; was it restored from a backup? The board waits",
            ahead->version, ahead->lineage, ahead->news_version, ahead->news_lineage);
-    return cn_node_enlist(node);
+    return cn_node_register(node);
 }

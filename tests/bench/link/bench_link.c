@@ -164,7 +164,7 @@ static int send_to(const char *address, const char *transport, size_t size, doub
     memcpy(config.key, key, sizeof(key));
     if (size < 4 || size > size_max || cn_board_link.open(&config, &link))
         return 1;
-    if (!link->ops->enlist(link, &facts) && next_event(link, &event, 60000) &&
+    if (!link->ops->register_board(link, &facts) && next_event(link, &event, 60000) &&
         event.type == CN_LINK_REGISTERED) {
         next_event(link, &event, SEARCH_MS);
         result = upload_for(link, size, seconds);
