@@ -51,16 +51,19 @@ def both_parts_finish_a_round_and_one_lineage_stays(build):
         lan.join()
         for name, count in together.items():
             lan.wait_for_view(name, 4, count + 1)
-        merged = counted(lan)
+        merged, whole = counted(lan), STEPS * BATCH * 4
+        deadline = time.monotonic() + 90  # on a busy machine a member may be late for a round
+        while not any(weight == whole for number, weight in counted(lan).items() if number not in merged):
+            assert time.monotonic() < deadline, "no later round was that of all"
+            time.sleep(0.05)
         lan.end_run()
         lan.wait_for_end(180)
         lan.replay()
 
-        samples, whole = counted(lan), STEPS * BATCH * 4
+        samples = counted(lan)
         rounds = set(merged) - set(apart)
         assert all(weight <= whole for weight in samples.values()), f"more samples than there are: {samples}"
         assert any(weight < whole for number, weight in samples.items() if number in rounds), "no part counted alone"
-        assert samples[max(samples)] == whole, "the last round was not that of all"
         same_model_everywhere(lan)
         assert len({state_of(lan, name) for name in FOUR["lab"]}) == 1, "the boards hold different states"
         lost = sum(lan.log(name).count(gave_up) for name in FOUR["lab"])
