@@ -1,5 +1,6 @@
 // cairn-aggregator events: prints what happened at a gateway, from the files of event_file.h.
 #include <getopt.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,7 +27,7 @@ static const char help[] =
     "  --follow         then waits for more, until it is interrupted\n";
 
 struct reader {
-    char path[4096];
+    char path[PATH_MAX];
     FILE *stream; // the newest file; NULL: it is not there yet
     bool json;
     char *line; // owned

@@ -17,7 +17,6 @@
 #include "runtime/update/local_tensors.h"
 
 #define STEP_MS 50
-#define INDENT 4         // columns before the second and later lines of a paragraph
 #define ROSTER_MS 500    // between looks for enrolled and revoked boards
 #define STATUS_MS 1000   // between writes of status.json
 #define LINGER_MS 20000  // longest time after the end for boards to learn of it
@@ -217,7 +216,7 @@ static void announce(struct cn_daemon *daemon)
              daemon->first.setup.model.layout.total, daemon->first.setup.job.rounds,
              cn_job_needed_word(job), cn_job_updates_needed(job), quorum, groups,
              settings->gateway.listen[0]);
-    cn_wrap_print(line, INDENT);
+    cn_wrap_print(line, CN_WRAP_INDENT);
     struct cn_ledger_origin origin;
     if (!cn_ledger_find_origin(daemon->first.setup.ledger, &origin))
         printf("version 0 is version %u of run %016" PRIx64 "\n", origin.version, origin.run);

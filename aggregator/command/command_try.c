@@ -11,8 +11,6 @@
 #include "aggregator/trial/trial_run.h"
 #include "runtime/command/terminal/wrap.h"
 
-#define INDENT 4 // columns before the second and later lines of a paragraph
-
 static const char help[] =
     "Usage: cairn-aggregator try MODEL.onnx --data X Y [OPTIONS]\n"
     "       cairn-aggregator try --keep DIR\n"
@@ -198,7 +196,7 @@ static void tell_warnings(const struct trial *trial)
         return;
     snprintf(line, sizeof(line), "warnings of the gateway: %" PRIu64 ", the newest: %s", count,
              newest);
-    cn_wrap_print(line, INDENT);
+    cn_wrap_print(line, CN_WRAP_INDENT);
 }
 
 static void tell_rest(const struct trial *trial, const char *profile, int code)

@@ -10,6 +10,8 @@
 
 #include "aggregator/serve/event_service.h"
 
+#include "runtime/base/hash.h"
+
 struct change {
     enum cn_event_kind kind;
     char text[CN_FAULT_SIZE];
@@ -20,14 +22,6 @@ static enum cn_board_condition state_of(const struct cn_roster_board *board, uin
 {
     enum cn_board_condition state = cn_board_condition_of(board, now_ms);
     return state == CN_CONDITION_LIVE && board->missing_ms ? CN_CONDITION_SILENT : state;
-}
-
-static uint64_t hash(const char *text)
-{
-    uint64_t value = 14695981039346656037u; // FNV-1a
-    for (; *text; text++)
-        value = (value ^ (uint8_t)*text) * 1099511628211u;
-    return value;
 }
 
 static void describe_back(const struct cn_event_service *service, const struct cn_event_mark *mark,
@@ -118,7 +112,8 @@ static void look_at(struct cn_event_service *service, struct cn_event_mark *mark
                     const struct cn_roster_board *board, bool quiet, uint64_t now_ms)
 {
     enum cn_board_condition state = state_of(board, now_ms);
-    uint64_t fault = state == CN_CONDITION_FAILED ? hash(board->fault.text) : 0;
+    uint64_t fault =
+        state == CN_CONDITION_FAILED ? cn_hash64(board->fault.text, strlen(board->fault.text)) : 0;
     struct change change;
     if (state != mark->state || (fault && fault != mark->fault_hash)) {
         describe(service, mark, board, state, now_ms, &change);

@@ -10,7 +10,7 @@
 #include "runtime/base/log.h"
 
 #define TAIL_MAX (256 << 10) // bytes of the newest file that are read at the start
-#define LINE_MAX 2048        // bytes of the JSON of an event
+#define EVENT_LINE_MAX 2048  // bytes of the JSON of an event
 #define NUMBER_SIZE 13       // most bytes of "." and a number behind the path
 
 // --- reading ---
@@ -172,7 +172,7 @@ void cn_event_file_add(struct cn_event_file *file, const struct cn_event *event,
     struct cn_json_text json;
     if (!file->path[0])
         return;
-    cn_buffer_init(&line, LINE_MAX);
+    cn_buffer_init(&line, EVENT_LINE_MAX);
     cn_json_text_init(&json, &line);
     cn_events_write(event, &json);
     if (!json.err && !cn_buffer_append(&line, "\n", 1) && !append(file, &line))

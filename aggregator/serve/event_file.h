@@ -4,6 +4,7 @@
 // three such files are kept. Nothing is synced to disk: events inform only. Threading: none.
 #pragma once
 
+#include <limits.h>
 #include <stdio.h>
 
 #include "aggregator/show/events.h"
@@ -14,7 +15,7 @@
 #define CN_EVENT_FILES_KEPT 3         // older files
 
 struct cn_event_file { // zero it before use
-    char path[4096];
+    char path[PATH_MAX];
     FILE *stream;              // NULL: the file cannot be written now
     uint64_t size;             // bytes
     uint64_t size_max;         // bytes; 0: CN_EVENT_FILE_MAX

@@ -9,7 +9,6 @@
 #include "runtime/command/terminal/wrap.h"
 
 #define LINE_MS 250
-#define INDENT 4 // columns before the second and later lines of a paragraph
 
 void cn_report_init(struct cn_report *report, FILE *stream, struct cn_ledger *ledger,
                     const struct cn_job *job, uint32_t next, uint64_t now_ms)
@@ -226,7 +225,7 @@ cn_err cn_report_summary(struct cn_report *report, const struct cn_run_state *st
         return CN_ENOMEM;
     print_summary(&wrapped, state, layout, state_directory, &newest, updates);
     if (report->stream == stdout && fclose(wrapped.stream) == 0)
-        cn_wrap_print_all(text, INDENT);
+        cn_wrap_print_all(text, CN_WRAP_INDENT);
     free(text);
     fflush(report->stream);
     return CN_OK;

@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/base/hash.h"
+
 cn_err cn_show_tracker_begin(struct cn_show_tracker *tracker, size_t count, uint64_t date_ms)
 {
     if (tracker->first == 0)
@@ -24,20 +26,11 @@ void cn_show_tracker_deinit(struct cn_show_tracker *tracker)
     memset(tracker, 0, sizeof(*tracker));
 }
 
-// FNV-1a.
-static uint64_t hash_of(const unsigned char *bytes, size_t size)
-{
-    uint64_t hash = 0xcbf29ce484222325u;
-    for (size_t i = 0; i < size; i++)
-        hash = (hash ^ bytes[i]) * 0x100000001b3u;
-    return hash;
-}
-
 uint64_t cn_show_tracker_take(struct cn_show_tracker *tracker, size_t board, const void *text,
                               size_t size)
 {
     struct cn_show_mark *mark = &tracker->marks[board];
-    uint64_t hash = hash_of(text, size);
+    uint64_t hash = cn_hash64(text, size);
     if (mark->changed == 0 || mark->hash != hash)
         *mark = (struct cn_show_mark){hash, ++tracker->newest};
     return mark->changed;

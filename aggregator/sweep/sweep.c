@@ -12,7 +12,6 @@
 #include "runtime/command/command.h"
 #include "runtime/command/terminal/wrap.h"
 
-#define INDENT 4 // columns before the second and later lines of a paragraph
 #define WINNER_FILE "winner.yaml"
 
 void cn_sweep_name(uint32_t trial, char name[CN_SWEEP_NAME_SIZE])
@@ -86,7 +85,7 @@ static void tell_result(const struct cn_sweep *sweep, const struct cn_sweep_resu
                  result->rounds, result->loss, accuracy, values);
     else
         snprintf(line, sizeof(line), "trial %u failed; %s", result->trial + 1, values);
-    cn_wrap_print(line, INDENT);
+    cn_wrap_print(line, CN_WRAP_INDENT);
     fflush(stdout);
 }
 

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -128,7 +129,7 @@ static cn_err store_all(const struct cn_sweep_record *record)
 static cn_err wait_for_earlier(struct cn_sweep_record *record, const char *folder,
                                struct cn_diag *diag)
 {
-    char path[4096];
+    char path[PATH_MAX];
     uint64_t begun_ms = cn_platform_now_ms();
     int length = snprintf(path, sizeof(path), "%s/running", folder);
     if (length < 0 || (size_t)length >= sizeof(path))

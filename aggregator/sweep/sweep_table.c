@@ -8,8 +8,6 @@
 #include "aggregator/sweep/sweep.h"
 #include "runtime/command/terminal/wrap.h"
 
-#define INDENT 4 // columns before the second and later lines of a paragraph
-
 // The better one first: who came further, then the lower loss, then the lower number.
 static int by_place(const void *left, const void *right)
 {
@@ -34,7 +32,7 @@ static void print_row(const struct cn_sweep *sweep, const struct cn_sweep_result
         snprintf(accuracy, sizeof(accuracy), "%.4f", result->accuracy);
     snprintf(line, sizeof(line), "%5u  %6u  %9s  %8s  %10s  %10s  %s", result->trial + 1,
              result->rounds, loss, accuracy, up, down, values);
-    cn_wrap_print(line, INDENT);
+    cn_wrap_print(line, CN_WRAP_INDENT);
 }
 
 static void print_values_json(const struct cn_sweep *sweep, uint32_t trial)

@@ -5,12 +5,14 @@
 // Threading: one thread.
 #pragma once
 
+#include <limits.h>
+
 #include "aggregator/serve/event_file.h"
 #include "aggregator/trial/trial_split.h"
 
 struct cn_trial_faults {
-    char path[4096 + sizeof(CN_EVENT_FILE)]; // the gateway's file of events
-    long offset;                             // bytes of the file that were read
+    char path[PATH_MAX + sizeof(CN_EVENT_FILE)]; // the gateway's file of events
+    long offset;                                 // bytes of the file that were read
     struct {
         bool failed;  // the board reports that it cannot train
         bool gave_up; // the board gave a round up: its numbers are not finite

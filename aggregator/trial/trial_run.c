@@ -14,7 +14,6 @@
 #include "runtime/port/platform.h"
 
 #define STEP_MS 100
-#define INDENT 4       // columns before the second and later lines of a paragraph
 #define END_MS 10000   // for a process to end in order
 #define LEAVE_MS 60000 // for boards to notice the end of the run
 
@@ -121,7 +120,7 @@ static void show_line(struct cn_trial_run *run, const char *line)
         if (ends)
             cn_screen_paint(stdout, CN_SCREEN_GREEN, line);
         else
-            cn_wrap_print(line, INDENT);
+            cn_wrap_print(line, CN_WRAP_INDENT);
         if (ends)
             putchar('\n');
         draw_progress(run, line);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/base/name.h"
 #include "runtime/port/platform.h"
 #include "transport/coap/coap_server.h"
 #include "transport/coap/security.h"
@@ -33,12 +34,9 @@ void cn_coap_sessions_deinit(struct cn_coap_sessions *sessions)
 
 static struct cn_coap_board **board_slot(const struct cn_coap_sessions *sessions, const char *name)
 {
-    uint32_t hash = 2166136261u; // FNV-1a
-    struct cn_coap_board **slot;
+    size_t bucket = cn_name_hash(name) % CN_COAP_SESSION_BUCKETS;
+    struct cn_coap_board **slot = (struct cn_coap_board **)&sessions->boards[bucket];
 
-    for (const char *c = name; *c; c++)
-        hash = (hash ^ (uint8_t)*c) * 16777619u;
-    slot = (struct cn_coap_board **)&sessions->boards[hash % CN_COAP_SESSION_BUCKETS];
     while (*slot && strcmp((*slot)->name, name) != 0)
         slot = &(*slot)->next;
     return slot;

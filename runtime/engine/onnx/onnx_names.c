@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/base/hash.h"
+
 cn_err cn_onnx_names_init(size_t room, struct cn_onnx_names *names)
 {
     size_t size = 64;
@@ -26,13 +28,10 @@ void cn_onnx_names_deinit(struct cn_onnx_names *names)
     *names = (struct cn_onnx_names){0};
 }
 
-// FNV-1a.
 static size_t hash_of(struct cn_text text)
 {
-    uint64_t hash = 0xcbf29ce484222325ull;
+    uint64_t hash = cn_hash64(text.data, text.size);
 
-    for (size_t i = 0; i < text.size; i++)
-        hash = (hash ^ (uint8_t)text.data[i]) * 0x100000001b3ull;
     return (size_t)(hash ^ hash >> 29);
 }
 
