@@ -66,7 +66,7 @@ static void begin_forming(struct cn_membership *membership, uint32_t expected, u
                           uint64_t now_ms)
 {
     membership->member = false;
-    membership->knocked = false;
+    membership->reform_requested = false;
     membership->hurried = false;
     membership->view_is_new = false;
     membership->proposal = (struct proposal){0};
@@ -198,7 +198,7 @@ static void enter_view(struct cn_membership *membership, const struct cn_members
     membership->member = membership->had_view = membership->view_is_new = true;
     membership->few_told = false;
     membership->proposal = (struct proposal){0};
-    membership->knocked = false;
+    membership->reform_requested = false;
     membership->view_ms = now_ms;
     cn_membership_watch_begin(membership, now_ms);
     for (uint32_t i = 0; i < membership->config.count; i++) {
@@ -314,7 +314,7 @@ static void receive_join(struct cn_membership *membership, uint32_t from,
         return;
     }
     if (now_ms >= other->asked_again_ms)
-        membership->knocked = true;
+        membership->reform_requested = true;
     other->owes_busy = true;
 }
 
@@ -329,7 +329,7 @@ static void receive_busy(struct cn_membership *membership, uint32_t from,
     other->seen_ms = other->present_ms = now_ms;
     // Two views exist side by side, as after a split of the LAN. Both end, and one view follows.
     if (membership->member && busy->epoch != membership->epoch)
-        membership->knocked = true;
+        membership->reform_requested = true;
 }
 
 static void receive_bye(struct cn_membership *membership, uint32_t from,
@@ -540,9 +540,9 @@ void cn_membership_hurry(struct cn_membership *membership)
     membership->hurried = true;
 }
 
-bool cn_membership_knocked(const struct cn_membership *membership)
+bool cn_membership_has_reform_request(const struct cn_membership *membership)
 {
-    return membership->knocked;
+    return membership->reform_requested;
 }
 
 bool cn_membership_few(struct cn_membership *membership, uint64_t now_ms, uint32_t *present)

@@ -8,7 +8,7 @@
 // answer JOIN with BUSY and end their epoch at the next step, to take the new member in. A loss
 // ends the epoch on all survivors.
 //
-//   FORMING --commit received or sent--> MEMBER --lost or knocked--> FORMING
+//   FORMING --commit received or sent--> MEMBER --a loss or a request to re-form--> FORMING
 //
 // The leader is part of the epoch: leader = epoch % CN_GROUP_MAX. So two leaders cannot issue the
 // same epoch, and no epoch has two views. DESIGN.md has the messages and the reasons.
@@ -99,7 +99,7 @@ void cn_membership_hurry(struct cn_membership *membership);
 
 // Returns true when a member outside of the view wants to join. The leader then ends the epoch at
 // the next step. Only the leader's result matters: a member that it does not hear cannot join.
-bool cn_membership_knocked(const struct cn_membership *membership);
+bool cn_membership_has_reform_request(const struct cn_membership *membership);
 
 // Returns true once for each member that begins to name another job. This board's own job may be
 // the outdated one.

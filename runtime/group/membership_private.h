@@ -81,9 +81,9 @@ struct cn_membership {
     uint64_t highest; // highest epoch heard of
     struct cn_stay stay;
     struct cn_state_tag tag;
-    bool member;      // has a view; false: FORMING
-    bool view_is_new; // cn_membership_view has not returned it yet
-    bool knocked;     // a member outside of the view wants to join
+    bool member;           // has a view; false: FORMING
+    bool view_is_new;      // cn_membership_view has not returned it yet
+    bool reform_requested; // a member outside of the view wants to join
     bool had_view;
     bool hurried;             // no member is waited for any more
     uint64_t key_epoch;       // newest key epoch that this board holds

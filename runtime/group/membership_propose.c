@@ -100,7 +100,7 @@ bool cn_membership_propose_next(struct cn_membership *membership, uint32_t index
     return true;
 }
 
-// Each PREPARE has a number that goes to disk, and each knock ends an epoch.
+// Each PREPARE has a number that goes to disk, and each request to re-form ends an epoch.
 static void note_answers(struct cn_membership *membership, uint64_t now_ms)
 {
     const struct proposal *proposal = &membership->proposal;

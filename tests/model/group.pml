@@ -435,7 +435,7 @@ end:
     :: atomic { RETURNS(i) && m[i].calls > 0 && SPEAKS(i) && m[i].now.fate == PENDING -> deliver(i) }
     :: atomic { m[i].secured && SENDS(i) && SPEAKS(i) && !over && accepted != m[i].now.result -> send_update(i) }
 
-    /* or fails: a member is lost or believed to be, or was frozen, or knocks. */
+    /* or fails: a member is lost or believed to be, or was frozen, or asks to re-form. */
     :: atomic { m[i].member -> begin_stay(i) }
 
     :: atomic { failures < F -> crash(i) } /* and starts again, now or later */

@@ -222,7 +222,7 @@ static void train(struct cn_sim_group *group, uint32_t index)
     }
     if (node->ring_open)
         node->tag.step++;
-    if (node->view.view.rank != 0 || !cn_membership_knocked(node->membership))
+    if (node->view.view.rank != 0 || !cn_membership_has_reform_request(node->membership))
         return;
     if (!node->leave_at_ms)
         node->leave_at_ms = group->now_ms + 1 + cn_sim_group_draw(group, 200);

@@ -99,7 +99,7 @@ static void a_newcomer_waits_while_the_others_are_busy(void **state)
             if (to == 0)
                 cn_membership_receive(group->nodes[0].membership, 1, bytes, size, group->now_ms);
     }
-    assert_true(cn_membership_knocked(group->nodes[1].membership));
+    assert_true(cn_membership_has_reform_request(group->nodes[1].membership));
     cn_sim_group_close(group);
 }
 
@@ -159,7 +159,7 @@ static void a_member_with_another_job_is_refused_and_not_waited_for(void **state
     assert_string_equal(
         text, "epoch 16: a (leads), c; b works on another job or run, or names other members");
     cn_sim_group_run(group, 3000);
-    assert_false(cn_membership_knocked(group->nodes[0].membership));
+    assert_false(cn_membership_has_reform_request(group->nodes[0].membership));
     cn_sim_group_close(group);
 }
 
@@ -203,7 +203,7 @@ static void a_member_that_cannot_be_reached_is_left_out_for_a_while(void **state
     cn_sim_group_leave(group, 0, 1);
     cn_sim_group_run(group, 3000);
     assert_true(cn_sim_group_agree(group, 1));
-    assert_false(cn_membership_knocked(first));
+    assert_false(cn_membership_has_reform_request(first));
     cn_sim_group_run(group, 10000);
     assert_true(cn_sim_group_agree(group, 3));
     cn_sim_group_close(group);

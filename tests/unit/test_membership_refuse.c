@@ -178,7 +178,7 @@ static void another_release_is_left_out_by_name(void **state)
     cn_sim_group_run(group, 1000);
     assert_true(cn_sim_group_agree(group, 5)); // not waited for
     join(group, 100, 1);
-    assert_true(cn_membership_knocked(group->nodes[0].membership)); // it was updated
+    assert_true(cn_membership_has_reform_request(group->nodes[0].membership)); // it was updated
     cn_sim_group_close(group);
 }
 

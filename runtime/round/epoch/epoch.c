@@ -281,7 +281,7 @@ static cn_err plan_command(struct cn_epoch *epoch, struct cn_epoch_command *comm
     bool heard = cn_mailbox_news(epoch->box, &news);
 
     *command = (struct cn_epoch_command){.kind = CN_EPOCH_IDLE};
-    if (cn_mailbox_knocked(epoch->box)) {
+    if (cn_mailbox_has_reform_request(epoch->box)) {
         command->kind = CN_EPOCH_REFORM;
         return CN_OK;
     }
@@ -352,7 +352,7 @@ static cn_err run_steps(struct cn_epoch *epoch)
     bool leads = epoch->view.view.rank == 0;
 
     while (!cn_session_round_done(session)) {
-        struct cn_step_flags flags = {.knocked = cn_mailbox_knocked(epoch->box),
+        struct cn_step_flags flags = {.reform_requested = cn_mailbox_has_reform_request(epoch->box),
                                       .slow = cn_mailbox_slow(epoch->box)};
         struct cn_round_info news;
         struct cn_round_plan plan = {.action = CN_DO_STEP};
@@ -369,7 +369,7 @@ static cn_err run_steps(struct cn_epoch *epoch)
         if (flags.abandon)
             return CN_OK; // the leader's next command gives the decision
         tell_progress(epoch);
-        if (flags.knocked)
+        if (flags.reform_requested)
             return CN_EAGAIN;
         err = cn_session_save(session, SAVE_MS);
         if (err)

@@ -204,18 +204,18 @@ bool cn_mailbox_take_view(struct cn_mailbox *box, struct cn_membership_view *vie
     return take(box, &box->has_view, view, &box->view, sizeof(*view));
 }
 
-void cn_mailbox_put_knock(struct cn_mailbox *box, bool knocked)
+void cn_mailbox_put_reform_request(struct cn_mailbox *box, bool reform_requested)
 {
     pthread_mutex_lock(&box->lock);
-    if (box->knocked != knocked)
+    if (box->reform_requested != reform_requested)
         wake_worker(box);
-    box->knocked = knocked;
+    box->reform_requested = reform_requested;
     pthread_mutex_unlock(&box->lock);
 }
 
-bool cn_mailbox_knocked(struct cn_mailbox *box)
+bool cn_mailbox_has_reform_request(struct cn_mailbox *box)
 {
-    return look(box, &box->knocked);
+    return look(box, &box->reform_requested);
 }
 
 // Replaces the newest errand; the lock is held. A request that the owner has not taken still owns

@@ -64,8 +64,8 @@ struct cn_mailbox {
 
     // From the owner.
     bool stop;
-    uint32_t lost; // index of the member whose loss aborted the epoch, or UINT32_MAX
-    bool knocked;  // a member asks to re-form the group
+    uint32_t lost;         // index of the member whose loss aborted the epoch, or UINT32_MAX
+    bool reform_requested; // a member asks to re-form the group
     bool has_news;
     struct cn_round_info news;
     uint64_t news_ms; // when the news came
@@ -110,7 +110,7 @@ void cn_mailbox_put_view(struct cn_mailbox *box, const struct cn_membership_view
 void cn_mailbox_abort(struct cn_mailbox *box, uint32_t lost);
 
 // Puts whether a member asks to re-form the group.
-void cn_mailbox_put_knock(struct cn_mailbox *box, bool knocked);
+void cn_mailbox_put_reform_request(struct cn_mailbox *box, bool reform_requested);
 
 // Takes answer->data. Drops an answer to any errand except the newest.
 void cn_mailbox_put_answer(struct cn_mailbox *box, const struct cn_errand_answer *answer);
@@ -145,7 +145,7 @@ void cn_mailbox_drain(struct cn_mailbox *box);
 bool cn_mailbox_stopped(struct cn_mailbox *box);
 
 // Returns whether a member asks to re-form the group.
-bool cn_mailbox_knocked(struct cn_mailbox *box);
+bool cn_mailbox_has_reform_request(struct cn_mailbox *box);
 
 // Copies the newest news, with the time that remains now. Returns false when there is none yet.
 bool cn_mailbox_news(struct cn_mailbox *box, struct cn_round_info *news);

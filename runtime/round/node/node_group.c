@@ -313,7 +313,8 @@ bool cn_node_group_poll(struct cn_node_group *group, struct cn_mailbox *box, uin
     tell_refused(group, now_ms);
     tell_few(group, now_ms);
     abort_epoch(group, box);
-    cn_mailbox_put_knock(box, group->leads && cn_membership_knocked(group->membership));
+    cn_mailbox_put_reform_request(box, group->leads &&
+                                           cn_membership_has_reform_request(group->membership));
     return changed;
 }
 

@@ -1,6 +1,6 @@
 // node_group.h - the owner thread's part in the group: the messages of the members and the epochs.
 //
-// It hands views and requests to re-form the group ("knocks") to the worker through the mailbox.
+// It hands views and requests to re-form the group to the worker through the mailbox.
 // Threading: the owner thread of a node. The worker reads members while it runs, so keys may change
 // only while it does not.
 #pragma once

@@ -185,7 +185,8 @@ cn_err cn_session_set_bucket(struct cn_session *session, size_t bucket);
 void cn_session_set_wire(struct cn_session *session, enum cn_number wire);
 
 struct cn_step_flags {
-    bool knocked; // in: this member asks to end the epoch and re-form; out: some member asks
+    bool reform_requested; // in: this member asks to end the epoch and re-form; out: some member
+                           // asks
     // In: the leader gives up the round; out: it was given up, and nothing was applied.
     bool abandon;
     struct cn_slow slow; // in: why this board may compute slower than it could

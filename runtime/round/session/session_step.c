@@ -112,7 +112,7 @@ enum vote {
     WEIGHT,
     LOSS,
     DIVERGED,
-    KNOCKED,
+    REFORM_REQUESTED,
     ABANDON,
     STORE,
     BUCKET,
@@ -143,7 +143,7 @@ static cn_err vote(struct cn_session *session, struct cn_collective *collective,
     uint32_t rank = reducer ? reducer->rank : 0, size = reducer ? reducer->size : 1;
     cn_err err;
 
-    sums[KNOCKED] = flags->knocked ? 1 : 0;
+    sums[REFORM_REQUESTED] = flags->reform_requested ? 1 : 0;
     sums[ABANDON] = flags->abandon ? 1 : 0;
     sums[STORE] = cn_session_store_due(session) ? 1 : 0;
     sums[TRACED] = session->config.timeline ? 1 : 0;
@@ -155,7 +155,7 @@ static cn_err vote(struct cn_session *session, struct cn_collective *collective,
     if (err)
         return err;
     times->voted = cn_platform_now_us();
-    flags->knocked = sums[KNOCKED] > 0;
+    flags->reform_requested = sums[REFORM_REQUESTED] > 0;
     flags->abandon = sums[ABANDON] > 0;
     if (!session->data.weighted)
         sums[WEIGHT] = sums[SAMPLES];
