@@ -11,7 +11,7 @@
 //
 // Errors: CN_EAUTH for a wrong key or name, CN_ESTALE for another epoch, CN_EPEER when the
 // connection is lost, CN_ETIMEOUT when the handshake takes too long, CN_ENOTSUP for another
-// protocol version, CN_EFORMAT for a hello that is none, CN_ENOMEM. After an error a pair can only
+// protocol version, CN_EFORMAT for a malformed hello, CN_ENOMEM. After an error a pair can only
 // be closed. Threading: one thread per pair; different threads may use different pairs.
 #pragma once
 

@@ -19,8 +19,8 @@ cn_err cn_socket_listen(const char *address, int *descriptor);
 // the socket makes or accepts afterwards.
 void cn_socket_use_small_segments(int descriptor);
 
-// Returns whether data is sent again and again in segments larger than those, while nothing is
-// acknowledged. A path that loses large packets without a word looks so (RFC 2923, 2.1).
+// Returns whether larger segments are sent again and again while nothing is acknowledged. That
+// shows a path that silently loses large packets (RFC 2923, 2.1).
 bool cn_socket_loses_large(int descriptor);
 
 // Begins to connect; cn_socket_connected tells when it is done. The kernel drops a peer that

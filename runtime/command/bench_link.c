@@ -114,7 +114,7 @@ static cn_err take_profile(const struct cn_ports *ports, const struct cn_setting
     return err;
 }
 
-// With the store's lock, so that no node's session is ended.
+// Measures under the lock of the store, so that it never ends the session of a running node.
 static cn_err take_measured(const struct cn_ports *ports, const struct cn_settings *settings,
                             struct cn_diag *diag, struct ground *ground)
 {

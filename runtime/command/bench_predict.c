@@ -8,9 +8,9 @@
 #include "runtime/engine/trainer/trainer.h"
 #include "runtime/port/platform.h"
 
-// Peak rates of the makers' data sheets: float32 without tensor cores, 16 bits with them and
-// without sparsity, memory. launch is the shortest time that a kernel of a captured graph takes;
-// it is assumed, not measured.
+// Peak rates from the makers' data sheets. float32 is without tensor cores; 16 bits are with them,
+// without sparsity. launch is the shortest time that a kernel of a captured graph takes; it is
+// assumed, not measured.
 struct gpu {
     const char *name;
     double flops, flops16, bytes; // per second
@@ -42,7 +42,7 @@ struct prediction {
     double seconds[GPU_COUNT], seconds16[GPU_COUNT]; // of a step
 };
 
-// Attention is float32 whatever the precision.
+// Attention is computed in float32 at every precision.
 static bool takes_16_bits(enum cn_op op)
 {
     return op == CN_OP_MATMUL || op == CN_OP_PRODUCTS || op == CN_OP_CONV ||

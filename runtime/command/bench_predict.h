@@ -1,4 +1,5 @@
-// bench_predict.h - "cairn-node bench --predict": what a step would take on GPUs that are not here.
+// bench_predict.h - "cairn-node bench --predict": the least time of a step on GPUs that are not
+// here.
 #pragma once
 
 #include "runtime/port/linked_ports.h"

@@ -1,8 +1,9 @@
-// board_find.h - which type of board this is, by what its firmware says.
+// board_find.h - finds the type of this board by the names that its firmware gives.
 //
-// A board's folder may have a file "compatible": a line for each name that means it, of the device
-// tree (Devicetree Specification 2.3.1, the most specific first) or "dmi:VENDOR PRODUCT"; the last
-// name of a machine with DMI is "dmi:" and its kind of processor, as "dmi:x86_64".
+// The folder of a type of board may have a file "compatible", with a line for each firmware name of
+// this type. A name is one of the device tree (Devicetree Specification 2.3.1) or
+// "dmi:VENDOR PRODUCT". The last name of a machine with DMI is "dmi:" and its architecture, such as
+// "dmi:x86_64".
 #pragma once
 
 #include <stdbool.h>
@@ -18,12 +19,15 @@ struct cn_board_identity {
     size_t count;
 };
 
-// root is "" on a board; tests give a recorded tree with sys/.
+// Reads the names of this board. root is "" on a board; tests name a folder with a recorded sys/.
 void cn_board_find_identity(const char *root, struct cn_board_identity *identity);
 
-// Looks in the folders of boards in directory for the most specific name. False: none knows it.
+// Finds the folder in directory that has the most specific of the names. Returns false when no
+// folder has any of them.
 bool cn_board_find(const char *directory, const struct cn_board_identity *identity,
                    char board[CN_NAME_SIZE]);
 
-// Where the boards are: given, or installed, or above the working directory. False: nowhere.
+// Finds the directory that has a folder for each type of board: the given one. If given is NULL, it
+// is the installed one, or else "boards" in the working directory or above. Returns false when
+// there is none.
 bool cn_board_find_directory(const char *given, char *directory, size_t size);

@@ -6,7 +6,7 @@
 
 #define EXPORT_WHOLE "dynamo=False and training=TrainingMode.TRAINING, or with optimize=False"
 
-// The number of names that were not found, and the first of them.
+// Counts names that were not found, and keeps the first of them.
 struct lost {
     size_t count;
     struct cn_text first;

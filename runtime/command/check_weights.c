@@ -5,7 +5,7 @@
 #include "runtime/command/check_export.h"
 #include "runtime/engine/onnx/onnx_tensor.h"
 
-// The number of tensors that are compared, each with all before it.
+// Most tensors that are compared with each other.
 #define COMPARED_MAX 4096
 
 // Returns whether all numbers of a tensor are equal, as in biases and scales before training.
@@ -36,8 +36,8 @@ static size_t first_of(const struct cn_onnx *onnx, const struct cn_layout *layou
     return i;
 }
 
-// Counts the normalizations that read an initializer, directly or through an Identity. Exporters
-// merge scales and biases of equal values so.
+// Counts the normalizations that read an initializer, directly or through an Identity. More than
+// one shows that an exporter merged scales or biases of equal values.
 static size_t count_norms(const struct cn_onnx *onnx, const char *name)
 {
     static const char *const readers[] = {"LayerNormalization", "BatchNormalization",
@@ -128,8 +128,8 @@ void cn_check_weights(const struct cn_onnx *onnx, const struct cn_layout *layout
         check_merged(onnx, layout, diag);
 }
 
-// Returns whether a name looks like that of a parameter: as frameworks name those of layers, or as
-// people name their own.
+// Returns whether a name looks like that of a parameter, of a framework's layer or of the user's
+// own.
 static bool is_usual(const char *name)
 {
     static const char *const parts[] = {"weight", "bias",   "kernel", "embed", "token",

@@ -221,8 +221,7 @@ static void print_usage(FILE *stream, const char *program, const struct cn_comma
 
         width = length > width ? length : width;
     }
-    // Two spaces behind the longest name, by which manual pages and completion tell it from the
-    // rest.
+    // Two spaces follow the longest name: manual pages and shell completion find its end by them.
     fprintf(stream,
             "Usage: %s [--log-level error|warn|info|debug]\n"
             "       [--log-format text|json|journal] COMMAND [OPTIONS]\n\n",

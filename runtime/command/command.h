@@ -1,7 +1,6 @@
 // command.h - the subcommands of cairn-node and what they share.
 //
-// A subcommand is a file. It gets what follows its name on the command line and returns the exit
-// code.
+// Each subcommand has a file. It gets the arguments from its own name on and returns the exit code.
 #pragma once
 
 #include <stdatomic.h>
@@ -17,7 +16,7 @@ enum cn_exit {
     CN_EXIT_FAILED = 1,
     CN_EXIT_USAGE = 2,
     CN_EXIT_PROFILE = 3,       // invalid profile
-    CN_EXIT_STATE = 7,         // the state is of a version of Cairn that this build cannot read
+    CN_EXIT_STATE = 7,         // this build cannot read the state that another version wrote
     CN_EXIT_INTERRUPTED = 130, // by Ctrl-C or SIGTERM, after everything was saved
 };
 
@@ -37,49 +36,50 @@ extern const struct cn_command cn_command_selftest;
 extern const struct cn_command cn_command_status;
 extern const struct cn_command cn_command_train;
 
-// Runs the command that argv[1] names, with --help, --version and the options of the log
-// everywhere.
+// Runs the command that argv[1] names. Handles --help, --version and the options of the log.
 int cn_command_dispatch(const char *program, const struct cn_command *const *commands,
                         const struct cn_ports *ports, int argc, char **argv);
 
-// Prints the lines of diag to standard error, and how many more there were.
+// Prints the lines of diag to standard error, and the number of further lines that diag had no room
+// for.
 void cn_command_print_diag(const struct cn_diag *diag);
 
-// Prints them as "error: LINE".
+// Prints the lines of diag as "error: LINE".
 void cn_command_print_errors(const struct cn_diag *diag);
 
-// Prints them as "PATH: error: LINE", or "PATH: warning: LINE" without an error.
+// Prints the lines of diag as "PATH: error: LINE", or as "PATH: warning: LINE" if err is CN_OK.
 void cn_command_print_about(const char *path, cn_err err, const struct cn_diag *diag);
 
-// Loads a profile and prints what is wrong with it. NULL: exit with CN_EXIT_PROFILE.
+// Loads a profile and prints what is wrong with it. If it returns NULL, exit with CN_EXIT_PROFILE.
 struct cn_profile *cn_command_load_profile(const char *path, enum cn_profile_use use);
 
 // Takes "[--json] PROFILE" from a command's arguments and loads the profile. Returns CN_EXIT_DONE,
-// or what to exit with after it said why.
+// or the exit code after printing the reason.
 int cn_command_take_profile(int argc, char **argv, const char *help, enum cn_profile_use use,
                             bool *json, struct cn_profile **profile);
 
-// Opens a board's state directory, whose lock keeps a second program out, and notes there which
-// build writes it from now on. Returns CN_EXIT_DONE, or what to exit with after it said why:
-// CN_EXIT_STATE for a state that this build cannot read, which stays as it is.
+// Opens a board's state directory and locks it against a second program. Notes there which build
+// writes it from now on. Returns CN_EXIT_DONE, or the exit code after printing the reason. It is
+// CN_EXIT_STATE for a state that this build cannot read; that state stays as it is.
 int cn_command_open_store(const struct cn_settings *settings, struct cn_store **store);
 
-// Whether --sysroot DIR has what a board's root has: sys/ or proc/. Says so when it has not.
+// Returns whether the directory of --sysroot has sys/ or proc/, as the root of a board has. If not,
+// prints that.
 bool cn_command_is_sysroot(const char *directory);
 
-// --timeline FILE; path is NULL without it. A file that cannot be written is said on standard
-// error.
+// Open and close the file of --timeline FILE; path is NULL without that option. They print an error
+// if the file cannot be written.
 cn_err cn_command_open_timeline(const char *path, struct cn_timeline **timeline);
 void cn_command_close_timeline(const char *path, struct cn_timeline *timeline);
 
-// Set by SIGINT and SIGTERM once this was called.
+// Catches SIGINT and SIGTERM from now on. Returns a flag that they set.
 const atomic_bool *cn_command_catch_signals(void);
 
-// Whether the device of a compute port with this number is there. What it takes while it is open is
-// given back.
+// Returns whether a compute port has a device with this number. Opens the device to find out, and
+// closes it again.
 bool cn_command_has_device(const struct cn_compute_ops *ops, uint32_t number);
 
-// The compute port the profile wants: device and gpus. NULL, with a line on standard error, when
-// this build or this machine lacks it.
+// Returns the compute port for the keys device and gpus of the profile. Returns NULL, and prints
+// why, when this build or this machine has none.
 const struct cn_compute_ops *cn_command_compute(const struct cn_ports *ports,
                                                 const struct cn_settings *settings);

@@ -1,8 +1,8 @@
-// log_options.h - the options of every command that say what the log writes and how.
+// log_options.h - --log-level and --log-format, which every command has.
 #pragma once
 
-// Takes "--log-level LEVEL", with levels of areas behind it ("warn,run=debug"), and "--log-format
-// FORMAT", or "--log-level=LEVEL" and so on, out of the arguments, wherever they stand, and sets
-// the log so. Without a format journald gets its own, and others get text. Returns 0, or -1 after
-// saying what is wrong.
+// Removes both options from the arguments, wherever they stand, and sets up the log by them. LEVEL
+// may be followed by levels of single areas: "warn,run=debug". "--log-level=LEVEL" works as
+// "--log-level LEVEL" does. Without --log-format, journald gets its own format, and anything else
+// gets text. Returns 0, or -1 after printing what is wrong.
 int cn_log_options_take(int *argc, char **argv);

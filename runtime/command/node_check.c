@@ -207,7 +207,7 @@ static void print_work(const struct cn_onnx *onnx, const struct cn_trainer *trai
            forward / 1e6, step / 1e6);
 }
 
-// Takes an output of one number for the whole batch as the loss.
+// Treats an output of one number for the whole batch as the loss.
 static void take_loss(const struct cn_onnx *onnx, struct cn_trainer_config *config,
                       struct cn_rules *rules)
 {
@@ -291,7 +291,7 @@ static int print_ops(void)
     return CN_EXIT_DONE;
 }
 
-// What the firmware says, the folder that knows it, and its profile.
+// Prints the names that the firmware gives, the type of board with one of them, and its profile.
 static int check_board(const char *board, const char *boards, const char *sysroot)
 {
     static struct cn_board_identity identity;
@@ -370,7 +370,7 @@ static bool take_option(int option, struct wishes *wishes)
     }
 }
 
-// False, after it said why, for an option or a number that is none.
+// Reads the options. Returns false, after printing why, for an unknown option or a bad number.
 static bool take_options(int argc, char **argv, struct wishes *wishes)
 {
     static const struct option known[] = {{"origin", no_argument, NULL, 'o'},

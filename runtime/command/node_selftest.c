@@ -27,7 +27,7 @@ static const char help[] =
     "                     container, or a record\n"
     "  --json             one JSON object\n";
 
-// "training.cpu.step_ms   1.2", a line for each value.
+// Prints a line for each value: "training.cpu.step_ms   1.2".
 static void print_lines(const cJSON *object, const char *prefix)
 {
     const cJSON *item;

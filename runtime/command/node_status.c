@@ -28,7 +28,7 @@ static const char help[] =
     "  --json             one JSON object, a line for each GPU of the profile;\n"
     "                     runtime/round/README.md has its fields\n";
 
-// These read a member of an object. A member that is missing reads as 0 or "".
+// The next functions read a member of a JSON object. A missing member reads as 0 or "".
 
 static double number(const cJSON *object, const char *name)
 {

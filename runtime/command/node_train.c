@@ -147,7 +147,7 @@ static void print_round(void *context, const struct cn_alone_report *report)
     fflush(stdout);
 }
 
-// Draws where the run is and how long it takes yet. A stop rule may end it sooner.
+// Draws how far the run is and the time that is left. A stop rule may end the run sooner.
 static void draw_step(struct printer *printer, uint64_t step)
 {
     uint64_t now_ms = cn_platform_now_ms(), end = (uint64_t)printer->rounds * printer->steps;

@@ -1,7 +1,7 @@
 // selftest.h - the parts of "cairn-node selftest"; each adds what it finds to a JSON object.
 //
-// Nothing that is secret or names a place goes in: no keys, addresses, names of boards or samples.
-// A part returns an error when something that Cairn needs fails; what it is stands in the object.
+// A user may send the report to anybody, so it has no keys, addresses, names of boards or samples.
+// A part returns an error when something that Cairn needs fails; the object says what.
 #pragma once
 
 #include <cjson/cJSON.h>
@@ -18,13 +18,13 @@ struct cn_selftest {
     const struct cn_settings *settings; // NULL without a profile: no link
 };
 
-// selftest_board.c: what the board is.
+// selftest_board.c: system, firmware, GPU, clock and sensors of the board.
 void cn_selftest_system(const struct cn_selftest *test, cJSON *report);
 void cn_selftest_gpu(const struct cn_selftest *test, cJSON *report);
 void cn_selftest_clock(cJSON *report);
 void cn_selftest_sensors(const struct cn_selftest *test, cJSON *report);
 
-// selftest_speed.c: how fast it is.
+// selftest_speed.c: speed of memory, training and storage.
 cn_err cn_selftest_memory(cJSON *report);
 cn_err cn_selftest_training(const struct cn_selftest *test, cJSON *report);
 cn_err cn_selftest_storage(const struct cn_selftest *test, cJSON *report);

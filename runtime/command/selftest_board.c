@@ -20,7 +20,7 @@
 #define GIB (1024.0 * 1024 * 1024)
 #define PATH_SIZE 1024
 
-// "model name" of x86, or nothing: ARM's kernel gives numbers only.
+// Reads "model name" on x86. Reads nothing on ARM, whose kernel gives numbers only.
 static void add_processor(const char *sysroot, cJSON *system)
 {
     char path[PATH_SIZE], line[256];
@@ -130,7 +130,7 @@ void cn_selftest_gpu(const struct cn_selftest *test, cJSON *report)
     add_library(gpu, test->sysroot, "nccl", "libnccl.so.2");
 }
 
-// adjtimex(2): the kernel knows whether something keeps its clock right.
+// The kernel knows whether a program keeps its clock right (adjtimex(2)).
 void cn_selftest_clock(cJSON *report)
 {
     cJSON *clock = cJSON_AddObjectToObject(report, "clock");

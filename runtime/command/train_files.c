@@ -57,7 +57,7 @@ static cn_err write_weights(const struct cn_session *session, const float *weigh
     return err;
 }
 
-// Warns of a node that draws random numbers and that an inference model cannot leave out.
+// Warns of a node that draws random numbers, where a model for inference cannot omit it.
 static void warn_random(const struct cn_onnx *onnx, const char *path)
 {
     const struct cn_onnx_node *node = cn_onnx_inference_random(onnx);

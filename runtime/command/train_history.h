@@ -1,10 +1,12 @@
-// train_history.h - the rounds of a training without network, over restarts, as CSV, JSON or a
-// page.
+// train_history.h - a record of the rounds of "cairn-node train", and reports of it as CSV, JSON or
+// a page.
 //
 // STATE/history.csv gets a line for each round, before the round is stored: no stored round lacks
 // its line. After a crash a round may be trained again and have two lines. The reader then drops
-// the earlier line and those between. A report has at most the first million rounds. The file only
-// informs: it is not synced, and a failure to write it is logged once. Threading: none.
+// the earlier line and all lines between the two. A report has at most the first million rounds.
+// The file only informs: it is not synced, and a failure to write it is logged once.
+//
+// Threading: none.
 #pragma once
 
 #include "runtime/round/node/alone.h"

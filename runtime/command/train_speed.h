@@ -1,18 +1,18 @@
-// train_speed.h - how fast a device trains a model, on made-up samples.
+// train_speed.h - measures how fast a device trains a model, on made-up samples.
 #pragma once
 
 #include "runtime/engine/onnx/onnx_file.h"
 #include "runtime/engine/trainer/trainer.h"
 
 struct cn_train_speed {
-    double open_ms, median_ms, best_ms; // of opening the model, and of a step
-    double samples_per_s;               // by the median
-    uint64_t planned;                   // bytes
+    double open_ms, median_ms, best_ms; // times: of opening the model; of a step
+    double samples_per_s;               // from median_ms
+    uint64_t planned;                   // bytes that training takes
     size_t parameters;
 };
 
-// Opens the model and times up to 200 steps, limit_us long at most. Mistakes of the model are in
-// diag.
+// Opens the model and times up to 200 steps. Begins no step after limit_us. If the model cannot be
+// trained, diag has the reasons.
 cn_err cn_train_speed(const struct cn_trainer_config *config, const struct cn_onnx_file *model,
                       uint64_t limit_us, struct cn_diag *diag, struct cn_train_speed *speed);
 

@@ -1,4 +1,4 @@
-// written_by.h - which build of Cairn wrote a state directory.
+// written_by.h - notes in a state directory which build of Cairn writes it.
 //
 // The file STATE/written_by has one line, for example "cairn-node 0.1.0+git1432.8f2c01de". A build
 // that cannot read a state, and the packages' preinst scripts, name its writer with it. It only

@@ -56,8 +56,7 @@ struct cn_auto_layout {
 //   the backward pass takes at most a quarter of the computing time.
 void cn_auto_layout_choose(const struct cn_auto_facts *facts, struct cn_auto_layout *layout);
 
-// Writes the layout and the reasons for it: "1 replica of 2 shards, stage 2, 4 micro-batches a
-// step:
-// ...". names[i] is the name of member i.
+// Writes the layout and the reasons for it, such as "1 replica of 2 shards, stage 2, 4
+// micro-batches a step: ...". names[i] is the name of member i.
 void cn_auto_layout_text(const struct cn_auto_layout *layout, const char *const *names, char *text,
                          size_t size);

@@ -1,4 +1,4 @@
-// cut_search.h - where to cut a model for a chain of given boards: the exact search.
+// cut_search.h - finds where to cut a model for a chain of given boards, by an exact search.
 //
 // m micro-batches pass through the parts p = 0 .. P - 1. The step takes
 //
@@ -40,7 +40,8 @@ bool cn_cut_search(const struct cn_layout_facts *facts, const struct cn_cut_boar
 double cn_cut_step_us(const struct cn_layout_facts *facts, const struct cn_cut_board *boards,
                       uint32_t parts, uint32_t micro, const uint32_t *places, double *period_us);
 
-// Returns the bytes of a step on a board that holds the nodes between two places.
+// Returns the bytes of a step on a board that holds the nodes between two places. begin is
+// UINT32_MAX for the first part, which begins with the model.
 uint64_t cn_cut_memory(const struct cn_layout_facts *facts, uint32_t parts, uint32_t micro,
                        uint32_t part, uint32_t begin, uint32_t end);
 

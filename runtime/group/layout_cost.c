@@ -2,17 +2,17 @@
 
 #include <math.h>
 
-#define MICRO_MOST 4096 // micro-batches of a step that are played; more are scaled
+#define MICRO_MOST 4096 // most micro-batches that are simulated; the time of more is scaled
 
-// A chain that is played through.
+// The state of a simulated chain.
 struct play {
     const struct cn_layout_facts *facts;
     const struct cn_cut_board *boards;
     uint32_t parts;
     double forward[CN_PIPELINE_PARTS_MAX], backward[CN_PIPELINE_PARTS_MAX]; // of a pass
     double send[CN_PIPELINE_PARTS_MAX], give_back[CN_PIPELINE_PARTS_MAX];   // over the cut behind
-    double computes[CN_PIPELINE_PARTS_MAX]; // until when the part computes
-    double queue[CN_PIPELINE_PARTS_MAX];    // until when the board's messages travel
+    double computes[CN_PIPELINE_PARTS_MAX]; // time until which the part computes
+    double queue[CN_PIPELINE_PARTS_MAX];    // time until which the board's messages travel
     // When the newest micro-batches arrive, by part and number: at most as many as are in flight.
     double come[CN_PIPELINE_PARTS_MAX][2 * CN_PIPELINE_PARTS_MAX];
     double back[CN_PIPELINE_PARTS_MAX][2 * CN_PIPELINE_PARTS_MAX];

@@ -1,13 +1,14 @@
 // layout_cost.h - predicts how long a step of a layout takes.
 //
-// A pipeline's step is played through in the order in which it will run: each tick of
-// pipeline_order.h, with one queue of messages a board. Other layouts have formulas: what a ring
-// sends, less what the backward pass hides. Threading: none; pure.
+// A pipeline's step is simulated in the order in which it will run: each tick of pipeline_order.h,
+// with one queue of messages for each board. Other layouts have formulas: the time that a ring
+// sends, less the time that the backward pass hides. Threading: none; pure.
 #pragma once
 
 #include "runtime/group/cut_search.h"
 
-// Predicts the step of a chain, until its last part has done; ends[p] is when part p has.
+// Predicts the step of a chain. Returns the time at which its last part ends; ends[p] is that of
+// part p.
 double cn_cost_chain_us(const struct cn_layout_facts *facts, const struct cn_cut_board *boards,
                         uint32_t parts, uint32_t micro, const uint32_t *places, double *ends);
 

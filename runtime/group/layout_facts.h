@@ -42,5 +42,5 @@ struct cn_layout_facts {
     uint64_t rest;        // bytes of a part's step beside state and saved values
     uint32_t micro;       // smallest number of micro-batches a member that the job wants
     uint32_t most_parts;  // 1: no pipelines
-    bool all_train;       // no member may look on that could train
+    bool all_train;       // every member that can train has to
 };

@@ -10,7 +10,7 @@
 #define GAIN 1.05       // least gain for which micro-batches are doubled
 #define EXPOSED 0.25    // longest wait, as a share of the computing time
 
-// Members in an order, of which the first ones work.
+// The members in some order. A layout uses the first ones.
 struct field {
     const struct cn_layout_facts *facts;
     uint32_t order[CN_GROUP_MAX];
@@ -21,7 +21,7 @@ static double time_of(const struct cn_layout_facts *facts, uint32_t member)
     return facts->members[member].us[facts->place_count];
 }
 
-// Without a limit a board counts as the largest.
+// A board without a limit counts as the largest.
 static uint64_t room_of(const struct cn_layout_facts *facts, uint32_t member)
 {
     return facts->members[member].limit ? facts->members[member].limit : UINT64_MAX;
@@ -102,7 +102,7 @@ static void weigh_whole(const struct cn_layout_facts *facts, struct cn_layout_ca
         uint64_t needs =
             need->whole + need->shared / candidate->shards + (need->shared % candidate->shards > 0);
 
-        if (!need->whole && !need->shared) // it is only known that the whole does not fit
+        if (!need->whole && !need->shared) // all that is known: the whole model does not fit
             needs = facts->members[m].limit + facts->rest + facts->places[facts->place_count].state;
         note_memory(candidate, m, facts->members[m].limit, needs);
     }
@@ -312,7 +312,8 @@ static void add(struct cn_layout_search *search, const struct cn_layout_candidat
 {
     struct cn_layout_candidate *known;
 
-    for (uint32_t i = 0; i < search->count; i++) { // the same by another order of the members
+    // Another order of the members may have given the same layout.
+    for (uint32_t i = 0; i < search->count; i++) {
         known = &search->candidates[i];
         if (known->parts != candidate->parts || known->replicas != candidate->replicas ||
             known->shards != candidate->shards || known->stage != candidate->stage)

@@ -1,12 +1,11 @@
-// layout_search.h - the quickest of all layouts that fit: pipelines, shards and replicas.
+// layout_search.h - finds the quickest layout that fits: pipelines, shards and replicas.
 //
-// The product does not call it yet: "parallel: auto" still chooses among layouts without a cut, by
-// auto_layout.h.
+// Only tests call it yet: "parallel: auto" chooses among layouts without a cut, by auto_layout.h.
 //
-// Tried are all numbers of parts, replicas and shards, ZeRO's stages where nothing is cut, the cuts
-// (cut_search.h), the orders of unlike boards, and 1, 2, 4, ... times the micro-batches that the
-// job wants. One member searches and tells the others, so times that differ by a bit do no harm.
-// Threading: none; pure.
+// It tries all numbers of parts, replicas and shards, the stages of ZeRO where the model is not
+// cut, the cuts (cut_search.h), the orders of unlike boards, and 1, 2, 4, ... times the
+// micro-batches that the job wants. One member searches and tells the others, so it does no harm if
+// their times differ by a bit. Threading: none; pure.
 #pragma once
 
 #include "runtime/group/layout_cost.h"
@@ -34,10 +33,10 @@ struct cn_layout_search {
 };
 
 // Finds the layout with the most micro-batches a second. Of layouts within 3 % of it the simplest
-// is best: fewest parts, most replicas, lowest stage, since it recovers fastest. There are as few
-// micro-batches a step as let its members wait for at most a quarter of their computing time. If
-// nothing fits, best is what lacks the least memory. facts has at least one member; micro-batches
-// of 0 count as 1.
+// is best: fewest parts, most replicas, lowest stage, since it recovers fastest. A step has the
+// fewest micro-batches for which members wait at most a quarter of their computing time. If nothing
+// fits, best is the layout that lacks the least memory. facts has at least one member;
+// micro-batches of 0 count as 1.
 void cn_layout_search(const struct cn_layout_facts *facts, struct cn_layout_search *search);
 
 // Returns the micro-batches of all members in a second.

@@ -1,5 +1,6 @@
-// layout_text.h - layouts in words: what was chosen, what came next, and why. Threading: none;
-// pure.
+// layout_text.h - describes layouts in words: the choice, the next best one, and why.
+//
+// Threading: none; pure.
 #pragma once
 
 #include <stdio.h>

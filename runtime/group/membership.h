@@ -93,8 +93,8 @@ uint64_t cn_membership_unreachable(struct cn_membership *membership, uint32_t me
 size_t cn_membership_bye(const struct cn_membership *membership,
                          uint8_t message[CN_PEER_MESSAGE_MAX]);
 
-// Call when nothing is left to train: the members that are there form the group without waiting for
-// others.
+// Ends all waiting for other members: those that are there form the group. Call it when nothing is
+// left to train.
 void cn_membership_hurry(struct cn_membership *membership);
 
 // Returns true when a member outside of the view wants to join. The leader then ends the epoch at

@@ -25,14 +25,14 @@ struct world {
     struct cn_flaky_store flaky;
     struct cn_layout layout;
     struct cn_job job;
-    uint64_t weight; // samples of the frames; 0: some
-    uint32_t worse;  // version whose loss is ten times as large as of the others; 0: none
+    uint64_t weight; // sample count of each update; 0: it differs by group
+    uint32_t worse;  // version with a loss ten times that of the others; 0: none
     float *initial;
-    bool measured;      // with a central set
+    bool measured;      // there is a central set
     uint32_t evaluated; // version under evaluation, UINT32_MAX for none
     struct cn_run_measure measure;
     struct cn_live_job *live; // takes the ledger's settings into job; NULL: job does not change
-    unsigned changes;         // told to observers
+    unsigned changes;         // number of changes that observers were told of
 
     struct cn_ledger *ledger;
     struct cn_roster *roster;
@@ -166,7 +166,7 @@ static inline cn_err world_start(struct world *world)
     return err;
 }
 
-// Memory goes, ledger and store stay: what a kill leaves.
+// Frees all memory and keeps ledger and store, as a kill does.
 static inline void world_stop(struct world *world)
 {
     cn_run_close(world->run);
@@ -243,7 +243,7 @@ static inline void world_ask(struct world *world, const char *board, enum cn_coa
     reply->code = CN_COAP_NOT_FOUND;
 }
 
-// A program that meets an error it cannot mend ends; the service manager starts it again.
+// Starts the aggregator again if an error ended it, as the service manager would.
 static inline void world_keep_alive(struct world *world)
 {
     for (int i = 0; !world->run; i++) {
@@ -282,7 +282,7 @@ static inline bool world_get_round(struct world *world, const char *board,
            cn_message_get_round(reply.body, reply.size, info) == CN_OK;
 }
 
-// The update that this group makes in this round, always the same.
+// Makes the update of this group in this round, which is always the same.
 static inline void world_make_frame(const struct world *world, const struct cn_round_info *info,
                                     const char *group, uint64_t salt, struct cn_buffer *frame)
 {
@@ -323,8 +323,8 @@ static inline void world_declare(struct world *world, const char *board,
     world_ask(world, board, CN_COAP_POST, "u", bytes, size, reply);
 }
 
-// Declares, sends all chunks and commits. False when the aggregator is in trouble (5.xx) or lost
-// it.
+// Declares an update, sends all its chunks and commits it. Returns false when the aggregator
+// answers with an error or has lost the update.
 static inline bool world_send(struct world *world, const char *board,
                               const struct cn_round_info *info, const struct cn_buffer *frame,
                               struct cn_upload_status *status)
@@ -349,7 +349,7 @@ static inline bool world_send(struct world *world, const char *board,
     return cn_message_get_status(reply.body, reply.size, status) == CN_OK && status->decided;
 }
 
-// What a board does when nothing goes wrong: its round, if there is one for it.
+// Does a board's round, if it is invited to one. Returns whether its update was accepted.
 static inline bool world_take_part(struct world *world, const char *board, const char *group)
 {
     struct cn_round_info info;

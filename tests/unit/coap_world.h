@@ -26,7 +26,7 @@ struct world {
     struct cn_coap_server *server;
     struct cn_exchange *client;
     bool revoked; // board-1 has no key
-    int value;    // what GET r tells
+    int value;    // the number in the answer to GET r
     int requests;
     bool wanted_reply;
     uint32_t sessions_max, requests_per_s;
@@ -35,7 +35,7 @@ struct world {
     struct cn_exchange_reply replies[KEPT];
     char bodies[KEPT][64];
     int reply_count;
-    uint64_t again; // tag of what has to be sent again
+    uint64_t again; // tag of the request that has to be sent again
 };
 
 static inline void get_value(void *context, const struct cn_coap_request *request,
@@ -172,7 +172,7 @@ static inline void wait_for(struct world *world, enum cn_exchange_state state)
     wait_at_most(world, state, WAIT_MS);
 }
 
-// After failures the client waits for up to some seconds before it tries again.
+// Waits longer, because a client pauses for some seconds after failures.
 static inline void wait_long_for(struct world *world, enum cn_exchange_state state)
 {
     wait_at_most(world, state, 10 * WAIT_MS);

@@ -23,12 +23,12 @@ struct fake {
     bool busy;                  // answers 5.03
     bool postpones;             // answers declarations with 5.03, to come back after an hour
     bool refuses_versions;      // refuses the board's versions
-    uint64_t key_epoch;         // of the keys of pairs
-    bool raises_keys;           // the epoch is raised after the next registration
+    uint64_t key_epoch;         // key epoch of the pair keys
+    bool raises_keys;           // raises key_epoch after the next registration
     bool registration_unneeded; // never answers 4.01
-    bool knows_no_health;       // as an aggregator of an older release
-    uint32_t corrupt;           // so many commits find another digest
-    uint32_t regress;           // before so many commits chunks 3 to 9 are lost
+    bool knows_no_health;       // refuses health reports, as older releases do
+    uint32_t corrupt;           // number of commits that will find another digest
+    uint32_t regress;           // number of commits before which chunks 3 to 9 get lost
     enum cn_verdict verdict;
     struct cn_round_info round;
     uint8_t *blob;
@@ -36,11 +36,11 @@ struct fake {
     uint8_t blob_digest[CN_DIGEST_SIZE];
     void (*on_chunk)(struct fake *fake); // after each chunk that was stored
 
-    // What came.
+    // What the board has sent.
     uint32_t registrations, declarations, postponed, commits, chunks, probes;
-    size_t largest;                   // body of a message with chunks
+    size_t largest;                   // bytes of the largest message with chunks
     uint32_t healths, health_answers; // reports, and how many of them wanted an answer
-    struct cn_health health;          // the newest
+    struct cn_health health;          // the newest report
     struct cn_declare_request declared;
     bool declared_any, decided;
     uint8_t received[FAKE_SIZE_MAX];
@@ -316,11 +316,11 @@ static const struct cn_coap_route fake_routes[] = {
     {CN_COAP_POST, "u", false, fake_post, false},
     {CN_COAP_PUT, "u", false, fake_put, true},
     {CN_COAP_POST, "h", false, fake_health, false},
-    {CN_COAP_POST, "p", false, fake_probe, false}, // the last one: see below
+    {CN_COAP_POST, "p", false, fake_probe, false}, // the last route: see below
 };
 
 #define FAKE_ROUTE_COUNT (sizeof(fake_routes) / sizeof(fake_routes[0]))
-#define FAKE_ROUTES_BEFORE_PROBES (FAKE_ROUTE_COUNT - 1) // those of an older aggregator
+#define FAKE_ROUTES_BEFORE_PROBES (FAKE_ROUTE_COUNT - 1) // as in older releases
 
 static void fake_fill(uint8_t *data, size_t size, uint32_t seed)
 {

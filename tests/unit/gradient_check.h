@@ -1,8 +1,8 @@
-// gradient_check.h - a small model in a trainer, its gradients against central differences.
+// gradient_check.h - compares the gradients of a small model with central differences.
 //
-// Differences: step 1e-3, the loss summed in double; tolerance 1 % of the largest gradient. Where
-// the slopes to the left and to the right differ (a ReLU or a maximum changes over), there is no
-// gradient to compare with; that may be so for a tenth of the weights.
+// The step of a difference is 1e-3, and the loss is summed in double. The tolerance is 1 % of the
+// largest gradient. Where the slopes on both sides differ, as at the kink of a ReLU, there is no
+// gradient to compare with. At most a tenth of the weights may be like that.
 #pragma once
 
 #include <math.h>
@@ -82,8 +82,8 @@ static inline void close_net(struct bench *bench)
     cn_onnx_close(bench->onnx);
 }
 
-// How the loss is found: by an evaluation or, where that is another function (batch normalization,
-// dropout), by the forward pass of training.
+// How the loss is found: by an evaluation, or by the forward pass of training. With batch
+// normalization or dropout the two are different functions.
 enum loss_by {
     BY_EVALUATION,
     BY_TRAINING,
@@ -118,8 +118,9 @@ static inline bool is_statistic(const struct bench *bench, size_t index)
 }
 
 #ifdef CHECK_CUTS
-// In place of the gradients: every legal cut of the net gives the bits of the whole. Several lanes
-// are tried on some of the cuts, because each part has lanes of its own, which wait for each other.
+// Checks, instead of the gradients, that every legal cut of the net gives the bits of the whole.
+// Only some cuts are tried with several lanes (threads), because the lanes of each part wait for
+// each other.
 static inline void check_gradients(const struct net *net, enum cn_loss loss, uint32_t threads,
                                    enum loss_by by)
 {

@@ -1,4 +1,4 @@
-// log_capture.h - what a test makes the log write.
+// log_capture.h - captures the lines that a test makes the log write.
 #pragma once
 
 #include <stdio.h>
@@ -11,7 +11,7 @@ struct log_capture {
     int kept; // standard error as it was
 };
 
-// From now on standard error goes to a file.
+// Sends standard error to a file from now on.
 static inline void log_capture_begin(struct log_capture *capture)
 {
     capture->file = tmpfile();
@@ -20,8 +20,8 @@ static inline void log_capture_begin(struct log_capture *capture)
         abort();
 }
 
-// Gives standard error back. Returns the number of lines that were written, and how many of them
-// have text.
+// Restores standard error. Returns the number of lines that were written; *with_text is the number
+// of those that contain text.
 static inline unsigned log_capture_end(struct log_capture *capture, const char *text,
                                        unsigned *with_text)
 {

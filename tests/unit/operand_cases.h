@@ -1,15 +1,15 @@
-// operand_cases.h - for each op small models in which it reads operands that are no samples.
+// operand_cases.h - small models for each op, in which it reads operands that are no samples.
 #pragma once
 
 #include "tests/unit/operand_forms.h"
 
 struct operand_case {
     struct net net;
-    bool trained; // the loss is that of training: an evaluation computes another function
+    bool trained; // use the loss of training: an evaluation computes another function
     bool labels;  // y is the loss, and the labels are an input
 };
 
-// Which forms are refused, and with what line.
+// Which forms of an operand are refused.
 enum refusal_kind {
     COMPUTED_WEIGHT, // an initializer is a constant, but not if something is computed from it
     WEIGHT,          // initializers of floats are weights, and are refused
@@ -23,7 +23,7 @@ struct refusal {
 };
 
 static const struct refusal refusals[] = {
-    // Work on samples only.
+    // Ops that work on samples only.
     {"AveragePool a -> r kernel_shape=2,2", ALWAYS, "the input must be samples"},
     {"BatchNormalization a s b m v -> r", ALWAYS, "the input must be [batch, channels, ...]"},
     {"Conv a k b -> r", ALWAYS, "the input must be samples"},
@@ -39,7 +39,7 @@ static const struct refusal refusals[] = {
     {"MaxPool a -> r kernel_shape=2,2", ALWAYS, "the input must be samples"},
     {"Resize a _ s -> r", ALWAYS, "the input must be samples"},
     {"RNN a b c -> o", ALWAYS, "the input must be samples"},
-    // Not there yet.
+    // Forms that are not supported yet.
     {"Bernoulli p -> r", ALWAYS, "must be known before training, and drawn for each"},
     {"RandomUniformLike a -> u", ALWAYS,
      "the same random numbers for all samples are not supported"},
@@ -83,7 +83,7 @@ static const struct exception {
 #define H "weight w 3,4", "Mul x w -> h"
 #define END "Mul h r -> y"
 
-// One operand; two; the first or the second beside samples.
+// A model with one operand. The macros below have two operands, or one operand and samples.
 #define MAP(op)                                                                                    \
     {                                                                                              \
         {                                                                                          \

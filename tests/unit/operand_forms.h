@@ -21,11 +21,11 @@ enum form_source {
     IN_CONSTANT, // a Constant node
 };
 
-enum form_way { // what is done with it before the op under test reads it
+enum form_way { // what is done with the operand before the op under test reads it
     DIRECTLY,
     BY_IDENTITY,
-    BY_ARITHMETIC, // negated twice
-    BY_VIEW,       // under other dims and back
+    BY_ARITHMETIC, // the operand is negated twice
+    BY_VIEW,       // the operand is reshaped, then reshaped back
 };
 
 struct form {
@@ -36,7 +36,7 @@ struct form {
 
 struct operand {
     char name[16];
-    struct message tensor; // without its name
+    struct message tensor; // the tensor without its name
     bool boolean, floats;
     bool fixed; // always an initializer: a weight
 };

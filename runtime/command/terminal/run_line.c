@@ -13,8 +13,8 @@ void cn_run_line_open(struct cn_run_line *line)
     cn_log_set_over_line(line->live);
 }
 
-// Writes "; " and how long the run takes yet, at the pace of the rounds that this process saw. A
-// stop rule may end the run sooner.
+// Writes "; " and the time that is left, at the pace of the rounds that this process saw. A stop
+// rule may end the run sooner.
 static void describe_rest(struct cn_run_line *line, const struct cn_status_file *status,
                           uint64_t now_ms, char text[CN_SCREEN_LEFT_SIZE + 2])
 {

@@ -1,4 +1,4 @@
-// run_line.h - the line on a terminal that says how far this board is in its run.
+// run_line.h - the progress line that "cairn-node run" keeps at the bottom of a terminal.
 //
 // Threading: one thread draws; other threads may write to the log meanwhile, whose lines replace
 // the line (cn_log_set_over_line).

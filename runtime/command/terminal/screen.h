@@ -1,4 +1,4 @@
-// screen.h - what the terminal of a stream can show, and how times are said on it.
+// screen.h - finds out what a terminal can show, and draws colours and live lines on it.
 //
 // Threading: none.
 #pragma once
@@ -33,15 +33,15 @@ int cn_screen_fit(const char *text, unsigned width);
 // Prints text, coloured where the stream shows colours.
 void cn_screen_paint(FILE *stream, enum cn_screen_color color, const char *text);
 
-// Draws a line that what is printed next replaces: cut to the width, without a newline. Does
-// nothing where the stream is not live.
+// Draws a line, cut to the width and without a newline. The next output replaces it. Does nothing
+// where the stream is not live.
 void cn_screen_draw(FILE *stream, const char *text);
 
 // Removes what cn_screen_draw drew.
 void cn_screen_clear(FILE *stream);
 
-// Writes how long the rest takes if it goes on as before: "about 3 min left". Writes "" while that
-// is not known, and in the last second.
+// Writes how long the rest takes at the pace so far: "about 3 min left". Writes "" while that is
+// not known, and in the last second.
 #define CN_SCREEN_LEFT_SIZE 40
 void cn_screen_time_left(uint64_t elapsed_ms, uint64_t done, uint64_t total,
                          char text[CN_SCREEN_LEFT_SIZE]);

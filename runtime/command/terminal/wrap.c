@@ -8,7 +8,7 @@
 
 #define NARROWEST 40 // a narrower terminal gets the lines as they are
 
-// Columns of standard output; 0 when it is no terminal.
+// Returns the columns of standard output; 0 when it is no terminal.
 static unsigned columns(void)
 {
     struct winsize size;
@@ -18,7 +18,7 @@ static unsigned columns(void)
     return size.ws_col;
 }
 
-// Whether text begins a character: UTF-8 continues one with bytes of 10xxxxxx.
+// Returns whether a character begins with this byte: UTF-8 continues one with bytes of 10xxxxxx.
 static bool begins(char byte)
 {
     return ((unsigned char)byte & 0xc0) != 0x80;
