@@ -39,8 +39,8 @@ struct cn_reason {
     const char *detail; // the board's error, or addresses; borrowed from the board; NULL: none
     uint64_t code;      // of the board's error: -cn_err; 0: not known
     bool turns;         // groups take turns, and an earlier round is known
-    // The groups that are invited, of so many; the newest earlier round that its group was invited
-    // to, as in cn_round_view_turn.
+    // The number of invited groups, and of all groups; and the newest earlier round to which the
+    // board's group was invited, as in cn_round_view_turn.
     uint32_t invited, groups, turn;
 };
 

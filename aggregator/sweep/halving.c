@@ -34,7 +34,8 @@ static bool is_before(const double *losses, uint32_t a, uint32_t b)
     return losses[a] < losses[b] || (losses[a] == losses[b] && a < b);
 }
 
-// Returns the trial that is in place `place` by its loss, or UINT32_MAX when so many have none.
+// Returns the trial at place `place` (from 0) in the order of losses, or UINT32_MAX when too few
+// trials have a finite loss.
 static uint32_t find_place(uint32_t trials, const double *losses, const bool *in, uint32_t place)
 {
     for (uint32_t i = 0; i < trials; i++) {

@@ -83,7 +83,7 @@ static uint32_t count_gpus(const struct nccl_library *library)
     return count;
 }
 
-// The library for a group of so many; NULL for encrypted pairs.
+// Returns the library for a group of this size; NULL for encrypted pairs.
 static const struct nccl_library *library_for(uint32_t size)
 {
     const struct nccl_library *library;

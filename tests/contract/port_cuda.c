@@ -83,7 +83,7 @@ static cn_err write(struct scene *scene, enum cn_arena arena, size_t count, floa
     return ops->unmap(scene->device, arena);
 }
 
-// A step with so many samples; the weights after it.
+// Trains a step with this number of samples, and copies the weights after it.
 static cn_err step(struct scene *scene, uint32_t samples, float weights[COUNT * OUT])
 {
     struct cn_hyper hyper = {
@@ -327,7 +327,7 @@ static struct cn_compute *open_loaded(void)
 }
 
 // Kernels and the handles of both libraries are made once, or once for each of two devices that
-// are open together. They compute as before.
+// are open together. The results stay the same.
 static void a_device_takes_what_the_one_before_it_left(void **state)
 {
     float weights[2][COUNT * OUT];

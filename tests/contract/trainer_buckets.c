@@ -82,8 +82,8 @@ static void take(void *context, uint32_t bucket, float *data, size_t count)
                cn_trainer_bucket_words(told->trainer, told->count) * sizeof(*data));
 }
 
-// Three steps of two micro-batches, then the weights; buckets of so many words, 0 for no buckets.
-// The last step's gradients are in told.
+// Trains three steps of two micro-batches and returns the weights. words: size of a bucket; 0: no
+// buckets. told gets the gradients of the last step.
 static float *train(const struct cn_compute_ops *ops, uint32_t threads, size_t words,
                     struct told *told)
 {

@@ -12,9 +12,9 @@
 // (bit/s), delay (ms, one way), queue (ms), loss, burst, length, reorder, reorder_ms, duplicate,
 // mtu, overhead, seed. They hold for both directions. With hold=N an outage begins behind the N-th
 // datagram of 600 bytes or more that goes up, and it says "held". With spike_at=N and spike=MS
-// nothing goes up for so long behind the N-th such datagram; then all that waited does. On SIGTERM
-// it prints the bytes of such datagrams that went up, and how many datagrams of each direction were
-// sent, lost or dropped.
+// nothing goes up for MS ms behind the N-th such datagram; then all waiting datagrams do. On
+// SIGTERM it prints the bytes of such datagrams that went up, and how many datagrams of each
+// direction were sent, lost or dropped.
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-// What "parallel: auto" chooses, as a table.
+// The choices of "parallel: auto", as a table of cases.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

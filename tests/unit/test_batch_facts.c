@@ -1,4 +1,4 @@
-// What a trainer works out of a whole batch.
+// The facts that a trainer computes from a whole batch.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

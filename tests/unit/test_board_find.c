@@ -1,4 +1,4 @@
-// A board is recognised by what its firmware says; the examples of sites load.
+// A type of board is recognised by the names that its firmware gives; the examples of sites load.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>

@@ -1,4 +1,4 @@
-// What check and train say of a model before they train it.
+// The warnings of check and train about a model.
 #include "runtime/command/check_ending.h"
 #include "runtime/command/check_weights.h"
 #include "tests/unit/gradient_check.h"

@@ -1,4 +1,4 @@
-// What many boards, and those who are none, may ask of the CoAP server.
+// Limits of the CoAP server, against many boards and against strangers.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

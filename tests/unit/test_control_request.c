@@ -1,4 +1,4 @@
-// Lines of a control socket: what is taken, what is refused, and that no key reaches the audit.
+// Lines of a control socket: which are accepted and refused, and that no key reaches the audit.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-// Cuts of training graphs: where they may be, what crosses them, what each part is made of.
+// Cuts of training graphs: where they are legal, which values cross them, and what each part has.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -284,7 +284,7 @@ static void a_part_begins_with_the_first_node_that_reads_a_tensor(void **state)
     close_scene(&scene);
 }
 
-// Eight layers of the same size but for the narrow third one, whose values are cheap to send.
+// Eight layers of the same size, except the narrow third one, whose values are cheap to send.
 static const struct net narrow = {"8",
                                   {"weight a 8,8", "Gemm x a -> h", "weight b 8,8", "Gemm h b -> i",
                                    "weight c 8,7", "Gemm i c -> j", "weight d 7,8", "Gemm j d -> k",

@@ -1,4 +1,4 @@
-// Data sets whose files come and go: what a * in a path stands for.
+// Data sets whose files come and go: the files that a * in a path stands for.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

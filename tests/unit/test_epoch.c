@@ -1,4 +1,4 @@
-// Two members over the TCP ring on the digits: a round, a loss in its middle, the return.
+// Two members train the digits over the TCP ring: a round, a loss in its middle, the return.
 // The test plays the owners of both members and the aggregator.
 #include <setjmp.h>
 #include <stdarg.h>
@@ -769,7 +769,7 @@ static void a_disk_that_takes_nothing_of_shards_changes_nothing_in_the_update(vo
     full->settings.reserve = 0;
 }
 
-// Both boards anew, with empty disks that fail when the test says so.
+// Begins both boards from the start, with empty disks that fail when the test says so.
 static void begin_flaky(struct world *world)
 {
     for (int i = 0; i < 2; i++) {
@@ -889,7 +889,7 @@ static bool fail_disk(struct world *world, uint32_t calls, unsigned number, bool
     end_epoch(world);
     failed = victim->flaky.operations >= number;
     cn_flaky_store_fail(&victim->flaky, 0, false, CN_OK);
-    if (!sent) { // its process ends, and is started anew with what is stored
+    if (!sent) { // its process ends and starts again from its stored state
         assert_int_equal(victim->err, CN_EWEDGED);
         assert_int_equal(world->boards[1 - number % 2].err, CN_EPEER);
         close_session(victim);

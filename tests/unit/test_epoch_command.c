@@ -1,4 +1,4 @@
-// The commands of rank 0: their bytes, which no refactoring may change, and what is refused.
+// The commands of rank 0: their bytes, which must not change, and which commands are refused.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-// Events of a gateway: in memory, in the file, for the site's program, and which there are.
+// Events of a gateway: in memory, in the file, for the site's program, and the list of kinds.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

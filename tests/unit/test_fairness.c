@@ -1,5 +1,5 @@
-// Ours beside a TCP flow with CUBIC over one simulated link: each gets at least 30 % of it,
-// whatever the length of the queue and whoever was there first. The clock is simulated, so the
+// An upload of Cairn beside a TCP flow with CUBIC on one simulated link: each gets at least 30 % of
+// it, for any length of the queue and whichever began first. The clock is simulated, so the
 // figures never change. With the argument "all" it takes more lengths, and half a minute more.
 #include <setjmp.h>
 #include <stdarg.h>

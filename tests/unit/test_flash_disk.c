@@ -1,4 +1,4 @@
-// What is said of block devices, from recorded facts; and what partition tables hold.
+// The description of block devices from recorded facts, and the contents of partition tables.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>

@@ -1,4 +1,4 @@
-// A board with several GPUs: what its members are called, and where they keep what is theirs.
+// A board with several GPUs: the names of its members, and the paths of their files.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-// What the compiler was told to add to the code of every program, where it shows while one runs.
+// The protections that the compiler adds to every program, as far as a running program shows them.
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>

@@ -1,4 +1,4 @@
-// What a board says of itself: the message, when it is sent, and what a gateway makes of it.
+// Health reports of a board: the message, when it is sent, and how a gateway uses it.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

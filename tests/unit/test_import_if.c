@@ -1,4 +1,4 @@
-// Models with If: what a branch defines is its own, and what it reads counts as what others read.
+// Models with If: names defined in a branch are local to it, and its reads count like all others.
 #include "tests/unit/gradient_check.h"
 
 #include "runtime/engine/trainer/trainer_state.h"

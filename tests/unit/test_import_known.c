@@ -1,4 +1,4 @@
-// What is known when a model is read is worked out then, within bounds.
+// Values that are known when a model is read are computed then, within limits.
 #include "tests/unit/gradient_check.h"
 
 #define REFUSED "known before training takes too long"

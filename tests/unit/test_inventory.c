@@ -1,4 +1,4 @@
-// What a board tells the aggregator of itself: its build, system and disk.
+// The inventory that a board sends to the aggregator: its build, system and disk.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>

@@ -1,4 +1,4 @@
-// Which set of kernels the CPU port takes.
+// The choice of kernels for a processor, in the CPU port.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-// Which job holds in which round, and what a profile may change of it.
+// The values of the job that hold in each round, and those that a profile may change.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-// The search for a layout: cuts against all cuts, the predicted step, and what is chosen and said.
+// The search for a layout: cuts against all cuts, the predicted step, the choice and its text.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

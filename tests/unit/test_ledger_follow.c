@@ -1,4 +1,4 @@
-// A run that follows another one, in the ledger.
+// The ledger of a run that begins with a version of an earlier run.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

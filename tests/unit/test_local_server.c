@@ -1,5 +1,5 @@
-// The server of Unix sockets: answers lines, and clients that are slow, loud or many hold nobody
-// up.
+// The server of Unix sockets: it answers lines, and slow, flooding or many clients do not delay
+// others.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-// What worker and owner tell each other: nothing is lost, nothing is taken for something else.
+// Messages between worker and owner: none is lost, and none is mistaken for another.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-// What groups say they measured: who stands out, and how many samples count.
+// Measurements that groups report: which group stands out, and how many samples count.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-// Metrics: the text format, and what a gateway counts.
+// Metrics: the text format, and the counters of a gateway.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-// When a board asks for new pair keys and when it goes over to them.
+// When a board asks for new pair keys, and when it begins to use them.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>

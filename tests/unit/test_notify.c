@@ -1,4 +1,4 @@
-// The service manager hears what a program says, and its absence is no trouble.
+// A program notifies the service manager, and works without one.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>

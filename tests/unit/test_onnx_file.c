@@ -1,4 +1,4 @@
-// Models whose data lies in other files, and names that lead elsewhere.
+// Models whose tensors lie in other files, and file names that lead out of the model's folder.
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,4 +1,4 @@
-// What the passes fuse, and that the gradients of what they made are right.
+// The operations that the passes fuse, and that the gradients of the results are right.
 #include "tests/unit/passed_net.h"
 
 #define NORM "weight g 4", "weight b 4", "weight m 4", "weight v 4"

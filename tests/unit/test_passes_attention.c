@@ -1,4 +1,4 @@
-// What becomes one attention call, what does not, and that the gradients are right either way.
+// Which operations become one attention call, and that the gradients are right in any case.
 #include "tests/unit/passed_net.h"
 
 #define HEADS                                                                                      \

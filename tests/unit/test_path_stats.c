@@ -1,4 +1,4 @@
-// What the controllers of a link say about it, and which way they recommend.
+// Statistics of a link from its controllers, and the transport that they recommend.
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

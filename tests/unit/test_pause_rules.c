@@ -17,7 +17,7 @@ static struct cn_reading at_temperature(int32_t temperature_mc)
     return (struct cn_reading){.has_temperature = true, .temperature_mc = temperature_mc};
 }
 
-// Decides once a second from *now_ms on for so long; the last decision.
+// Decides once a second for duration_ms, beginning at *now_ms. Returns the last decision.
 static enum cn_pause keep(struct cn_pause_state *care, const struct cn_pause_rules *rules,
                           const struct cn_reading *reading, uint64_t *now_ms, uint64_t duration_ms)
 {

@@ -1,4 +1,4 @@
-// Power modes by name, from the files of the boards; what can go wrong when one is set.
+// Power modes by name, from the files of the boards; and failures to set one.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>

@@ -1,4 +1,4 @@
-// What is sent follows from what the link can carry.
+// The size of updates, and the length of rounds, follow from the rate of the link.
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

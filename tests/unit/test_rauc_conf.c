@@ -1,4 +1,4 @@
-// What a bundle must fit, from /etc/rauc/system.conf: any text has a defined result.
+// Reads /etc/rauc/system.conf, which a bundle must fit: any text has a defined result.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,5 @@
-// What a member does with the sums of a step that it could not end, and who gives its state.
+// What a member does with the sums of a step that it could not end, and which member gives its
+// state to the others.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

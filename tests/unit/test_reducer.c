@@ -81,7 +81,8 @@ static int tear_down(void **state)
     return 0;
 }
 
-// The trainer tells of so many buckets; the reducer takes the rest by itself.
+// Reduces a step in which the trainer reports the first `told` buckets. The reducer finds the
+// others by itself.
 static cn_err reduce(struct world *world, uint32_t window, uint32_t told)
 {
     const struct cn_bucket_choice choice = {sizeof(float), window};

@@ -1,4 +1,4 @@
-// What a board keeps of its registration: read as it was written, or not at all.
+// The stored answer to a registration: it is read as it was written, or not at all.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-// What the aggregator answers to boards that behave, that repeat themselves and that lie.
+// The answers of the aggregator to boards that behave, that repeat requests, and that lie.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-// Robust rules: what they take of updates that differ, exactly, in tiles of any size.
+// Robust rules: the exact result for updates that differ, in tiles of any size.
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -358,7 +358,7 @@ static void a_snapshot_that_was_begun_leads_on_while_the_deltas_after_it_are_the
     held.version = 7; // it has come
     assert_false(cn_round_leads_on(&held, &news, &begun));
     held.version = 2;
-    begun.delta = false; // a full version that is none any more
+    begun.delta = false; // the full version is outdated
     assert_false(cn_round_leads_on(&held, &news, &begun));
     begun.delta = true;
     news.version_size = 300; // of which the deltas have as many

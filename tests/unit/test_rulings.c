@@ -1,5 +1,5 @@
-// Versions that the gate or a person decides: what they are made of, and that a kill changes no
-// bit.
+// Versions that the gate refuses or that a person goes back to: their weights, and that a kill
+// changes no bit of them.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

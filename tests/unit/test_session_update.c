@@ -1,4 +1,4 @@
-// From the order for a round to its frame and what waits: a board alone, on few samples.
+// A round of a board that is alone, on few samples: from its order to its update and the outbox.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

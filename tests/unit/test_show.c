@@ -1,4 +1,4 @@
-// What the page, the report and scripts see of a run.
+// The view of a run for the page, the report and scripts: JSON, CSV and alerts.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -323,7 +323,7 @@ static void what_was_saved_survives_a_kill_and_is_not_asked_for_again(void **sta
     fixture->declared.size = size;
     cn_crypto_digest(frame, size, fixture->declared.digest);
     struct cn_spooled *upload = declare(fixture, "a", "g");
-    for (uint32_t i = 0; i < CN_SPOOL_PART; i += 8) // the first part, but for a hole
+    for (uint32_t i = 0; i < CN_SPOOL_PART; i += 8) // the first part, except one hole
         if (i != 800)
             assert_int_equal(
                 cn_spool_put(fixture->spool, upload, i, frame + i * CHUNK, 8 * CHUNK, 10), CN_OK);

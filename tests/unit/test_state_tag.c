@@ -1,4 +1,4 @@
-// Whose state a group goes on with.
+// The choice of the state that a group continues with.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

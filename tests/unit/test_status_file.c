@@ -1,4 +1,4 @@
-// What a board says of itself in status.json.
+// The fields of status.json of a board.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-// What `status` of the aggregator says of each group's updates.
+// The lines about each group's updates in the aggregator's `status`.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-// A sweep without its processes: which values trials have, who goes on, what is recorded, the job
+// A sweep without its processes: the values of trials, which of them go on, the record, the job
 // files.
 #include <math.h>
 #include <setjmp.h>

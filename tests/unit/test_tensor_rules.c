@@ -1,4 +1,4 @@
-// What a job says of single tensors reaches the tensors that it means.
+// Rules of a job for single tensors apply to the tensors that they name.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

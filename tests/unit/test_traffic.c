@@ -1,4 +1,5 @@
-// What the profile lets a board send and receive, under a clock and a date that the test makes up.
+// Limits of bytes a day, and hours in which traffic costs, with a clock and a date that the test
+// sets.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

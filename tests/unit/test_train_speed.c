@@ -32,7 +32,8 @@ static void put_tokens(struct message *graph, uint32_t field, const char *name, 
     put_message(graph, field, &value);
 }
 
-// Looks up two inputs of tokens, x and t, each in a table of so many rows of 4, and adds.
+// Makes a model that looks up two inputs of tokens, x and t, each in a table of its own with rows
+// of 4 values, and adds the results.
 static struct message two_tables(int64_t rows_of_x, int64_t rows_of_t)
 {
     static const char *const inputs[] = {"x", "t"}, *const tables[] = {"a", "b"};

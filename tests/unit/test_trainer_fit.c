@@ -22,7 +22,7 @@ static const struct net plain = {
 
 #define ROOM 4096
 
-// Opens the model anew with a limit; the gradient of one batch comes back when it fits.
+// Opens the model again, with a memory limit. If it fits, copies the gradient of one batch.
 static cn_err gradient_within(struct bench *bench, uint64_t limit, uint32_t threads,
                               struct cn_trainer_plan *plan, float *gradient)
 {

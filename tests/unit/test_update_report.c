@@ -1,4 +1,4 @@
-// What a board tells of its two systems, from the file that cairn-update writes.
+// The report of a board about its two systems, from the file that cairn-update writes.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

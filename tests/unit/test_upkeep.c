@@ -1,4 +1,4 @@
-// What a node does about its board: wear over restarts, energy of rounds, power modes.
+// Upkeep of a board by its node: wear over restarts, energy of rounds, power modes.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>

@@ -217,8 +217,8 @@ static bool queue_stands(const struct cn_controller *controller)
     return controller->round_rtt_us > controller->min_rtt_us + controller->min_rtt_us / 16 + 2000;
 }
 
-// Several answers come in a round trip. If none came for so long, the link stood still: the round
-// trips show no queue of ours, and the rate shows nothing.
+// Several answers come in a round trip. If none came for the whole of one, the link stood still:
+// then the round trips show no queue of ours, and the rate shows nothing.
 static bool stood_still(const struct cn_controller *controller)
 {
     return controller->round_quiet_us > controller->min_rtt_us;

@@ -5,8 +5,8 @@
 // TASK is digits (client-N-images.npy and -labels.npy; measured by accuracy) or text (client-N.txt;
 // measured in bits a character), with held-out-images.npy or held-out.txt beside them. A rule is
 // raw32, bf16, q8, q4, sign or topk:DENSITY:BITS. Four clients train STEPS steps a round; encoding,
-// error feedback at both ends, folding and versions are those of the programs; with SNAPSHOT each
-// so many versions one is rounded to its snapshot. With KEEP 1 clients keep the optimizer's state
+// error feedback at both ends, folding and versions are those of the programs; with SNAPSHOT every
+// SNAPSHOT-th version is rounded to its snapshot. With KEEP 1 clients keep the optimizer's state
 // across rounds; else each round begins without one. Two options that no program has, for
 // ablations: KEPT is the share of a client's residual that is kept for the next round, and AHEAD
 // the share of it that its training starts from, beyond the version; 1 and 0 if absent. Each line:

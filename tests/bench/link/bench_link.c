@@ -5,7 +5,7 @@
 //
 // send registers, lets the path MTU be searched, and uploads. It prints the bytes, the seconds from
 // the declaration to the verdict, and bits per second; the verdict comes after the digest was
-// checked. With SECONDS it sends one frame of BYTES after the other for so long.
+// checked. For SECONDS, if given, it sends one frame of BYTES after the other.
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
