@@ -82,9 +82,9 @@ static void take_object(void *context, const cJSON *object)
             cn_rollout_note(rollout, &rollout->boards[i], &facts);
 }
 
-static int look(struct rollout_options *options)
+static int look(struct rollout_options *options, bool quiet)
 {
-    return cn_enrol_list(options->gateway, false, take_object, &options->rollout);
+    return cn_enrol_list(options->gateway, quiet, take_object, &options->rollout);
 }
 
 // --- One board ---
@@ -165,10 +165,10 @@ static void install_all(struct wave *wave)
 static int wait_for_all(struct rollout_options *options)
 {
     uint64_t begun_ms = cn_platform_now_ms();
-    int code;
+    int code = CN_EXIT_DONE;
 
     for (;;) {
-        code = look(options);
+        code = look(options, code != CN_EXIT_DONE); // says once that the gateway does not answer
         if (cn_process_interrupted())
             return CN_EXIT_DONE;
         if (!code && !cn_rollout_count(&options->rollout, CN_ROLLOUT_UPDATES))
@@ -235,7 +235,7 @@ static int run_waves(struct rollout_options *options)
 {
     struct cn_rollout *rollout = &options->rollout;
     size_t failed = 0, left;
-    int code = look(options);
+    int code = look(options, false);
 
     if (!code)
         code = check_boards(rollout);

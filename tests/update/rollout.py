@@ -146,6 +146,7 @@ def a_gateway_that_is_away_for_a_while_ends_no_wave(build):
     state["looks_away"] = 2
     fleet.save(state)
     assert "2 of 2 boards" in fleet.run(), fleet.said
+    assert fleet.said.count("the aggregator's status") == 1, fleet.said
     assert fleet.load()["looks_away"] == 0
     state.update(looks_away=1000)
     fleet.save(state)
