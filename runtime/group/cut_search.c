@@ -54,24 +54,29 @@ static uint64_t saved_before(const struct cn_layout_facts *facts, uint32_t posit
     return position ? facts->places[position - 1].saved : 0;
 }
 
-static uint64_t sent_at(const struct cn_layout_facts *facts, uint32_t position)
+// Returns the place before a position; zeros at the model's beginning and end, where nothing is
+// sent.
+static struct cn_layout_place sent_at(const struct cn_layout_facts *facts, uint32_t position)
 {
     if (!position || position > facts->place_count)
-        return 0;
-    return facts->places[position - 1].forward + facts->places[position - 1].backward;
+        return (struct cn_layout_place){0};
+    return facts->places[position - 1];
 }
 
 // Positions as in struct search.
 static uint64_t memory_between(const struct cn_layout_facts *facts, uint32_t parts, uint32_t micro,
                                uint32_t part, uint32_t begin, uint32_t end)
 {
+    struct cn_layout_place in = sent_at(facts, begin), out = sent_at(facts, end);
     uint64_t flights = cn_pipeline_in_flight(parts, micro, part);
+    uint64_t before = part ? cn_pipeline_in_flight(parts, micro, part - 1) : 0;
     uint64_t saved = saved_before(facts, end) - saved_before(facts, begin);
-    // Each message has a place in the trainer and a buffer for its call.
-    uint64_t sent = 2 * (sent_at(facts, begin) + sent_at(facts, end));
+    uint64_t messages = in.forward + in.backward + out.forward + out.backward;
 
+    // Each message has a place in the trainer, and buffers for its calls.
     return facts->rest + state_before(facts, end) - state_before(facts, begin) +
-           flights * (saved + sent);
+           flights * (saved + messages) + before * in.forward + flights * out.forward +
+           flights * out.backward + (flights + 1) * in.backward;
 }
 
 uint64_t cn_cut_memory(const struct cn_layout_facts *facts, uint32_t parts, uint32_t micro,

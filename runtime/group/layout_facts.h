@@ -9,9 +9,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "runtime/group/auto_layout.h"
+#include "runtime/port/collective.h"
 
 #define CN_LAYOUT_PLACES 48 // most places of a cut that are compared
+#define CN_LAYOUT_STAGES 3  // stages of ZeRO
 
 // A place where the model may be cut.
 struct cn_layout_place {
@@ -23,12 +24,18 @@ struct cn_layout_place {
     uint64_t gradients, state, saved;
 };
 
+// Bytes of a whole model's step without recomputation: whole is needed on each member, shared is
+// divided among the shards.
+struct cn_layout_need {
+    uint64_t whole, shared;
+};
+
 struct cn_layout_member {
     uint64_t limit; // bytes that training may take; 0: unknown
     uint64_t kbps;  // rate of its link; 0: not measured
     // Computing time of a micro-batch before each place, forward and backward together.
     double us[CN_LAYOUT_PLACES + 1];
-    struct cn_auto_need needs[CN_AUTO_STAGES]; // whole models; zeros: the whole does not fit
+    struct cn_layout_need needs[CN_LAYOUT_STAGES]; // by stage; zeros: no share fits
 };
 
 struct cn_layout_facts {
@@ -42,5 +49,6 @@ struct cn_layout_facts {
     uint64_t rest;        // bytes of a part's step beside state and saved values
     uint32_t micro;       // smallest number of micro-batches a member that the job wants
     uint32_t most_parts;  // 1: no pipelines
+    uint32_t not_parts;   // bit p: not p parts
     bool all_train;       // every member that can train has to
 };

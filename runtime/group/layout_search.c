@@ -61,13 +61,13 @@ static double vote_us(const struct cn_layout_facts *facts)
 static void note_memory(struct cn_layout_candidate *candidate, uint32_t member, uint64_t has,
                         uint64_t needs)
 {
-    struct cn_auto_tightest *tightest = &candidate->tightest;
+    struct cn_layout_tightest *tightest = &candidate->tightest;
     int64_t spare = (int64_t)has - (int64_t)needs;
 
     if (!has)
         return;
     if (!tightest->has || spare < (int64_t)tightest->has - (int64_t)tightest->needs)
-        *tightest = (struct cn_auto_tightest){member, has, needs};
+        *tightest = (struct cn_layout_tightest){member, has, needs};
     candidate->missing = tightest->needs > tightest->has ? tightest->needs - tightest->has : 0;
 }
 
@@ -98,7 +98,7 @@ static void weigh_whole(const struct cn_layout_facts *facts, struct cn_layout_ca
 {
     for (uint32_t i = 0; i < candidate->replicas * candidate->shards; i++) {
         uint32_t m = candidate->members[i];
-        const struct cn_auto_need *need = &facts->members[m].needs[candidate->stage - 1];
+        const struct cn_layout_need *need = &facts->members[m].needs[candidate->stage - 1];
         uint64_t needs =
             need->whole + need->shared / candidate->shards + (need->shared % candidate->shards > 0);
 
@@ -292,7 +292,7 @@ static bool try_orders(const struct cn_layout_facts *facts, bool bound,
     }
     for (uint32_t i = 0; i < ORDERS_MOST; i++) {
         set_order(types, group_types, members, &candidate);
-        candidate.tightest = (struct cn_auto_tightest){0};
+        candidate.tightest = (struct cn_layout_tightest){0};
         candidate.missing = 0;
         if (cut(facts, bound, &candidate) &&
             (!found ||
@@ -330,11 +330,11 @@ static void add(struct cn_layout_search *search, const struct cn_layout_candidat
 static void try_whole(const struct field *field, struct cn_layout_candidate candidate,
                       struct cn_layout_search *search)
 {
-    uint32_t stages = candidate.shards > 1 ? CN_AUTO_STAGES : 1;
+    uint32_t stages = candidate.shards > 1 ? CN_LAYOUT_STAGES : 1;
 
     take_members(field, &candidate);
     for (candidate.stage = 1; candidate.stage <= stages; candidate.stage++) {
-        candidate.tightest = (struct cn_auto_tightest){0};
+        candidate.tightest = (struct cn_layout_tightest){0};
         candidate.missing = 0;
         predict_whole(field->facts, &candidate);
         weigh_whole(field->facts, &candidate);
@@ -369,7 +369,7 @@ static void try_all(const struct cn_layout_facts *facts, uint32_t micro,
                 try_whole(&field, candidate, search);
                 candidate.parts = size;
                 candidate.shards = 1;
-                if (size > 1 && size <= facts->most_parts)
+                if (size > 1 && size <= facts->most_parts && !(facts->not_parts >> size & 1))
                     try_chain(&field, candidate, search);
             }
     }
@@ -381,9 +381,9 @@ static bool is_simpler(const struct cn_layout_candidate *a, const struct cn_layo
         return a->parts < b->parts;
     if (a->replicas * a->shards != b->replicas * b->shards)
         return a->replicas * a->shards > b->replicas * b->shards;
-    if (a->shards != b->shards)
-        return a->shards < b->shards;
-    return a->stage < b->stage;
+    if (a->stage != b->stage)
+        return a->stage < b->stage;
+    return a->shards < b->shards;
 }
 
 // Returns the best candidate except `but`.
@@ -410,18 +410,49 @@ static uint32_t pick(const struct cn_layout_search *search, uint32_t but)
     return found;
 }
 
+static bool is_known(const struct cn_layout_facts *facts, uint32_t member)
+{
+    const struct cn_layout_need *need = &facts->members[member].needs[0];
+
+    return need->whole || need->shared;
+}
+
+// Where nothing fits, returns the whole model in stage 1 with the most shards, if every member
+// knows its need: only there a micro-batch can be computed in parts. Else returns the best that was
+// found.
+static uint32_t pick_unfit(const struct cn_layout_facts *facts,
+                           const struct cn_layout_search *search, uint32_t best)
+{
+    uint32_t found = best, most = 0;
+
+    for (uint32_t m = 0; m < facts->count; m++)
+        if (!is_known(facts, m))
+            return best;
+    for (uint32_t i = 0; i < search->count; i++) {
+        const struct cn_layout_candidate *candidate = &search->candidates[i];
+
+        if (candidate->parts == 1 && candidate->stage == 1 && candidate->shards > most) {
+            most = candidate->shards;
+            found = i;
+        }
+    }
+    return found;
+}
+
 static const struct cn_layout_candidate *
 search_with(const struct cn_layout_facts *facts, uint32_t micro, struct cn_layout_search *search)
 {
     try_all(facts, micro, search);
     search->best = pick(search, search->count);
+    if (search->candidates[search->best].missing)
+        search->best = pick_unfit(facts, search, search->best);
     search->second = pick(search, search->best);
     return &search->candidates[search->best];
 }
 
 void cn_layout_search(const struct cn_layout_facts *facts, struct cn_layout_search *search)
 {
-    uint32_t most = facts->micro > CN_AUTO_MICRO ? facts->micro : CN_AUTO_MICRO;
+    uint32_t most = facts->micro > CN_LAYOUT_MICRO ? facts->micro : CN_LAYOUT_MICRO;
     double rate = 0;
 
     for (uint32_t micro = facts->micro ? facts->micro : 1;; micro *= 2) {

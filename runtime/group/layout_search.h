@@ -1,7 +1,5 @@
 // layout_search.h - finds the quickest layout that fits: pipelines, shards and replicas.
 //
-// Only tests call it yet: "parallel: auto" chooses among layouts without a cut, by auto_layout.h.
-//
 // It tries all numbers of parts, replicas and shards, the stages of ZeRO where the model is not
 // cut, the cuts (cut_search.h), the orders of unlike boards, and 1, 2, 4, ... times the
 // micro-batches that the job wants. One member searches and tells the others, so it does no harm if
@@ -10,7 +8,15 @@
 
 #include "runtime/group/layout_cost.h"
 
+#define CN_LAYOUT_MICRO 16 // most micro-batches of a member in a step, unless the job wants more
 #define CN_LAYOUT_CANDIDATES 224 // replicas and parts, replicas and shards in three stages
+
+// The member with the least memory to spare, or the largest lack of memory.
+struct cn_layout_tightest {
+    uint32_t member;
+    uint64_t has;   // its limit in bytes; 0: no member has a limit
+    uint64_t needs; // bytes
+};
 
 struct cn_layout_candidate {
     uint32_t parts;            // parts of a chain; 1: the model is not cut
@@ -22,7 +28,7 @@ struct cn_layout_candidate {
     double step_us;                         // predicted
     double part_us[CN_PIPELINE_PARTS_MAX];  // by part: computing time of a micro-batch
     double busy_us;                         // computing time of a step on the slowest member
-    struct cn_auto_tightest tightest;       // member with the least memory to spare
+    struct cn_layout_tightest tightest;     // member with the least memory to spare
     uint64_t missing;                       // bytes that it lacks; 0: the layout fits
 };
 
@@ -33,9 +39,10 @@ struct cn_layout_search {
 };
 
 // Finds the layout with the most micro-batches a second. Of layouts within 3 % of it the simplest
-// is best: fewest parts, most replicas, lowest stage, since it recovers fastest. A step has the
+// is best: fewest parts, lowest stage, most replicas, since it recovers fastest. A step has the
 // fewest micro-batches for which members wait at most a quarter of their computing time. If nothing
-// fits, best is the layout that lacks the least memory. facts has at least one member;
+// fits, best is a whole model in stage 1 with the most shards, which can compute twice or in parts;
+// if no share fits, the layout that lacks the least memory. facts has at least one member;
 // micro-batches of 0 count as 1.
 void cn_layout_search(const struct cn_layout_facts *facts, struct cn_layout_search *search);
 

@@ -26,7 +26,7 @@ void cn_layout_name(const struct cn_layout_candidate *layout, char *text, size_t
 static void put_memory(const struct cn_layout_candidate *layout, const char *const *names,
                        FILE *out)
 {
-    const struct cn_auto_tightest *tightest = &layout->tightest;
+    const struct cn_layout_tightest *tightest = &layout->tightest;
 
     if (!tightest->has)
         fputs("no member says how much memory it has", out);

@@ -12,13 +12,13 @@ struct cn_set cn_ranks_set(uint32_t bits)
     return set;
 }
 
-// Returns the members at places first, first + stride, ... of a set.
-static struct cn_set pick(const struct cn_set *set, uint32_t first, uint32_t stride, uint32_t count)
+// Returns the members at places first, first + stride, ... of a list.
+static struct cn_set pick(const uint32_t *ranks, uint32_t first, uint32_t stride, uint32_t count)
 {
     uint32_t bits = 0;
 
     for (uint32_t i = 0; i < count; i++)
-        bits |= 1u << set->ranks[first + i * stride];
+        bits |= 1u << ranks[first + i * stride];
     return cn_ranks_set(bits);
 }
 
@@ -35,15 +35,15 @@ cn_err cn_ranks_place(const struct cn_set *set, uint32_t shards, uint32_t rank,
     ranks->replicas = set->size / shards;
     ranks->shards = shards;
     ranks->dp_size = ranks->replicas * shards;
-    ranks->all = pick(set, 0, 1, ranks->dp_size);
+    ranks->all = pick(set->ranks, 0, 1, ranks->dp_size);
     ranks->idle = place >= ranks->dp_size;
     if (ranks->idle)
         return CN_OK;
     ranks->dp_rank = place;
     ranks->replica = place / shards;
     ranks->shard = place % shards;
-    ranks->together = pick(set, ranks->replica * shards, 1, shards);
-    ranks->alike = pick(set, ranks->shard, shards, ranks->replicas);
+    ranks->together = pick(set->ranks, ranks->replica * shards, 1, shards);
+    ranks->alike = pick(set->ranks, ranks->shard, shards, ranks->replicas);
     return CN_OK;
 }
 
@@ -56,37 +56,44 @@ uint32_t cn_ranks_first(const uint32_t *micro, uint32_t dp_rank)
     return first;
 }
 
-cn_err cn_ranks_chain(const struct cn_set *set, uint32_t parts, uint32_t most, uint32_t rank,
-                      struct cn_chain_place *chain)
+cn_err cn_ranks_chain(const uint32_t *order, uint32_t count, uint32_t parts, uint32_t most,
+                      uint32_t rank, struct cn_chain_place *chain)
 {
     uint32_t place = 0;
 
     *chain = (struct cn_chain_place){0};
-    if (!parts || parts > set->size)
+    if (!parts || parts > count)
         return CN_EINVAL;
-    while (place < set->size && set->ranks[place] != rank)
+    while (place < count && order[place] != rank)
         place++;
     chain->parts = parts;
-    chain->replicas = set->size / parts;
+    chain->replicas = count / parts;
     if (most && chain->replicas > most)
         chain->replicas = most;
-    chain->all = pick(set, 0, 1, parts * chain->replicas);
+    for (uint32_t p = 0; p < parts * chain->replicas; p++)
+        chain->ranks[p] = order[p];
+    chain->all = pick(order, 0, 1, parts * chain->replicas);
     chain->idle = place >= chain->all.size;
     if (chain->idle)
         return CN_OK;
     chain->part = place / chain->replicas;
     chain->replica = place % chain->replicas;
-    chain->chain = pick(set, chain->replica, chain->replicas, parts);
-    chain->alike = pick(set, chain->part * chain->replicas, 1, chain->replicas);
+    chain->chain = pick(order, chain->replica, chain->replicas, parts);
+    chain->alike = pick(order, chain->part * chain->replicas, 1, chain->replicas);
     return CN_OK;
+}
+
+uint32_t cn_ranks_of_part(const struct cn_chain_place *place, uint32_t part)
+{
+    return place->ranks[part * place->replicas + place->replica];
 }
 
 struct cn_set cn_ranks_parts(const struct cn_chain_place *place, uint32_t parts)
 {
     uint32_t bits = 0;
 
-    for (uint32_t p = 0; p < place->chain.size; p++)
+    for (uint32_t p = 0; p < place->parts; p++)
         if (parts >> p & 1)
-            bits |= 1u << place->chain.ranks[p];
+            bits |= 1u << cn_ranks_of_part(place, p);
     return cn_ranks_set(bits);
 }

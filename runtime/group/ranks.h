@@ -39,19 +39,22 @@ uint32_t cn_ranks_first(const uint32_t *micro, uint32_t dp_rank);
 
 // A board's place in a pipeline.
 struct cn_chain_place {
-    uint32_t parts, replicas; // parts of a chain; chains that work
-    uint32_t part, replica;   // this board's, unless it is idle
-    bool idle;                // this board is not in the set, or left over
-    struct cn_set chain;      // members of the board's chain, by part
-    struct cn_set alike;      // members that hold the board's part, by replica
-    struct cn_set all;        // members that work, by place
+    uint32_t parts, replicas;     // parts of a chain; chains that work
+    uint32_t part, replica;       // this board's, unless it is idle
+    bool idle;                    // this board is not in the set, or left over
+    uint32_t ranks[CN_GROUP_MAX]; // by place, of the members that work
+    struct cn_set chain;          // members of the board's chain
+    struct cn_set alike;          // members that hold the board's part
+    struct cn_set all;            // members that work
 };
 
-// Places the members of a set, in its order, in as many complete chains as possible, at most
-// `most` (0: no limit). rank is this board's. Returns CN_EINVAL when parts is 0 or more than the
-// set has members.
-cn_err cn_ranks_chain(const struct cn_set *set, uint32_t parts, uint32_t most, uint32_t rank,
-                      struct cn_chain_place *place);
+// Places `count` ranks, in the order given, in as many complete chains as possible, at most `most`
+// (0: no limit). rank is this board's. Returns CN_EINVAL when parts is 0 or more than count.
+cn_err cn_ranks_chain(const uint32_t *order, uint32_t count, uint32_t parts, uint32_t most,
+                      uint32_t rank, struct cn_chain_place *place);
+
+// Returns the rank of the member of the board's chain that holds a part.
+uint32_t cn_ranks_of_part(const struct cn_chain_place *place, uint32_t part);
 
 // Returns the members of the board's chain that hold the parts in bits (bit p for part p).
 struct cn_set cn_ranks_parts(const struct cn_chain_place *place, uint32_t bits);

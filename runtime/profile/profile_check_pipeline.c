@@ -44,8 +44,8 @@ void cn_profile_check_pipeline(const struct cn_profile *profile, struct cn_diagn
                              "travel; expected data.scope: shared");
     if (job->parallel.kind == CN_PARALLEL_AUTO)
         cn_diagnostics_error(report, mark,
-                             "parallel.pipeline: parallel.kind auto does not choose among "
-                             "pipelines; expected one of the two");
+                             "parallel.pipeline: parallel.kind auto chooses it; expected one of "
+                             "the two");
     for (size_t i = 0; i < sizeof(not_yet) / sizeof(not_yet[0]); i++) {
         if (!is_used(job, i))
             continue;

@@ -144,7 +144,7 @@ def a_folder_of_samples_is_refused_by_its_line(build):
 @scenario
 def what_does_not_go_together_with_a_pipeline_is_refused_by_its_line(build):
     refusals = (
-        ("pipeline: 2, kind: auto", "parallel.pipeline: parallel.kind auto does not choose among pipelines"),
+        ("pipeline: 2, kind: auto", "parallel.pipeline: parallel.kind auto chooses it; expected one of the two"),
         ("pipeline: 2, measure: board-1", "parallel.measure: not together with parallel.pipeline in this version"),
         ("pipeline: 2, train: board-1", "parallel.train: not together with parallel.pipeline in this version"),
         ("pipeline: 2, shard: 2", "parallel.shard: not together with parallel.pipeline in this version"),

@@ -119,7 +119,7 @@ def the_gateway_says_how_long_the_run_takes(build):
         assert screen.end(signal.SIGTERM) == 130, screen.said
         screen.fits()
         cluster.start("gateway")
-        cluster.wait_for_line("gateway", "\n      ")
+        cluster.wait_for_line("gateway", "\n  ")  # a row of the table
         cluster.end_run()
         cluster.wait_for_end(120)
         assert "\x1b" not in cluster.log("gateway") and " left" not in cluster.log("gateway")

@@ -699,7 +699,7 @@ static void a_step_of_a_chain_takes_no_memory_for_its_messages(void **state)
     session = world->boards[0].session;
     atomic_store(&taken, 0);
     atomic_store(&watched, cn_trainer_boundary_words(session->trainer, CN_BOUNDARY_OUTPUTS) *
-                               world->job.batch * session->chain.slots * sizeof(float));
+                               world->job.batch * session->cut.slots * sizeof(float));
     assert_true(watched > 0);
     train_round(world, digest);
     end_epoch(world);
@@ -720,8 +720,8 @@ static void sweep_chain(struct world *world, bool hears, bool dies)
     cut_in_two(world);
     train_round(world, undisturbed);
     end_epoch(world);
-    assert_int_equal(world->boards[0].session->chain.part, 0);
-    assert_int_equal(world->boards[1].session->chain.part, 1);
+    assert_int_equal(world->boards[0].session->cut.part, 0);
+    assert_int_equal(world->boards[1].session->cut.part, 1);
     assert_int_equal(sweep_calls(world, hears, dies, undisturbed), 0);
 }
 

@@ -50,8 +50,8 @@ static struct cn_layout_facts alike(uint32_t count, uint32_t blocks, uint64_t we
     }
     for (uint32_t m = 0; m < count; m++) {
         facts.members[m].kbps = kbps;
-        for (uint32_t s = 0; s < CN_AUTO_STAGES; s++)
-            facts.members[m].needs[s] = (struct cn_auto_need){
+        for (uint32_t s = 0; s < CN_LAYOUT_STAGES; s++)
+            facts.members[m].needs[s] = (struct cn_layout_need){
                 (3 - s) * weights + 8 * activations * blocks, (1 + s) * weights};
     }
     return facts;
@@ -246,6 +246,58 @@ static void what_does_not_fit_is_cut_or_named(void **state)
     assert_non_null(strstr(text, "KiB are missing: it computes twice or in parts"));
 }
 
+// So many members alike: 60 MiB beside a state of 40 MiB, in stage 2 50 beside 60, in stage 3 30
+// beside 80. No link holds a layout back.
+static void the_lowest_stage_and_the_fewest_shards_that_fit_everybody(void **state)
+{
+    static const struct cn_layout_need needs[] = {
+        {60 * MIB, 40 * MIB}, {50 * MIB, 60 * MIB}, {30 * MIB, 80 * MIB}};
+    static const struct {
+        uint32_t count;
+        uint64_t limit; // MiB
+        uint32_t shards, replicas, stage;
+        bool fits;
+    } rows[] = {
+        {4, 0, 1, 4, 1, true},   {4, 100, 1, 4, 1, true}, {4, 99, 2, 2, 1, true},
+        {4, 80, 2, 2, 1, true},  {4, 79, 4, 1, 1, true},  {4, 70, 4, 1, 1, true},
+        {1, 100, 1, 1, 1, true}, {1, 99, 1, 1, 1, false}, {5, 80, 5, 1, 1, true},
+        {6, 75, 3, 2, 1, true},  {3, 80, 3, 1, 1, true}, // of two shards one would be left over
+        {4, 69, 4, 1, 2, true},  {4, 65, 4, 1, 2, true},  {4, 64, 4, 1, 3, true},
+        {4, 50, 4, 1, 3, true},  {4, 49, 4, 1, 1, false}, {2, 79, 2, 1, 3, true},
+        {8, 63, 8, 1, 2, true},  {6, 66, 6, 1, 2, true},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct cn_layout_facts facts = alike(rows[i].count, 1, 10 * MIB, 0, 0);
+        struct cn_layout_candidate best;
+
+        facts.most_parts = 1;
+        facts.all_train = true;
+        for (uint32_t m = 0; m < rows[i].count; m++) {
+            facts.members[m].limit = rows[i].limit * MIB;
+            memcpy(facts.members[m].needs, needs, sizeof(needs));
+        }
+        best = best_of(&facts);
+        if (best.shards != rows[i].shards || best.replicas != rows[i].replicas ||
+            best.stage != rows[i].stage || (best.missing == 0) != rows[i].fits)
+            fail_msg("row %zu: %u shards, %u replicas, stage %u, %llu missing", i, best.shards,
+                     best.replicas, best.stage, (unsigned long long)best.missing);
+    }
+}
+
+static void a_number_of_parts_that_was_refused_is_not_tried_again(void **state)
+{
+    struct cn_layout_facts facts = alike(4, 12, 8 * MIB, 8 * KIB, 100000);
+
+    (void)state;
+    assert_int_equal(best_of(&facts).parts, 4);
+    facts.not_parts = 1u << 4;
+    assert_int_equal(best_of(&facts).parts, 3);
+    facts.not_parts |= 1u << 3 | 1u << 2;
+    assert_int_equal(best_of(&facts).parts, 1);
+}
+
 static void it_says_the_choice_the_next_best_and_why(void **state)
 {
     struct cn_layout_facts facts = alike(4, 12, 8 * MIB, 8 * KIB, 100000);
@@ -285,6 +337,8 @@ int main(void)
         cmocka_unit_test(no_micro_batches_count_as_one),
         cmocka_unit_test(unequal_boards_get_unequal_parts),
         cmocka_unit_test(what_does_not_fit_is_cut_or_named),
+        cmocka_unit_test(the_lowest_stage_and_the_fewest_shards_that_fit_everybody),
+        cmocka_unit_test(a_number_of_parts_that_was_refused_is_not_tried_again),
         cmocka_unit_test(it_says_the_choice_the_next_best_and_why),
     };
 

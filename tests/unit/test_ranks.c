@@ -136,13 +136,14 @@ static void a_transformer_over_three_groups_of_three(void **state)
 
     (void)state;
     for (uint32_t rank = 0; rank < 9; rank++) {
-        assert_int_equal(cn_ranks_chain(&set, 3, 0, rank, &place), CN_OK);
+        assert_int_equal(cn_ranks_chain(set.ranks, set.size, 3, 0, rank, &place), CN_OK);
         assert_false(place.idle);
         assert_int_equal(place.part, rank / 3);
         assert_int_equal(place.replica, rank % 3);
         for (uint32_t i = 0; i < 3; i++) {
             assert_int_equal(place.alike.ranks[i], rank / 3 * 3 + i);
             assert_int_equal(place.chain.ranks[i], rank % 3 + 3 * i);
+            assert_int_equal(cn_ranks_of_part(&place, i), rank % 3 + 3 * i);
         }
         // An embedding that the first and the last part hold.
         assert_int_equal(cn_ranks_parts(&place, 1u << 0 | 1u << 2).id,
@@ -161,7 +162,8 @@ static void chains_partition_the_members_that_work(void **state)
             for (uint32_t p = 0; p < size; p++) {
                 struct cn_chain_place place;
 
-                assert_int_equal(cn_ranks_chain(&set, parts, 0, 2 * p, &place), CN_OK);
+                assert_int_equal(cn_ranks_chain(set.ranks, set.size, parts, 0, 2 * p, &place),
+                                 CN_OK);
                 assert_int_equal(place.idle, p >= parts * replicas);
                 if (place.idle)
                     continue;
@@ -174,17 +176,33 @@ static void chains_partition_the_members_that_work(void **state)
         }
 }
 
+// A slow board may be put last: parts follow the order given, sets that of the ranks.
+static void parts_follow_the_order_of_the_ranks_that_are_given(void **state)
+{
+    static const uint32_t order[] = {3, 1, 0, 2};
+    struct cn_chain_place place;
+
+    (void)state;
+    assert_int_equal(cn_ranks_chain(order, 4, 2, 0, 0, &place), CN_OK); // chains 3 0 and 1 2
+    assert_int_equal(place.part, 1);
+    assert_int_equal(place.replica, 0);
+    assert_int_equal(cn_ranks_of_part(&place, 0), 3);
+    assert_int_equal(place.chain.ranks[0], 0);
+    assert_int_equal(place.alike.id, cn_ranks_set(1u << 0 | 1u << 2).id);
+    assert_int_equal(cn_ranks_parts(&place, 1u << 0).id, cn_ranks_set(1u << 3).id);
+}
+
 static void chains_beyond_the_limit_and_parts_beyond_the_members(void **state)
 {
     struct cn_set set = even_members(6);
     struct cn_chain_place place;
 
     (void)state;
-    assert_int_equal(cn_ranks_chain(&set, 2, 1, 4, &place), CN_OK);
+    assert_int_equal(cn_ranks_chain(set.ranks, set.size, 2, 1, 4, &place), CN_OK);
     assert_true(place.idle);
     assert_int_equal(place.all.size, 2);
-    assert_int_equal(cn_ranks_chain(&set, 7, 0, 0, &place), CN_EINVAL);
-    assert_int_equal(cn_ranks_chain(&set, 0, 0, 0, &place), CN_EINVAL);
+    assert_int_equal(cn_ranks_chain(set.ranks, set.size, 7, 0, 0, &place), CN_EINVAL);
+    assert_int_equal(cn_ranks_chain(set.ranks, set.size, 0, 0, 0, &place), CN_EINVAL);
 }
 
 int main(void)
@@ -192,6 +210,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_transformer_over_three_groups_of_three),
         cmocka_unit_test(chains_partition_the_members_that_work),
+        cmocka_unit_test(parts_follow_the_order_of_the_ranks_that_are_given),
         cmocka_unit_test(chains_beyond_the_limit_and_parts_beyond_the_members),
         cmocka_unit_test(dp_rank_is_the_replica_times_the_shards_plus_the_shard),
         cmocka_unit_test(one_shard_is_plain_data_parallel_and_one_replica_is_all_shards),

@@ -50,6 +50,18 @@ uint32_t cn_cut_part_of(const struct cn_cut *cut, size_t node);
 cn_err cn_cut_holders(const struct cn_graph *graph, const struct cn_layout *layout,
                       const struct cn_cut *cut, uint32_t *holders);
 
+// What the parts before a place hold. A tensor counts for the first node that reads it.
+struct cn_cut_sums {
+    size_t parameters; // words of tensors
+    size_t trained;    // words of gradients
+    size_t kept;       // words of a sample that a forward pass makes and the backward pass reads
+};
+
+// Fills in what lies before each place, by number of forward nodes: the last entry, at the number
+// of all forward nodes, is the whole graph's. The caller frees *sums.
+cn_err cn_cut_sum(const struct cn_graph *graph, const struct cn_layout *layout,
+                  struct cn_cut_sums **sums);
+
 // What a part exchanges with its neighbours.
 enum cn_boundary {
     CN_BOUNDARY_INPUTS,           // activations, received from the part before

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 #include "runtime/engine/program/describe.h"
-#include "runtime/engine/trainer/trainer_parts.h"
+#include "runtime/engine/trainer/trainer_private.h"
 
 #define PLACES_MOST 1024 // places that are compared; of more, each second, third, ... counts
 #define SLACK 1.05       // work of the largest part, over the least possible, that saves bytes
@@ -30,8 +30,7 @@ static double work_of(const struct cn_graph *graph, const struct cn_node *node)
     return work;
 }
 
-// Returns, by number of forward nodes, the work before that place. The caller frees it.
-static double *sum_work(const struct cn_graph *graph)
+double *cn_trainer_sum_work(const struct cn_graph *graph)
 {
     double *before = calloc(graph->loss + 2, sizeof(*before));
 
@@ -44,7 +43,7 @@ static double *sum_work(const struct cn_graph *graph)
 
 static cn_err open_choice(const struct cn_graph *graph, struct choice *choice)
 {
-    double *work = sum_work(graph);
+    double *work = cn_trainer_sum_work(graph);
     size_t stride, kept = 0;
     cn_err err;
 
@@ -177,7 +176,7 @@ static void put_place(const struct choice *choice, size_t nodes, FILE *stream)
 cn_err cn_trainer_cut_text(const struct cn_graph *graph, const struct cn_cut *cut, char *text,
                            size_t size)
 {
-    double *work = sum_work(graph);
+    double *work = cn_trainer_sum_work(graph);
     struct choice choice = {0};
     FILE *stream = fmemopen(text, size, "w");
     cn_err err = work && stream ? cn_cut_places(graph, &choice.places, &choice.count) : CN_ENOMEM;

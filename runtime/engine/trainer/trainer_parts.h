@@ -19,6 +19,20 @@ cn_err cn_trainer_import(const struct cn_onnx *onnx, enum cn_loss loss,
 cn_err cn_trainer_choose_cut(const struct cn_graph *graph, uint32_t parts, struct cn_diag *diag,
                              struct cn_cut *cut);
 
+// A place where a model may be cut.
+struct cn_trainer_place {
+    size_t nodes;                 // forward nodes before it
+    size_t words, gradient_words; // what a sample sends across it, forward and back
+    double work;                  // share of the model's work before it
+    struct cn_cut_sums sums;      // what lies before it
+};
+
+// Lists at most `most` places, in order, and behind them the whole model: places has count + 1
+// entries. If there are more places, it keeps those with few values to send. The caller frees
+// *places. CN_ENOMEM.
+cn_err cn_trainer_list_places(const struct cn_graph *graph, const struct cn_layout *layout,
+                              size_t most, struct cn_trainer_place **places, size_t *count);
+
 // Writes the share of the work of each part and what travels between them, for people.
 cn_err cn_trainer_cut_text(const struct cn_graph *graph, const struct cn_cut *cut, char *text,
                            size_t size);

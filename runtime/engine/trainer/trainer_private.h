@@ -217,6 +217,10 @@ cn_err cn_trainer_prepare_part(struct cn_trainer *trainer, const struct cn_graph
                                const struct cn_program *program);
 void cn_trainer_release_part(struct cn_trainer *trainer);
 
+// Returns, by number of forward nodes, the work before that place. The caller frees it; NULL: no
+// memory.
+double *cn_trainer_sum_work(const struct cn_graph *graph);
+
 // Forgets the micro-batches of a step.
 void cn_trainer_empty_slots(struct cn_trainer *trainer);
 

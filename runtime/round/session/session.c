@@ -47,9 +47,9 @@ static cn_err open_trainer(struct cn_session *session, struct cn_diag *diag)
         .shards = session->sharing.shards,
         .stage = session->sharing.stage,
         .weighs = config->job->parallel.kind == CN_PARALLEL_AUTO,
-        .cut = cn_session_is_cut(session) ? &session->chain.cut : NULL,
-        .part = session->chain.part,
-        .slots = session->chain.slots,
+        .cut = cn_session_is_cut(session) ? &session->cut.at : NULL,
+        .part = session->cut.part,
+        .slots = session->cut.slots,
     };
     cn_err err;
 
@@ -60,37 +60,12 @@ static cn_err open_trainer(struct cn_session *session, struct cn_diag *diag)
     cn_trainer_close(session->trainer);
     session->trainer = NULL;
     err = cn_trainer_open(session->onnx, &trainer, diag, &session->trainer);
+    for (uint32_t s = 0; !err && trainer.weighs && !trainer.cut && s < CN_STAGE_WEIGHTS; s++)
+        session->planning.needs[s] = cn_trainer_needs(session->trainer, s + 1);
     return err ? err : cn_session_take_lanes(session);
 }
 
-cn_err cn_session_reopen_trainer(struct cn_session *session, uint32_t shards, uint32_t stage)
-{
-    uint32_t shards_before = session->sharing.shards, stage_before = session->sharing.stage;
-    struct cn_diag diag;
-    cn_err err, again;
-
-    cn_diag_init(&diag);
-    session->sharing.shards = shards;
-    session->sharing.stage = stage;
-    err = open_trainer(session, &diag);
-    for (size_t i = 0; i < diag.count && i < CN_DIAG_LINES; i++)
-        cn_log(CN_LOG_ERROR, "session", "with %u shards, stage %u: %s", shards, stage,
-               diag.lines[i]);
-    if (!err && session->reducer)
-        session->reducer->trainer = session->trainer;
-    if (!err && session->reducer && session->reducer->choice.bucket)
-        err = cn_trainer_set_buckets(session->trainer,
-                                     session->reducer->choice.bucket / sizeof(float));
-    if (!err)
-        return CN_OK;
-    session->sharing.shards = shards_before;
-    session->sharing.stage = stage_before;
-    again = open_trainer(session, &diag);
-    return again ? CN_EWEDGED : err; // the process restarts, because it has no trainer
-}
-
-// Opens the trainer. With "parallel: auto" a board that cannot hold the whole model may still hold
-// a share.
+// Opens the trainer of the whole model, with the smallest stage and the fewest shards that fit.
 static cn_err open_smaller(struct cn_session *session, struct cn_diag *diag)
 {
     uint32_t members = session->config.settings->group.member_count;
@@ -110,6 +85,58 @@ static cn_err open_smaller(struct cn_session *session, struct cn_diag *diag)
     return err;
 }
 
+// Logs why a trainer could not be opened, else lets it take part in the steps.
+static cn_err note_opened(struct cn_session *session, cn_err err, const struct cn_diag *diag)
+{
+    for (size_t i = 0; err && i < diag->count && i < CN_DIAG_LINES; i++)
+        cn_log(CN_LOG_ERROR, "session", "with %u parts, %u shards, stage %u: %s",
+               session->cut.at.parts > 1 ? session->cut.at.parts : 1, session->sharing.shards,
+               session->sharing.stage, diag->lines[i]);
+    if (!err && session->reducer)
+        session->reducer->trainer = session->trainer;
+    if (!err && session->reducer && session->reducer->choice.bucket)
+        err = cn_trainer_set_buckets(session->trainer,
+                                     session->reducer->choice.bucket / sizeof(float));
+    return err;
+}
+
+cn_err cn_session_try_trainer(struct cn_session *session)
+{
+    struct cn_diag diag;
+
+    cn_diag_init(&diag);
+    return note_opened(session, open_trainer(session, &diag), &diag);
+}
+
+cn_err cn_session_try_whole(struct cn_session *session)
+{
+    struct cn_diag diag;
+    cn_err err;
+
+    cn_diag_init(&diag);
+    session->sharing.shards = 1;
+    session->sharing.stage = cn_session_job_stage(session->config.job);
+    err = open_trainer(session, &diag);
+    if (err == CN_ENOMEM)
+        err = open_smaller(session, &diag);
+    return note_opened(session, err, &diag);
+}
+
+cn_err cn_session_reopen_trainer(struct cn_session *session, uint32_t shards, uint32_t stage)
+{
+    uint32_t shards_before = session->sharing.shards, stage_before = session->sharing.stage;
+    cn_err err;
+
+    session->sharing.shards = shards;
+    session->sharing.stage = stage;
+    err = cn_session_try_trainer(session);
+    if (!err)
+        return CN_OK;
+    session->sharing.shards = shards_before;
+    session->sharing.stage = stage_before;
+    return cn_session_try_trainer(session) ? CN_EWEDGED : err; // without a trainer it restarts
+}
+
 // Says which tensors each group keeps: a shared layer in that list, or a personal one missing from
 // it, is a mistake that nothing else shows.
 static void note_local(const struct cn_session *session)
@@ -119,6 +146,25 @@ static void note_local(const struct cn_session *session)
     cn_local_tensors_text(session->layout, text);
     if (text[0])
         cn_log(CN_LOG_INFO, "session", "the group keeps for itself: %s", text);
+}
+
+// With "parallel: auto" a board that cannot hold even a share of the whole model may hold a part.
+static cn_err open_some_part(struct cn_session *session, struct cn_diag *diag)
+{
+    uint32_t members = session->config.settings->group.member_count;
+    cn_err err = CN_ENOMEM;
+
+    if (!cn_session_may_cut(session))
+        return err;
+    session->sharing.shards = 1;
+    session->sharing.stage = CN_STAGE_OPTIMIZER;
+    for (uint32_t parts = 2; err == CN_ENOMEM && parts <= members; parts++) {
+        cn_diag_init(diag);
+        err = cn_session_cut_alike(session, parts, diag);
+        if (!err)
+            err = open_trainer(session, diag);
+    }
+    return err;
 }
 
 static cn_err open_model(struct cn_session *session, struct cn_diag *diag)
@@ -137,6 +183,8 @@ static cn_err open_model(struct cn_session *session, struct cn_diag *diag)
         err = open_trainer(session, diag);
     if (err == CN_ENOMEM)
         err = open_smaller(session, diag);
+    if (err == CN_ENOMEM)
+        err = open_some_part(session, diag);
     if (err)
         return err;
     if (config->file)
@@ -353,7 +401,7 @@ void cn_session_close(struct cn_session *session)
     cn_trainer_close(session->trainer);
     cn_onnx_close(session->onnx);
     cn_layout_deinit(&session->layout_own);
-    free(session->chain.holders);
+    free(session->cut.holders);
     free(session->chain.log);
     free(session);
 }

@@ -1,19 +1,32 @@
-// session_auto.c - "parallel: auto": collects the facts and chooses the layout.
+// session_auto.c - "parallel: auto": collects what the members know, searches for the quickest
+// layout, and tells it.
 #include <stdlib.h>
+#include <string.h>
 
 #include "runtime/base/log.h"
 #include "runtime/engine/program/bucket_plan.h"
+#include "runtime/engine/trainer/trainer_parts.h"
+#include "runtime/group/layout_text.h"
 #include "runtime/port/platform.h"
-#include "runtime/round/session/session_private.h"
+#include "runtime/round/session/session_chain.h"
 
-#define FINGERPRINT 0x73617501
 #define TIMED 3 // number of evaluations, of which the quickest counts
 
-enum fact { LIMIT, MICRO_US, NEEDS, FACTS = NEEDS + 2 * CN_AUTO_STAGES };
+enum fingerprint { GATHER = 0x73617501 };
 
 bool cn_session_is_automatic(const struct cn_session *session)
 {
     return session->config.job->parallel.kind == CN_PARALLEL_AUTO;
+}
+
+bool cn_session_may_cut(const struct cn_session *session)
+{
+    const struct cn_parallel *parallel = &session->config.job->parallel;
+
+    return parallel->kind == CN_PARALLEL_AUTO && parallel->scope == CN_SCOPE_SHARED &&
+           !parallel->train[0] && !parallel->measure[0] && !parallel->balance &&
+           parallel->lr_scaling == CN_LR_SCALING_NONE && !session->config.alone &&
+           session->config.settings->group.member_count > 1;
 }
 
 uint32_t cn_session_accumulates(const struct cn_session *session)
@@ -23,8 +36,10 @@ uint32_t cn_session_accumulates(const struct cn_session *session)
     return sets && sets->layout.micro ? sets->layout.micro : cn_job_accumulate(session->config.job);
 }
 
+// --- what a member knows ---
+
 // Measures by evaluating, which changes no weight, gradient or statistic. Its counts are removed
-// afterwards.
+// afterwards. The weights may be zeros, so a loss that is not finite does not matter.
 static cn_err evaluate(struct cn_session *session, uint64_t *least_us)
 {
     const struct cn_batch *batch = cn_reader_take(
@@ -41,6 +56,7 @@ static cn_err evaluate(struct cn_session *session, uint64_t *least_us)
         err = cn_trainer_evaluate(session->trainer, batch, &metrics);
         took_us = cn_platform_now_us() - begun_us;
         *least_us = took_us < *least_us ? took_us : *least_us;
+        err = err == CN_EDIVERGED ? CN_OK : err;
     }
     if (!err)
         cn_trainer_take_counts(session->trainer, counts);
@@ -48,25 +64,57 @@ static cn_err evaluate(struct cn_session *session, uint64_t *least_us)
     return err;
 }
 
-// Measures a micro-batch once per epoch, before its first step. In stage 3 the trainer has only a
-// share of the weights, so it borrows the held ones.
+// As evaluate, of a part: what would arrive from the part before is zeros.
+static cn_err evaluate_part(struct cn_session *session, uint64_t *least_us)
+{
+    uint32_t samples = session->config.job->batch;
+    size_t words = cn_trainer_boundary_words(session->trainer, CN_BOUNDARY_INPUTS) * samples;
+    float *zeros = calloc(words + 1, sizeof(*zeros));
+    cn_err err = zeros ? CN_OK : CN_ENOMEM;
+
+    if (!err && words)
+        err = cn_trainer_set_boundary(session->trainer, 0, CN_BOUNDARY_INPUTS, samples, zeros);
+    if (!err)
+        err = evaluate(session, least_us);
+    free(zeros);
+    return err;
+}
+
+// As evaluate, in stage 3, where the trainer has only a share of the weights: it borrows the held
+// ones, or zeros.
+static cn_err evaluate_lent(struct cn_session *session, uint64_t *least_us)
+{
+    float *zeros = NULL;
+    cn_err err = cn_session_recall(session), back;
+
+    if (!err && !session->held.weights)
+        err = cn_session_allocate(&zeros, session->layout->total);
+    if (!err)
+        err = cn_trainer_lend_weights(session->trainer, zeros ? zeros : session->held.weights);
+    if (!err)
+        err = evaluate(session, least_us);
+    back = cn_trainer_lend_weights(session->trainer, NULL);
+    free(zeros);
+    return err ? err : back;
+}
+
+// Measures a micro-batch of the whole model. Of a part its share of the work is measured.
 static cn_err time_micro(struct cn_session *session, uint64_t *micro_us)
 {
-    bool lends = cn_trainer_stage(session->trainer) == CN_STAGE_WEIGHTS;
+    bool cut = cn_session_is_cut(session);
+    double share = cut ? session->cut.work[session->cut.part] : 1, forward, step;
     uint64_t least_us = 0;
-    double forward, step;
-    cn_err err = lends ? cn_session_recall(session) : CN_OK;
+    cn_err err = cut ? evaluate_part(session, &least_us)
+                 : cn_trainer_stage(session->trainer) == CN_STAGE_WEIGHTS
+                     ? evaluate_lent(session, &least_us)
+                     : evaluate(session, &least_us);
 
-    if (!err && lends)
-        err = cn_trainer_lend_weights(session->trainer, session->held.weights);
-    if (!err)
-        err = evaluate(session, &least_us);
-    if (lends && cn_trainer_lend_weights(session->trainer, NULL) && !err)
-        err = CN_EINVAL;
     if (err)
         return err;
     cn_trainer_flops(session->trainer, &forward, &step);
-    *micro_us = (uint64_t)((double)least_us * (forward > 0 ? step / forward : 1)) + 1;
+    *micro_us = (uint64_t)((double)least_us * (forward > 0 ? step / forward : 1) /
+                           (share > 0.01 ? share : 0.01)) +
+                1;
     return CN_OK;
 }
 
@@ -80,80 +128,243 @@ static uint64_t limit_of(const struct cn_session *session)
     return settings->memory_size ? settings->memory_size : cn_platform_memory_size();
 }
 
-static cn_err own_facts(struct cn_session *session, bool trains, int64_t words[FACTS])
+static cn_err own_words(struct cn_session *session, bool trains, int64_t words[CN_LAYOUT_WORDS])
 {
     uint64_t *micro_us = &session->planning.sets->micro_us;
     cn_err err = trains && !*micro_us ? time_micro(session, micro_us) : CN_OK;
 
-    words[LIMIT] = (int64_t)limit_of(session);
-    words[MICRO_US] = (int64_t)*micro_us;
-    for (uint32_t stage = 1; stage <= CN_AUTO_STAGES; stage++) {
-        struct cn_trainer_need need = cn_trainer_needs(session->trainer, stage);
-
-        words[NEEDS + 2 * (stage - 1)] = (int64_t)need.whole;
-        words[NEEDS + 2 * (stage - 1) + 1] = (int64_t)need.shared;
+    words[CN_LAYOUT_WORD_CUTS] = cn_session_may_cut(session) &&
+                                 !cn_dataset_is_open_ended(session->data.set) &&
+                                 session->config.settings->precision != CN_PRECISION_FLOAT16;
+    words[CN_LAYOUT_WORD_SAMPLES] = session->chain.samples;
+    words[CN_LAYOUT_WORD_LIMIT] = (int64_t)limit_of(session);
+    words[CN_LAYOUT_WORD_MICRO_US] = (int64_t)*micro_us;
+    for (uint32_t s = 0; s < CN_LAYOUT_STAGES; s++) {
+        words[CN_LAYOUT_WORD_NEEDS + 2 * s] = (int64_t)session->planning.needs[s].whole;
+        words[CN_LAYOUT_WORD_NEEDS + 2 * s + 1] = (int64_t)session->planning.needs[s].shared;
     }
     return err;
 }
 
-static struct cn_auto_member get_member(const int64_t words[FACTS])
+cn_err cn_session_gather_words(struct cn_session *session, struct cn_collective *collective,
+                               uint32_t train, struct cn_layout_words *words)
 {
-    struct cn_auto_member member = {.limit = (uint64_t)words[LIMIT],
-                                    .micro_us = (uint64_t)words[MICRO_US]};
+    const struct cn_view *view = &session->planning.sets->view;
+    const struct cn_collective_call call = {.kind = CN_COLLECTIVE_ALL_GATHER,
+                                            .type = CN_INT64,
+                                            .data = words->of,
+                                            .count = (size_t)view->size * CN_LAYOUT_WORDS,
+                                            .fingerprint = GATHER};
+    cn_err err;
 
-    for (uint32_t s = 0; s < CN_AUTO_STAGES; s++)
-        member.needs[s] = (struct cn_auto_need){(uint64_t)words[NEEDS + 2 * s],
-                                                (uint64_t)words[NEEDS + 2 * s + 1]};
-    return member;
+    *words = (struct cn_layout_words){0};
+    err = own_words(session, train >> view->rank & 1, words->of[view->rank]);
+    return err || view->size == 1 ? err : collective->ops->run(collective, &call);
 }
 
-// Collects the facts and the names of the members that may train.
-static void collect(const struct cn_session *session, uint32_t train, int64_t (*words)[FACTS],
-                    const char **names, struct cn_auto_facts *facts)
+// --- the search, on the leader ---
+
+// The ranks of the members that the search sees, and their names.
+struct field {
+    uint32_t ranks[CN_GROUP_MAX];
+    const char *names[CN_GROUP_MAX];
+};
+
+// Fills in the places for a cut, or without them the whole model only.
+static cn_err list_places(const struct cn_session *session, bool cuts,
+                          struct cn_layout_facts *facts, double work[CN_LAYOUT_PLACES + 1])
+{
+    const struct cn_job *job = session->config.job;
+    uint64_t rows = 1 + cn_trainer_has_second(session->trainer);
+    struct cn_trainer_place *places = NULL;
+    size_t count = 0;
+    struct cn_layout layout;
+    struct cn_graph graph;
+    struct cn_diag diag;
+    cn_err err;
+
+    cn_diag_init(&diag);
+    err = cn_trainer_import(session->onnx, job->loss, &job->rules, &diag, &layout, &graph);
+    if (err)
+        return err;
+    err = cn_trainer_list_places(&graph, &layout, cuts ? CN_LAYOUT_PLACES : 0, &places, &count);
+    facts->place_count = (uint32_t)count;
+    for (size_t i = 0; !err && i <= count; i++) {
+        const struct cn_trainer_place *place = &places[i];
+        const struct cn_cut_sums *sums = &place->sums;
+        uint64_t base = job->rules.proximal > 0 ? sums->parameters : 0;
+
+        work[i] = place->work;
+        facts->places[i] = (struct cn_layout_place){
+            .nodes = place->nodes,
+            .forward = (uint64_t)place->words * job->batch * sizeof(float),
+            .backward = (uint64_t)place->gradient_words * job->batch * sizeof(float),
+            .gradients = sums->trained * sizeof(float),
+            .state = (2 * sums->parameters + base + rows * sums->trained) * sizeof(float),
+            .saved = (uint64_t)sums->kept * job->batch * sizeof(float),
+        };
+    }
+    free(places);
+    cn_graph_deinit(&graph);
+    cn_layout_deinit(&layout);
+    return err;
+}
+
+// Returns what a step takes beside its state and the values that are kept: as much as the whole
+// model's, else what an arriving version takes and four times the largest message.
+static uint64_t rest_of(const struct cn_session *session, const struct cn_layout_facts *facts)
+{
+    const struct cn_layout_place *all = &facts->places[facts->place_count];
+    const struct cn_trainer_need *need = &session->planning.needs[0];
+    uint64_t known = all->state + all->saved, most = 0;
+
+    if (need->whole + need->shared)
+        return need->whole + need->shared > known ? need->whole + need->shared - known : 0;
+    for (uint32_t i = 0; i < facts->place_count; i++)
+        if (facts->places[i].forward > most)
+            most = facts->places[i].forward;
+    return cn_trainer_plan(session->trainer)->arriving + 4 * most;
+}
+
+static void add_member(const int64_t words[CN_LAYOUT_WORDS], uint64_t kbps, const double *work,
+                       struct cn_layout_facts *facts)
+{
+    struct cn_layout_member *member = &facts->members[facts->count++];
+
+    member->limit = (uint64_t)words[CN_LAYOUT_WORD_LIMIT];
+    member->kbps = kbps;
+    for (uint32_t i = 0; i <= facts->place_count; i++)
+        member->us[i] = work[i] * (double)words[CN_LAYOUT_WORD_MICRO_US];
+    for (uint32_t s = 0; s < CN_LAYOUT_STAGES; s++)
+        member->needs[s] =
+            (struct cn_layout_need){(uint64_t)words[CN_LAYOUT_WORD_NEEDS + 2 * s],
+                                    (uint64_t)words[CN_LAYOUT_WORD_NEEDS + 2 * s + 1]};
+}
+
+static cn_err fill_in(const struct cn_session *session, const struct cn_layout_words *words,
+                      uint32_t among, uint32_t not_parts, struct field *field,
+                      struct cn_layout_facts *facts)
 {
     const struct cn_session_sets *sets = session->planning.sets;
     const struct cn_member *members = session->config.settings->group.members;
+    bool cuts = not_parts != UINT32_MAX;
+    double work[CN_LAYOUT_PLACES + 1], forward, step;
+    cn_err err;
 
-    *facts = (struct cn_auto_facts){.gradients =
-                                        cn_trainer_gradient_words(session->trainer) * sizeof(float),
-                                    .micro = cn_job_accumulate(session->config.job)};
-    for (uint32_t r = 0; r < sets->view.size; r++) {
-        uint64_t kbps = sets->facts[r].link_kbps;
-
-        if (!(train >> r & 1))
+    cn_trainer_flops(session->trainer, &forward, &step);
+    *facts = (struct cn_layout_facts){.forward_share = step > 0 ? forward / step : 1.0 / 3,
+                                      .call_us = sets->call_us,
+                                      .bucket = cn_session_bucket(session),
+                                      .micro = cn_job_accumulate(session->config.job),
+                                      .most_parts = cuts ? CN_CUT_PARTS_MAX : 1,
+                                      .not_parts = not_parts,
+                                      .all_train = true};
+    err = list_places(session, cuts, facts, work);
+    for (uint32_t r = 0; !err && r < sets->view.size; r++) {
+        if (!(among >> r & 1))
             continue;
-        if (kbps && (!facts->link_kbps || kbps < facts->link_kbps))
-            facts->link_kbps = kbps;
-        names[facts->count] = members[sets->view.ranks[r]].name;
-        facts->members[facts->count++] = get_member(words[r]);
+        field->ranks[facts->count] = r;
+        field->names[facts->count] = members[sets->view.ranks[r]].name;
+        add_member(words->of[r], sets->facts[r].link_kbps, work, facts);
     }
+    facts->rest = rest_of(session, facts);
+    return err;
+}
+
+static void describe(const struct cn_layout_facts *facts, const struct cn_layout_search *search,
+                     const struct field *field, struct cn_session_layout *layout)
+{
+    const struct cn_layout_candidate *best = &search->candidates[search->best];
+
+    layout->parts = best->parts;
+    layout->replicas = best->replicas;
+    layout->shards = best->shards;
+    layout->stage = best->stage;
+    layout->micro = best->micro;
+    layout->fits = best->missing == 0;
+    layout->count = best->parts * best->replicas * best->shards;
+    for (uint32_t p = 0; p < layout->count; p++)
+        layout->ranks[p] = field->ranks[best->members[p]];
+    for (uint32_t p = 0; p + 1 < best->parts; p++)
+        layout->places[p] = facts->places[best->places[p]].nodes;
+    cn_layout_text(search, field->names, layout->why, sizeof(layout->why));
+}
+
+static cn_err search(const struct cn_session *session, const struct cn_layout_words *words,
+                     uint32_t among, uint32_t not_parts, struct cn_session_layout *layout)
+{
+    struct cn_layout_facts *facts = calloc(1, sizeof(*facts));
+    struct cn_layout_search *found = calloc(1, sizeof(*found));
+    struct field field = {0};
+    cn_err err = facts && found ? CN_OK : CN_ENOMEM;
+
+    if (!err)
+        err = fill_in(session, words, among, not_parts, &field, facts);
+    if (!err) {
+        cn_layout_search(facts, found);
+        describe(facts, found, &field, layout);
+    }
+    free(facts);
+    free(found);
+    return err;
+}
+
+// --- the choice, on all members ---
+
+// Returns whether a layout that the leader told makes sense for these members.
+static bool is_possible(const struct cn_session *session, const struct cn_session_layout *layout,
+                        uint32_t among)
+{
+    uint32_t micro = cn_job_accumulate(session->config.job), ranks = 0;
+    uint32_t most = micro > CN_LAYOUT_MICRO ? micro : CN_LAYOUT_MICRO;
+
+    if (!layout->parts || layout->parts > CN_CUT_PARTS_MAX || !layout->replicas ||
+        layout->replicas > CN_GROUP_MAX || !layout->shards || layout->shards > CN_GROUP_MAX ||
+        (layout->parts > 1 && (layout->shards > 1 || !cn_session_may_cut(session))) ||
+        layout->count != layout->parts * layout->replicas * layout->shards ||
+        layout->count > CN_GROUP_MAX || layout->stage < 1 || layout->stage > CN_LAYOUT_STAGES ||
+        layout->micro < micro || layout->micro > most)
+        return false;
+    for (uint32_t p = 0; p < layout->count; p++) {
+        if (layout->ranks[p] >= CN_GROUP_MAX || !(among >> layout->ranks[p] & 1) ||
+            ranks >> layout->ranks[p] & 1)
+            return false;
+        ranks |= 1u << layout->ranks[p];
+    }
+    return true;
+}
+
+cn_err cn_session_search_layout(struct cn_session *session, struct cn_collective *collective,
+                                const struct cn_layout_words *words, uint32_t among,
+                                uint32_t not_parts)
+{
+    struct cn_session_sets *sets = session->planning.sets;
+    struct cn_session_layout layout = {0};
+    cn_err err = CN_OK;
+
+    if (sets->view.rank == 0)
+        err = search(session, words, among, not_parts, &layout);
+    if (!err && sets->view.size > 1)
+        err = cn_broadcast(collective, 0, &layout, sizeof(layout));
+    if (err)
+        return err;
+    layout.among = among;
+    layout.why[sizeof(layout.why) - 1] = '\0';
+    if (!is_possible(session, &layout, among))
+        return CN_EFORMAT;
+    sets->layout = layout;
+    cn_log(CN_LOG_INFO, "sets", "parallel: auto: %s", layout.why);
+    return CN_OK;
 }
 
 cn_err cn_session_choose_layout(struct cn_session *session, struct cn_collective *collective,
                                 uint32_t train)
 {
-    struct cn_session_sets *sets = session->planning.sets;
-    int64_t words[CN_GROUP_MAX][FACTS] = {0};
-    const struct cn_collective_call call = {.kind = CN_COLLECTIVE_ALL_GATHER,
-                                            .type = CN_INT64,
-                                            .data = words,
-                                            .count = (size_t)sets->view.size * FACTS,
-                                            .fingerprint = FINGERPRINT};
-    const char *names[CN_GROUP_MAX] = {NULL};
-    uint32_t own = sets->view.rank;
-    struct cn_auto_facts facts;
+    struct cn_layout_words words;
     cn_err err;
 
-    if (!cn_session_is_automatic(session))
+    if (!cn_session_is_automatic(session) || session->planning.sets->layout.among == train)
         return CN_OK;
-    err = own_facts(session, train >> own & 1, words[own]);
-    if (!err)
-        err = collective->ops->run(collective, &call);
-    if (err)
-        return err;
-    collect(session, train, words, names, &facts);
-    cn_auto_layout_choose(&facts, &sets->layout);
-    cn_auto_layout_text(&sets->layout, names, sets->why, sizeof(sets->why));
-    cn_log(CN_LOG_INFO, "sets", "parallel: auto: %s", sets->why);
-    return CN_OK;
+    err = cn_session_gather_words(session, collective, train, &words);
+    return err ? err : cn_session_search_layout(session, collective, &words, train, UINT32_MAX);
 }

@@ -10,32 +10,88 @@
 // update of one board that trains the same micro-batches alone.
 #pragma once
 
+#include "runtime/group/layout_facts.h"
 #include "runtime/round/session/session_private.h"
 
 struct cn_metrics;
 
-// --- session_chain.c ---
-
-// Returns the number of micro-batches in a step of a chain: as many as its members would train in
-// all without a chain.
-uint32_t cn_session_chain_micro(const struct cn_session *session);
+// --- session_cut.c ---
 
 // Chooses where the model of a job with parallel.pipeline is cut, and the part that this board is
 // likely to get. Sets layout_own to the layout of the whole model. Does nothing for other jobs.
 // CN_EINVAL with a line in diag for a cut that is not possible.
 cn_err cn_session_cut_model(struct cn_session *session, struct cn_diag *diag);
 
+// As cn_session_cut_model, into this many parts of equal work, for a board that can only hold a
+// part.
+cn_err cn_session_cut_alike(struct cn_session *session, uint32_t parts, struct cn_diag *diag);
+
+// Gives the trainer another part of the model, or of another cut; without a cut the whole model or
+// a share of it. Loads the held state. On an error all is as before; CN_ENOMEM: it does not fit;
+// CN_EINVAL: the model cannot be cut there; CN_EWEDGED: there is no trainer.
+cn_err cn_session_change_part(struct cn_session *session, const struct cn_cut *cut, uint32_t part);
+
 // Takes a fingerprint of the data set, which all members of a chain must share. CN_ENOTSUP with a
-// line in diag for a set whose files may change. Does nothing without a cut.
+// line in diag for a set whose files may change. Does nothing if no chain is possible.
 cn_err cn_session_look_at_samples(struct cn_session *session, struct cn_diag *diag);
+
+// --- session_auto.c ---
+
+// Returns whether "parallel: auto" may cut the model, by what the job says.
+bool cn_session_may_cut(const struct cn_session *session);
+
+// What a member knows, in numbers that travel.
+enum cn_layout_word {
+    CN_LAYOUT_WORD_CUTS, // 1: it can hold a part
+    CN_LAYOUT_WORD_SAMPLES,
+    CN_LAYOUT_WORD_LIMIT,
+    CN_LAYOUT_WORD_MICRO_US,
+    CN_LAYOUT_WORD_NEEDS,
+    CN_LAYOUT_WORDS = CN_LAYOUT_WORD_NEEDS + 2 * CN_LAYOUT_STAGES
+};
+
+struct cn_layout_words {
+    int64_t of[CN_GROUP_MAX][CN_LAYOUT_WORDS]; // by rank
+};
+
+// Gathers what all members know; those in train measure their speed.
+cn_err cn_session_gather_words(struct cn_session *session, struct cn_collective *collective,
+                               uint32_t train, struct cn_layout_words *words);
+
+// Chooses the layout for the members in `among`: on the leader, which tells the others. not_parts
+// has a bit for each number of parts that is not to be tried; all bits: no cut.
+cn_err cn_session_search_layout(struct cn_session *session, struct cn_collective *collective,
+                                const struct cn_layout_words *words, uint32_t among,
+                                uint32_t not_parts);
+
+// --- session_layout.c ---
+
+// With "parallel: auto", when an epoch begins: chooses the layout, with a cut or without, on all
+// members alike, and opens the trainer for it. If no layout fits, the session waits.
+cn_err cn_session_form_layout(struct cn_session *session, struct cn_collective *collective);
+
+// --- session_chain.c ---
 
 // Returns the lowest rank whose samples, by their fingerprint, the most ranks have.
 uint32_t cn_session_most_frequent(const int64_t *samples, uint32_t size);
+
+// Returns the ranks that have the most frequent samples, and tells of the others.
+uint32_t cn_session_find_alike(struct cn_session *session, const int64_t *samples);
 
 // Forms as many chains as there are members for, the same on all members, and gives this board's
 // trainer its part of the held state. Members with other samples than most do not train. With too
 // few members it logs who is missing, and the session waits.
 cn_err cn_session_form_chains(struct cn_session *session, struct cn_collective *collective);
+
+// Lets the members train in the chains of a place, whose part the trainer holds.
+cn_err cn_session_begin_chains(struct cn_session *session, struct cn_collective *collective,
+                               const struct cn_chain_place *place);
+
+// Nobody trains in this epoch, since `what` is not possible with the members of these ranks: says
+// who is missing.
+void cn_session_wait_for_members(struct cn_session *session, uint32_t ranks, const char *what);
+
+// --- session_chain_rows.c ---
 
 // Passes a row to put, a function of the trainer. row is that of the whole model, or NULL; the
 // trainer gets the part that it holds.

@@ -28,11 +28,11 @@ struct run {
 
 void cn_session_count_messages(const struct cn_session *session, uint32_t counts[CN_BOUNDARY_COUNT])
 {
-    uint32_t part = session->chain.part, parts = session->chain.cut.parts;
-    uint32_t own = session->chain.slots;
+    uint32_t part = session->cut.part, parts = session->cut.at.parts;
+    uint32_t own = session->cut.slots;
 
     counts[CN_BOUNDARY_INPUTS] =
-        part ? cn_pipeline_in_flight(parts, cn_session_chain_micro(session), part - 1) : 0;
+        part ? cn_pipeline_in_flight(parts, session->cut.micro, part - 1) : 0;
     counts[CN_BOUNDARY_OUTPUTS] = own;
     counts[CN_BOUNDARY_OUTPUT_GRADIENTS] = own;
     counts[CN_BOUNDARY_INPUT_GRADIENTS] = own + 1;
@@ -124,7 +124,7 @@ static cn_err post(struct run *run, enum cn_boundary which,
     const struct cn_collective_call call = {
         .kind = sends ? CN_COLLECTIVE_SEND : CN_COLLECTIVE_RECEIVE,
         .set = neighbour < run->place->part ? &run->before : &run->behind,
-        .peer = run->place->chain.ranks[neighbour],
+        .peer = cn_ranks_of_part(run->place, neighbour),
         .data = lane->buffers + index * lane->words,
         .count = lane->words * sizeof(float),
         .fingerprint = (message->gradient ? GRADIENTS : ACTIVATIONS) + (message->batch << 8),
@@ -153,7 +153,7 @@ static cn_err post(struct run *run, enum cn_boundary which,
 static cn_err move_message(struct run *run, enum cn_boundary which, uint32_t batch, bool came)
 {
     struct cn_trainer *trainer = run->session->trainer;
-    uint32_t slot = batch % run->session->chain.slots;
+    uint32_t slot = batch % run->session->cut.slots;
     uint32_t samples = run->session->config.job->batch;
     float *buffer;
     cn_err err;
@@ -180,7 +180,7 @@ static cn_err forward(struct run *run, uint32_t number)
     batch = cn_reader_take(session->data.reader, index);
     cn_trainer_draw(session->trainer,
                     (index * CN_GROUP_MAX + session->planning.seat) * session->config.job->batch);
-    err = cn_trainer_forward(session->trainer, number % session->chain.slots, batch, run->metrics);
+    err = cn_trainer_forward(session->trainer, number % session->cut.slots, batch, run->metrics);
     if (err == CN_EDIVERGED) { // continues, because the others wait for this board's messages
         run->diverged = true;
         err = CN_OK;
@@ -196,7 +196,7 @@ static cn_err backward(struct run *run, uint32_t number)
     uint64_t begun_us = cn_platform_now_us();
 
     if (!err)
-        err = cn_trainer_backward(session->trainer, number % session->chain.slots, NULL);
+        err = cn_trainer_backward(session->trainer, number % session->cut.slots, NULL);
     cn_session_note_act(session, CN_CHAIN_BACKWARD, number, begun_us, cn_platform_now_us(), 0);
     return err ? err : move_message(run, CN_BOUNDARY_INPUT_GRADIENTS, number, false);
 }
@@ -370,7 +370,7 @@ static cn_err pass_on(struct cn_session *session, struct cn_collective *collecti
     const struct cn_collective_call call = {
         .kind = which == CN_BOUNDARY_INPUTS ? CN_COLLECTIVE_RECEIVE : CN_COLLECTIVE_SEND,
         .set = &pair,
-        .peer = place->chain.ranks[neighbour],
+        .peer = cn_ranks_of_part(place, neighbour),
         .data = message,
         .count = words * sizeof(*message),
         .fingerprint = EVALUATION};

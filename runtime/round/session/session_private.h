@@ -8,7 +8,6 @@
 #include "runtime/engine/program/bucket_plan.h"
 #include "runtime/engine/trainer/trainer_shards.h"
 #include "runtime/engine/trainer/trainer_state.h"
-#include "runtime/group/auto_layout.h"
 #include "runtime/group/balance.h"
 #include "runtime/group/ranks.h"
 #include "runtime/profile/set_rules.h"
@@ -58,6 +57,30 @@ struct cn_chain_lane {
     struct cn_work *works; // owned; by buffer
 };
 
+// Where the model is cut, and the part that this board's trainer holds (session_cut.c); zeros
+// without a pipeline.
+struct cn_session_cut {
+    struct cn_cut at;
+    uint32_t *holders; // owned; by tensor of the layout: parts that hold it
+    uint32_t part;     // part that the trainer holds
+    uint32_t micro;    // micro-batches of a chain in a step
+    uint32_t slots;    // micro-batches for which the trainer has room between forward and backward
+    size_t words[CN_CUT_PARTS_MAX - 1]; // by place: words of a sample that pass it both ways
+    double work[CN_CUT_PARTS_MAX];      // by part: share of the model's work
+};
+
+// The layout that "parallel: auto" chose, as the leader tells it to all members; all 0 without.
+struct cn_session_layout {
+    uint32_t among; // bit per rank: those of which it was chosen
+    uint32_t parts, replicas, shards, stage;
+    uint32_t micro;                        // micro-batches a step for each member that trains
+    uint32_t fits;                         // 0: memory is missing
+    uint32_t count;                        // members that train
+    uint32_t ranks[CN_GROUP_MAX];          // by place (runtime/group/ranks.h)
+    uint64_t places[CN_CUT_PARTS_MAX - 1]; // as those of a cut
+    char why[CN_LAYOUT_TEXT];              // for people
+};
+
 // What all members know of each other in an epoch, and what follows from it.
 struct cn_session_sets {
     struct cn_view view;
@@ -70,9 +93,9 @@ struct cn_session_sets {
     uint32_t train;                 // bit per rank that trains; 0: undecided in this epoch
     uint32_t allowed;               // bit per rank that may train, including members left over
     uint32_t round;                 // round for which train was decided
-    struct cn_auto_layout layout;   // layout of "parallel: auto"; else all 0
-    char why[CN_LAYOUT_TEXT];       // why this layout was chosen, for people
-    uint64_t micro_us;              // measured time of a micro-batch; 0: not measured in this epoch
+    struct cn_session_layout layout;
+    uint64_t micro_us; // measured time of a micro-batch; 0: not measured in this epoch
+    double call_us;    // time of a message without bytes; 0: not measured, or not the leader
 };
 
 struct cn_session {
@@ -107,19 +130,15 @@ struct cn_session {
         uint32_t gone;   // rows that only the disk has (session_rows.c)
     } sharing;
 
+    struct cn_session_cut cut;
+
     struct { // a model that is cut into parts (session_chain.h); zeros without a pipeline
-        struct cn_cut cut;
-        uint32_t *holders;       // owned; by tensor of the layout: parts that hold it
-        uint32_t part;           // part that the trainer holds
-        uint32_t slots;          // micro-batches for which it has room between forward and backward
         uint32_t samples;        // fingerprint of the data set
         bool waits;              // too few members for a chain: nobody trains in this epoch
         char why[CN_FAULT_SIZE]; // why this board is in no chain that it should be in; "": it is
         // Room for the messages of a step, as long as the trainer is open.
         struct cn_chain_lane lanes[CN_BOUNDARY_COUNT];
         struct cn_chain_log *log; // owned; session_chain_trace.c
-        // By place of the cut: words of a sample that pass it in both directions.
-        size_t words[CN_CUT_PARTS_MAX - 1];
     } chain;
 
     struct {
@@ -137,7 +156,10 @@ struct cn_session {
         struct cn_session_sets *sets; // NULL if the job names no sets
         uint32_t micro[CN_GROUP_MAX]; // micro-batches of the next step, by place
         struct cn_balance balance;    // measured speeds of the members
-        char phase[CN_NAME_SIZE];     // phase of the job when the plan was made
+        // With "parallel: auto", by stage: bytes of a step of the whole model; zeros: no share
+        // fits.
+        struct cn_trainer_need needs[CN_STAGE_WEIGHTS];
+        char phase[CN_NAME_SIZE]; // phase of the job when the plan was made
     } planning;
 
     struct {
@@ -163,7 +185,7 @@ struct cn_session {
 // Returns whether the job's model is cut into parts.
 static inline bool cn_session_is_cut(const struct cn_session *session)
 {
-    return session->chain.cut.parts > 1;
+    return session->cut.at.parts > 1;
 }
 
 // Returns whether the trainer holds less than the whole state of the model.
@@ -190,8 +212,15 @@ bool cn_session_has_room(const struct cn_session *session);
 void cn_session_note_saved(struct cn_session *session, cn_err saved);
 
 // Opens the trainer again, with room for one of `shards` shares of the parts that the stage
-// divides.
+// divides. On an error the trainer is as before; CN_EWEDGED: there is none.
 cn_err cn_session_reopen_trainer(struct cn_session *session, uint32_t shards, uint32_t stage);
+
+// Opens the trainer again as session->cut and session->sharing say. On an error there is none: the
+// caller changes them and tries again.
+cn_err cn_session_try_trainer(struct cn_session *session);
+
+// As cn_session_try_trainer, of the whole model, or of a share of it if the whole does not fit.
+cn_err cn_session_try_whole(struct cn_session *session);
 
 // Allocates a row of zeros unless there is one.
 cn_err cn_session_allocate(float **array, size_t total);
@@ -246,8 +275,8 @@ cn_err cn_session_catch_up(struct cn_session *session, struct cn_collective *col
 void cn_session_mark_trained(struct cn_session *session);
 void cn_session_mark_synced(struct cn_session *session);
 
-// With "parallel: auto", chooses the layout for the members in train, on all members alike. Else
-// does nothing.
+// With "parallel: auto", chooses the layout without a cut for the members in train, on all members
+// alike. Does nothing for other jobs, and if it has been chosen for these members.
 cn_err cn_session_choose_layout(struct cn_session *session, struct cn_collective *collective,
                                 uint32_t train);
 bool cn_session_is_automatic(const struct cn_session *session);

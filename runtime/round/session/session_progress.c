@@ -112,20 +112,20 @@ static void tell_chain(const struct cn_session *session, struct cn_chain_progres
     chain->chain = place->replica;
     chain->chains = place->replicas;
     chain->micro = session->plan.micro;
-    chain->slots = session->chain.slots;
+    chain->slots = session->cut.slots;
     chain->bubble = (place->parts - 1.0) / (chain->micro + place->parts - 1.0);
     for (uint32_t p = 0; p + 1 < place->parts; p++)
-        chain->bytes[p] = (uint64_t)session->chain.words[p] * sizeof(float) * chain->micro *
+        chain->bytes[p] = (uint64_t)session->cut.words[p] * sizeof(float) * chain->micro *
                           session->config.job->batch;
     for (uint32_t i = 0; i < place->all.size; i++) {
-        double ms = split->member_ms[place->all.ranks[i]];
+        double ms = split->member_ms[place->ranks[i]];
 
         busy += ms / place->all.size;
         if (ms <= chain->slowest_ms)
             continue;
         chain->slowest_ms = ms;
         chain->slowest_part = i / place->replicas;
-        chain->slowest = reducer->members[place->all.ranks[i]];
+        chain->slowest = reducer->members[place->ranks[i]];
     }
     if (split->voted_ms > 0)
         chain->bubble_measured = fmax(1 - busy / split->voted_ms, 0);
@@ -160,7 +160,7 @@ void cn_session_fill_progress(struct cn_session *session, struct cn_progress *pr
             : 0;
     memcpy(progress->train, session->plan.names, sizeof(progress->train));
     if (session->planning.sets)
-        memcpy(progress->layout, session->planning.sets->why, sizeof(progress->layout));
+        memcpy(progress->layout, session->planning.sets->layout.why, sizeof(progress->layout));
     progress->memory = cn_trainer_memory(session->trainer);
     progress->arriving_memory = cn_trainer_plan(session->trainer)->arriving;
     progress->update_bytes = session->measured.update_bytes;

@@ -14,6 +14,7 @@
 
 #define FACT_WORDS 3           // int64 numbers that a member sends
 #define PROBE_SIZE (64u << 10) // bytes sent there and back to measure a link
+#define PINGS 3                // small messages there and back, of which the quickest counts
 
 enum fingerprint { FACTS = 0x73657401, PROBE };
 
@@ -49,7 +50,8 @@ static struct cn_board_facts own_facts(const struct cn_session *session)
 }
 
 // Sends bytes from the leader to a member and back, in a set of these two.
-static cn_err echo(struct cn_collective *collective, bool leads, uint32_t member, void *data)
+static cn_err echo(struct cn_collective *collective, bool leads, uint32_t member, void *data,
+                   size_t size)
 {
     const struct cn_set pair = cn_ranks_set(1u | 1u << member);
     struct cn_collective_call call = {
@@ -57,7 +59,7 @@ static cn_err echo(struct cn_collective *collective, bool leads, uint32_t member
         .set = &pair,
         .peer = leads ? member : 0,
         .data = data,
-        .count = PROBE_SIZE,
+        .count = size,
         .fingerprint = PROBE,
     };
     cn_err err = collective->ops->run(collective, &call);
@@ -66,8 +68,19 @@ static cn_err echo(struct cn_collective *collective, bool leads, uint32_t member
     return err ? err : collective->ops->run(collective, &call);
 }
 
+// Returns the time of an echo; 0 after an error.
+static uint64_t time_echo(struct cn_collective *collective, bool leads, uint32_t member, void *data,
+                          size_t size, cn_err *err)
+{
+    uint64_t begun_us = cn_platform_now_us(), elapsed_us;
+
+    *err = echo(collective, leads, member, data, size);
+    elapsed_us = cn_platform_now_us() - begun_us;
+    return *err ? 0 : elapsed_us ? elapsed_us : 1;
+}
+
 // Measures the links: the leader sends each member some bytes and receives them back. The leader's
-// own link counts as the best.
+// own link counts as the best. The time of a message without bytes is the mean over the members.
 static cn_err measure_links(struct cn_session_sets *sets, struct cn_collective *collective,
                             int64_t *kbps)
 {
@@ -76,18 +89,23 @@ static cn_err measure_links(struct cn_session_sets *sets, struct cn_collective *
     cn_err err = bytes ? CN_OK : CN_ENOMEM;
 
     for (uint32_t r = 1; !err && r < sets->view.size; r++) {
-        uint64_t begun_us, elapsed_us;
+        uint64_t elapsed_us, least_us = UINT64_MAX;
 
-        if (own == 0 || own == r) // the first is slow: the connection learns what it may send
-            err = echo(collective, own == 0, r, bytes);
-        begun_us = cn_platform_now_us();
-        if (!err && (own == 0 || own == r))
-            err = echo(collective, own == 0, r, bytes);
-        elapsed_us = cn_platform_now_us() - begun_us;
-        if (own == 0) {
+        if (own != 0 && own != r)
+            continue;
+        // The first is slow: the connection learns what it may send.
+        err = echo(collective, own == 0, r, bytes, PROBE_SIZE);
+        if (!err) {
+            elapsed_us = time_echo(collective, own == 0, r, bytes, PROBE_SIZE, &err);
             kbps[r] = (int64_t)(2ull * PROBE_SIZE * 8000 / (elapsed_us ? elapsed_us : 1));
             kbps[0] = kbps[r] > kbps[0] ? kbps[r] : kbps[0];
         }
+        for (int i = 0; !err && i < PINGS; i++) {
+            elapsed_us = time_echo(collective, own == 0, r, bytes, sizeof(uint32_t), &err);
+            least_us = elapsed_us < least_us ? elapsed_us : least_us;
+        }
+        if (!err)
+            sets->call_us += (double)least_us / 2 / (sets->view.size - 1);
     }
     free(bytes);
     return err;
@@ -402,6 +420,22 @@ static uint32_t complete_replicas(const struct cn_session *session, uint32_t tra
     return train;
 }
 
+// Removes the members that the chosen layout leaves over.
+static uint32_t without_left_over(const struct cn_session *session, uint32_t train)
+{
+    const struct cn_session_layout *layout = &session->planning.sets->layout;
+    uint32_t chosen = 0;
+
+    for (uint32_t p = 0; p < layout->count; p++)
+        chosen |= 1u << layout->ranks[p];
+    for (uint32_t r = 0; r < session->planning.sets->view.size; r++)
+        if ((train & ~chosen) >> r & 1 && session->planning.sets->view.rank == 0)
+            cn_log(CN_LOG_WARN, "sets",
+                   "%s is left over beside %u replicas of %u shards: it looks on",
+                   member_of(session, r)->name, layout->replicas, layout->shards);
+    return train & chosen;
+}
+
 // Assigns the places by dp_rank.
 static void assign(struct cn_session *session, uint32_t train, uint32_t shards)
 {
@@ -469,6 +503,8 @@ static cn_err decide(struct cn_session *session, struct cn_collective *collectiv
 
     cn_phase_of(parallel->phases, session->held.round, session->planning.phase);
     train = without_other_samples(session, find_ranks(session, parallel->train));
+    if (cn_session_may_cut(session)) // those with the same samples, by their fingerprint
+        train = sets->layout.among;
     sets->round = session->held.round;
     if (train == sets->allowed)
         return CN_OK;
@@ -476,6 +512,8 @@ static cn_err decide(struct cn_session *session, struct cn_collective *collectiv
     err = cn_session_choose_layout(session, collective, train);
     if (err)
         return err;
+    if (sets->layout.count)
+        train = without_left_over(session, train);
     train = complete_replicas(session, train, &shards);
     err = meet(session, collective, train);
     if (!err && !shares && shards > 1) // the state that the trainer gets back later
@@ -568,7 +606,9 @@ cn_err cn_session_exchange_facts(struct cn_session *session, struct cn_collectiv
         err = cn_session_share_live(session, collective);
     session->planning.sets->by_step = goes_by_step(session->planning.sets);
     cn_session_mark_synced(session);
-    if (!err && cn_session_is_cut(session))
+    if (!err && cn_session_may_cut(session))
+        err = cn_session_form_layout(session, collective);
+    else if (!err && cn_session_is_cut(session))
         err = cn_session_form_chains(session, collective);
     cn_session_let_rows_go(session);
     return err;

@@ -18,7 +18,7 @@ struct cn_scores {
     double perplexity;         // per token
 };
 
-#define CN_LAYOUT_TEXT 400
+#define CN_LAYOUT_TEXT 640
 
 // The parts of a step's time: moving averages of this epoch, in milliseconds.
 struct cn_step_split {

@@ -1,0 +1,285 @@
+// session_cut.c - where the model is cut, which part this board's trainer holds, and whether its
+// samples are those of the others.
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/base/log.h"
+#include "runtime/engine/trainer/trainer_parts.h"
+#include "runtime/group/pipeline_order.h"
+#include "runtime/port/crypto.h"
+#include "runtime/round/session/session_chain.h"
+
+#define SAMPLES_SEEN 4096 // most samples of a split in the fingerprint of a data set
+
+static void set_part(struct cn_session *session, uint32_t part)
+{
+    struct cn_session_cut *cut = &session->cut;
+
+    cut->part = part;
+    cut->micro = cut->at.parts * cn_session_accumulates(session);
+    cut->slots = cn_pipeline_in_flight(cut->at.parts, cut->micro, part);
+}
+
+// Returns the part that this board gets if all members are there.
+static uint32_t likely_part(const struct cn_session *session)
+{
+    const struct cn_settings *settings = session->config.settings;
+    const struct cn_job *job = session->config.job;
+    struct cn_set all = cn_ranks_set((1u << settings->group.member_count) - 1);
+    struct cn_chain_place place;
+    uint32_t own = 0;
+
+    while (own < settings->group.member_count &&
+           strcmp(settings->group.members[own].name, settings->name) != 0)
+        own++;
+    return cn_ranks_chain(all.ranks, all.size, session->cut.at.parts, job->parallel.replicate, own,
+                          &place) ||
+                   place.idle
+               ? 0
+               : place.part;
+}
+
+// Notes, for each part, its share of the work and the words that pass the place behind it.
+static cn_err measure_cut(struct cn_session *session, const struct cn_graph *graph)
+{
+    struct cn_session_cut *cut = &session->cut;
+    struct cn_trainer_place *places = NULL;
+    size_t count = 0;
+    double before = 0;
+    cn_err err =
+        cn_trainer_list_places(graph, &session->layout_own, graph->loss + 1, &places, &count);
+
+    for (size_t i = 0; !err && i < count; i++)
+        for (uint32_t p = 0; p + 1 < cut->at.parts; p++)
+            if (places[i].nodes == cut->at.places[p]) {
+                cut->words[p] = places[i].words + places[i].gradient_words;
+                cut->work[p] = places[i].work - before;
+                before = places[i].work;
+            }
+    cut->work[cut->at.parts - 1] = 1 - before;
+    free(places);
+    return err;
+}
+
+// Takes over a cut that is possible, of the graph of the whole model.
+static cn_err take(struct cn_session *session, const struct cn_graph *graph,
+                   const struct cn_cut *cut, const char *how)
+{
+    char text[512];
+    cn_err err = cn_trainer_cut_text(graph, cut, text, sizeof(text));
+
+    session->cut = (struct cn_session_cut){.at = *cut};
+    session->cut.holders =
+        calloc(session->layout_own.tensor_count + 1, sizeof(*session->cut.holders));
+    if (!session->cut.holders)
+        err = CN_ENOMEM;
+    if (!err)
+        err = cn_cut_holders(graph, &session->layout_own, cut, session->cut.holders);
+    if (!err)
+        err = measure_cut(session, graph);
+    if (!err)
+        cn_log(CN_LOG_INFO, "chain", "parallel.cut %s: %s of the work", how, text);
+    return err;
+}
+
+// Cuts the model as the job says, else into this many parts of equal work, before the trainer is
+// opened.
+static cn_err cut_at_start(struct cn_session *session, uint32_t parts, struct cn_diag *diag)
+{
+    const struct cn_job *job = session->config.job;
+    const char *names = job->pipeline.cut;
+    struct cn_graph graph;
+    struct cn_cut cut;
+    cn_err err;
+
+    cn_layout_deinit(&session->layout_own);
+    session->layout_own = (struct cn_layout){0};
+    free(session->cut.holders);
+    session->cut = (struct cn_session_cut){0};
+    err = cn_trainer_import(session->onnx, job->loss, &job->rules, diag, &session->layout_own,
+                            &graph);
+    if (err)
+        return err;
+    err = names[0] ? cn_cut_read(&graph, &session->layout_own, names, diag, &cut)
+                   : cn_trainer_choose_cut(&graph, parts, diag, &cut);
+    if (!err)
+        err = take(session, &graph, &cut,
+                   names[0] ? "as the job says" : "auto, equal work with the fewest values sent");
+    cn_graph_deinit(&graph);
+    if (!err)
+        set_part(session, likely_part(session));
+    return err;
+}
+
+cn_err cn_session_cut_model(struct cn_session *session, struct cn_diag *diag)
+{
+    const struct cn_session_config *config = &session->config;
+    const struct cn_job *job = config->job;
+    uint32_t parts = job->pipeline.parts, members = config->settings->group.member_count;
+
+    if (config->alone || parts <= 1)
+        return CN_OK;
+    if (members < parts) {
+        cn_diag_add(diag,
+                    "parallel.pipeline of job '%s' is %u, and %u boards are in group.members "
+                    "of this profile; wanted at least %u",
+                    job->name, parts, members ? members : 1, parts);
+        return CN_EINVAL;
+    }
+    return cut_at_start(session, parts, diag);
+}
+
+cn_err cn_session_cut_alike(struct cn_session *session, uint32_t parts, struct cn_diag *diag)
+{
+    return cut_at_start(session, parts, diag);
+}
+
+// --- another cut, or another part ---
+
+// Takes over a cut that the leader chose.
+static cn_err take_chosen(struct cn_session *session, const struct cn_cut *cut)
+{
+    const struct cn_job *job = session->config.job;
+    struct cn_layout layout;
+    struct cn_graph graph;
+    struct cn_diag diag;
+    cn_err err;
+
+    cn_diag_init(&diag);
+    err = cn_trainer_import(session->onnx, job->loss, &job->rules, &diag, &layout, &graph);
+    if (err)
+        return err;
+    err = cn_cut_check(&graph, cut, &diag);
+    if (err)
+        cn_log(CN_LOG_ERROR, "chain", "the leader's cut cannot be used: %s", cn_diag_first(&diag));
+    else
+        err = take(session, &graph, cut, "auto, the quickest that was found");
+    cn_graph_deinit(&graph);
+    cn_layout_deinit(&layout);
+    return err;
+}
+
+static bool is_same(const struct cn_cut *a, const struct cn_cut *b)
+{
+    for (uint32_t p = 0; a->parts == b->parts && p + 1 < a->parts; p++)
+        if (a->places[p] != b->places[p])
+            return false;
+    return a->parts == b->parts;
+}
+
+// Returns whether the trainer is open as it would be for this part of the present cut.
+static bool is_open_for(struct cn_session *session, uint32_t part)
+{
+    struct cn_session_cut before = session->cut;
+    uint32_t had[CN_BOUNDARY_COUNT], wants[CN_BOUNDARY_COUNT];
+
+    cn_session_count_messages(session, had);
+    set_part(session, part);
+    cn_session_count_messages(session, wants);
+    return before.part == part && before.slots == session->cut.slots &&
+           memcmp(had, wants, sizeof(had)) == 0;
+}
+
+// Goes back to the cut and the trainer that were before.
+static cn_err go_back(struct cn_session *session, const struct cn_session_cut *cut, uint32_t shards,
+                      uint32_t stage)
+{
+    if (session->cut.holders != cut->holders)
+        free(session->cut.holders);
+    session->cut = *cut;
+    session->sharing.shards = shards;
+    session->sharing.stage = stage;
+    return cn_session_try_trainer(session) ? CN_EWEDGED : cn_session_load_trainer(session);
+}
+
+cn_err cn_session_change_part(struct cn_session *session, const struct cn_cut *cut, uint32_t part)
+{
+    static const struct cn_cut none = {.parts = 0};
+    struct cn_session_cut before = session->cut;
+    uint32_t shards = session->sharing.shards, stage = session->sharing.stage;
+    bool same = is_same(cut ? cut : &none, &before.at);
+    cn_err err, back;
+
+    if (same && (!cut || is_open_for(session, part)))
+        return CN_OK;
+    err = cn_session_recall(session);
+    if (!err && !same && cut)
+        err = take_chosen(session, cut);
+    if (!err && !cut)
+        session->cut = (struct cn_session_cut){0};
+    if (!err && cut) {
+        set_part(session, part);
+        session->sharing.shards = 1;
+    }
+    if (!err)
+        err = cut ? cn_session_try_trainer(session) : cn_session_try_whole(session);
+    if (err) {
+        back = go_back(session, &before, shards, stage);
+        return back ? back : err;
+    }
+    if (before.holders != session->cut.holders)
+        free(before.holders);
+    if (!cut)
+        cn_log(CN_LOG_INFO, "chain", "no part of the model: this board holds the whole of it");
+    return cn_session_load_trainer(session);
+}
+
+// --- the samples ---
+
+static size_t input_words(const struct cn_sample_shape *shape)
+{
+    size_t words = 0, one = 1;
+
+    for (uint32_t i = 0; i < shape->input_count; i++) {
+        one = 1;
+        for (uint32_t d = 0; d < shape->inputs[i].rank; d++)
+            one *= shape->inputs[i].dims[d];
+        words += one;
+    }
+    if (shape->input_count)
+        return words;
+    for (uint32_t d = 0; d < shape->rank; d++)
+        one *= shape->dims[d];
+    return one;
+}
+
+static uint32_t look_at_split(const struct cn_session *session, enum cn_split split,
+                              struct cn_batch *batch, uint32_t crc)
+{
+    uint64_t count = cn_dataset_count(session->data.set, split);
+    uint64_t stride = count / SAMPLES_SEEN + 1;
+    struct cn_sample_shape shape;
+
+    cn_trainer_sample_shape(session->trainer, &shape);
+    crc = cn_crc32c(crc, &count, sizeof(count));
+    for (uint64_t i = 0; i < count; i += stride) {
+        cn_dataset_range(session->data.set, split, i, 1, batch);
+        crc = cn_crc32c(crc, batch->inputs, input_words(&shape) * sizeof(float));
+        if (shape.loss == CN_LOSS_CROSS_ENTROPY)
+            crc = cn_crc32c(crc, batch->labels, shape.rows * sizeof(*batch->labels));
+        else if (shape.loss != CN_LOSS_OUTPUT)
+            crc = cn_crc32c(crc, batch->targets, shape.outputs * sizeof(*batch->targets));
+    }
+    return crc;
+}
+
+cn_err cn_session_look_at_samples(struct cn_session *session, struct cn_diag *diag)
+{
+    struct cn_batch *batch = &session->data.batch;
+
+    if (!cn_session_is_cut(session) && !cn_session_may_cut(session))
+        return CN_OK;
+    if (cn_dataset_is_open_ended(session->data.set) && !cn_session_is_cut(session))
+        return CN_OK;
+    if (cn_dataset_is_open_ended(session->data.set)) {
+        cn_diag_add(diag,
+                    "data set '%s' is a folder, whose files may differ between the members of a "
+                    "chain; wanted files with parallel.pipeline",
+                    session->config.job->data_set);
+        return CN_ENOTSUP;
+    }
+    session->chain.samples = look_at_split(session, CN_SPLIT_TRAIN, batch, 0);
+    session->chain.samples =
+        look_at_split(session, CN_SPLIT_HELD_OUT, batch, session->chain.samples);
+    return CN_OK;
+}

@@ -1,0 +1,123 @@
+// session_layout.c - "parallel: auto" with a model that may be cut: forms the layout when an epoch
+// begins.
+//
+// The search predicts how much memory a part takes. A member finds out when it opens its trainer.
+// So all members tell whether they could, and if one could not, the leader searches among the other
+// numbers of parts.
+#include <stdio.h>
+
+#include "runtime/base/log.h"
+#include "runtime/round/session/session_chain.h"
+
+enum fingerprint { OPENED = 0x736c0001 };
+
+// Returns the members that may train together: with the same samples if all can hold a part, else
+// all. Sets *not_parts.
+static uint32_t find_members(struct cn_session *session, const struct cn_layout_words *words,
+                             uint32_t *not_parts)
+{
+    struct cn_session_sets *sets = session->planning.sets;
+    int64_t samples[CN_GROUP_MAX] = {0};
+
+    *not_parts = 0;
+    for (uint32_t r = 0; r < sets->view.size; r++) {
+        samples[r] = words->of[r][CN_LAYOUT_WORD_SAMPLES];
+        if (!words->of[r][CN_LAYOUT_WORD_CUTS])
+            *not_parts = UINT32_MAX;
+    }
+    return *not_parts ? cn_session_everybody(sets) : cn_session_find_alike(session, samples);
+}
+
+// Tells whether this board's trainer is open for the layout. Sets *all if every member's is.
+static cn_err agree(struct cn_session *session, struct cn_collective *collective, cn_err own,
+                    bool *all)
+{
+    const struct cn_view *view = &session->planning.sets->view;
+    int64_t errors[CN_GROUP_MAX] = {0};
+    const struct cn_collective_call call = {.kind = CN_COLLECTIVE_ALL_GATHER,
+                                            .type = CN_INT64,
+                                            .data = errors,
+                                            .count = view->size,
+                                            .fingerprint = OPENED};
+    cn_err err = CN_OK;
+
+    errors[view->rank] = own;
+    if (view->size > 1)
+        err = collective->ops->run(collective, &call);
+    *all = true;
+    for (uint32_t r = 0; !err && r < view->size; r++)
+        *all = *all && !errors[r];
+    return err;
+}
+
+// Opens the trainer for the chosen layout. Without a cut it holds the whole model or a share of it;
+// the members that train are chosen before the next step (session_sets.c).
+static cn_err open_for(struct cn_session *session, struct cn_chain_place *place)
+{
+    const struct cn_session_sets *sets = session->planning.sets;
+    const struct cn_session_layout *layout = &sets->layout;
+    struct cn_cut cut = {.parts = layout->parts};
+
+    if (layout->parts == 1)
+        return cn_session_change_part(session, NULL, 0);
+    for (uint32_t p = 0; p + 1 < layout->parts; p++)
+        cut.places[p] = (size_t)layout->places[p];
+    if (cn_ranks_chain(layout->ranks, layout->count, layout->parts, 0, sets->view.rank, place))
+        return CN_EINVAL;
+    return cn_session_change_part(session, &cut, place->idle ? 0 : place->part);
+}
+
+static bool is_of_the_layout(cn_err err)
+{
+    return err == CN_ENOMEM || err == CN_EINVAL || err == CN_ENOTSUP;
+}
+
+// Chooses layouts until all members have opened one, or until none is left: then *opened is false.
+static cn_err open_any(struct cn_session *session, struct cn_collective *collective,
+                       const struct cn_layout_words *words, uint32_t among, uint32_t not_parts,
+                       struct cn_chain_place *place, bool *opened)
+{
+    const struct cn_session_layout *layout = &session->planning.sets->layout;
+
+    for (;;) {
+        cn_err err = cn_session_search_layout(session, collective, words, among, not_parts), own;
+
+        if (err)
+            return err;
+        own = open_for(session, place);
+        if (own && !is_of_the_layout(own))
+            return own;
+        err = agree(session, collective, own, opened);
+        if (err || *opened || layout->parts == 1)
+            return err;
+        not_parts |= 1u << layout->parts;
+        cn_log(CN_LOG_WARN, "sets",
+               "parallel: auto: a member cannot hold its part of %u: trying other layouts",
+               layout->parts);
+    }
+}
+
+cn_err cn_session_form_layout(struct cn_session *session, struct cn_collective *collective)
+{
+    struct cn_session_sets *sets = session->planning.sets;
+    struct cn_chain_place place = {0};
+    struct cn_layout_words words;
+    uint32_t among, not_parts;
+    bool opened;
+    cn_err err;
+
+    session->chain.why[0] = '\0';
+    session->chain.waits = false;
+    err = cn_session_gather_words(session, collective, cn_session_everybody(sets), &words);
+    if (err)
+        return err;
+    among = find_members(session, &words, &not_parts);
+    err = open_any(session, collective, &words, among, not_parts, &place, &opened);
+    if (err)
+        return err;
+    if (!opened) {
+        cn_session_wait_for_members(session, among, "a layout that fits");
+        return CN_OK;
+    }
+    return sets->layout.parts > 1 ? cn_session_begin_chains(session, collective, &place) : CN_OK;
+}

@@ -1,0 +1,116 @@
+"""How near `parallel: auto` comes to the best layout: measured against each layout, with boards that compute slowly.
+
+    auto.py BUILD [CASE...]      CASE is MODEL/BOARDS/MEGABITS, such as deep/2/100; all by default
+
+Boards are processes that compute as fast as PACE says (tests/support/paced_port.c), and sleep meanwhile, so that this
+machine has enough processors for all. Links are token buckets (tbf). For each case `auto` runs first; then each layout
+runs with as many micro-batches a step as `auto` chose. Times are medians over the steps of board-1's timeline.
+"""
+
+import math
+import os
+import re
+import statistics
+import sys
+
+SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+sys.path.insert(0, os.path.join(SOURCE, "tests", "end_to_end"))
+
+import lan  # noqa: E402
+import overlap  # noqa: E402
+import wide_model  # noqa: E402
+from sets import share_samples  # noqa: E402
+from timeline import spans_of  # noqa: E402
+
+PACE = 1e9  # additions and multiplications a second of a board
+STEPS, WARM = 6, 1
+LIMIT_S = 60  # a run of a layout that takes longer is given up: it is not the best
+# Width and number of hidden layers, samples of a micro-batch; None: the CNN of the digits.
+MODELS = {"deep": (192, 12, 8), "wide": (512, 3, 8), "narrow": (64, 8, 64), "CNN": (None, None, 16)}
+CASES = [f"{model}/{boards}/{rate}" for model in MODELS for boards in (2, 4) for rate in (10, 100, 1000)]
+CHOSE = re.compile(r"parallel: auto: (\d+) (?:replicas? of (\d+) shards?(?:, stage (\d))?|chains? of (\d+) parts), "
+                   r"(\d+) micro-batch(?:es)? a step: .*; ([\d.e+]+) ms a step predicted")
+
+
+def layouts_of(boards):
+    """By name: the keys of `parallel`."""
+    found = {f"{boards} replicas": f"replicate: {boards}"}
+    for shards in range(2, boards + 1):
+        if boards % shards == 0:
+            for stage in (1, 2, 3):
+                found[f"{boards // shards} x {shards} shards, stage {stage}"] = f"shard: {shards}, stage: {stage}"
+            found[f"{boards // shards} x {shards} parts"] = f"pipeline: {shards}"
+    return found
+
+
+def run(build, case, parallel, micro=1):
+    """Seconds of a step, and what the log of board-1 says."""
+    model, boards, rate = case.split("/")
+    width, layers, batch = MODELS[model]
+    with overlap.Thin(build, f"{rate}mbit", int(boards), rounds=1, local_steps=STEPS, quorum=1,
+                      batch=f"{batch}, accumulate: {micro}", learning_rate=1e-4, held_out="2 %, scope: shared",
+                      form="60 s", timeout="120 s", central=False, up="{mode: topk, density: 1 %, value_bits: 2}",
+                      extra=f"parallel: {parallel}") as cluster:
+        share_samples(cluster)
+        cluster.node = os.path.join(build, "..", "tests", "support", "node_paced")
+        if width:
+            wide_model.main(cluster.path("wide.onnx"), "1,8,8", *[width] * layers, 10)
+            cluster.set_model("wide.onnx")
+        cluster.start("gateway")
+        for number in range(int(boards), 0, -1):
+            timeline = ["--timeline", "timeline.json"] if number == 1 else []
+            cluster.start(f"board-{number}", *timeline)
+        try:
+            cluster.wait_for_end(LIMIT_S)
+        except AssertionError:
+            return math.inf, cluster.log("board-1")
+        spans, _ = spans_of(cluster.path("timeline.json"))
+        log = cluster.log("board-1")
+    ends = sorted(times[0][1] for (member, _, name), times in spans.items() if member == 0 and name == "apply")
+    return statistics.median(b - a for a, b in zip(ends[WARM:], ends[WARM + 1:])) / 1e6, log
+
+
+def name_of(chosen):
+    first, shards, stage, parts = (int(value or 0) for value in chosen[:4])
+    if parts:
+        return f"{first} x {parts} parts", first * parts
+    if shards > 1:
+        return f"{first} x {shards} shards, stage {stage}", first * shards
+    return f"{first} replicas", first
+
+
+def measure(build, case):
+    boards = int(case.split("/")[1])
+    seconds, log = run(build, case, "auto")
+    chosen = CHOSE.findall(log)[-1]
+    name, members = name_of(chosen)
+    micro = int(chosen[4]) // (int(chosen[3]) if chosen[3] else 1)
+    rates = {}
+    for other, keys in layouts_of(boards).items():
+        took, _ = run(build, case, f"{{{keys}}}", micro)
+        rates[other] = boards * micro / took
+        print(f"    {case}: {other}: {1000 * took:.1f} ms, {rates[other]:.1f} micro-batches/s", file=sys.stderr, flush=True)
+    best = max(rates, key=rates.get)
+    own = members * micro / seconds
+    print(f"| {case.replace('/', ' | ')} | {name}, {micro} | {float(chosen[5]):.0f} | {1000 * seconds:.0f} | {own:.1f} | "
+          f"{best} | {rates[best]:.1f} | {own / rates[best]:.2f} |", flush=True)
+    return own / rates[best], float(chosen[5]) / 1000 / seconds
+
+
+def main(build, *cases):
+    build = os.path.abspath(build)
+    if not lan.allowed():
+        return 77
+    os.environ["CAIRN_PACE"] = str(PACE)
+    print(f"boards of {PACE:.0e} FLOP/s, {STEPS} steps; load {os.getloadavg()[0]:.1f}")
+    print("| model | boards | Mbit/s | auto's layout, micro-batches a member | predicted ms | measured ms | micro-batches/s "
+          "| best layout | micro-batches/s | ratio |\n" + "|---" * 10 + "|")
+    found = [measure(build, case) for case in cases or CASES]
+    near = sum(ratio >= 0.9 for ratio, _ in found)
+    print(f"{near} of {len(found)} cases are within 10 % of the best; predicted / measured: median "
+          f"{statistics.median(share for _, share in found):.2f}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

@@ -1,0 +1,154 @@
+"""`parallel: auto` with samples that all boards have: pipelines are among the layouts, and the quickest that fits is used.
+
+    auto_cut.py BUILD [SCENARIO...]
+
+Needs network namespaces and tc; ends with 77 without.
+"""
+
+import re
+
+import wide_model
+from cluster import Cluster, same_model_everywhere
+from lan import Lan, allowed
+from scenarios import Scenarios
+from sets import share_samples, status
+from tuning import shape
+
+ONE = {"lab": ["board-1"]}
+TWO = {"lab": ["board-1", "board-2"]}
+THREE = {"lab": ["board-1", "board-2", "board-3"]}
+SETTINGS = {"rounds": 2, "local_steps": 10, "quorum": 1, "learning_rate": 0.001, "up": "{mode: raw32}",
+            "held_out": "10 %, scope: shared"}
+CHAIN = r"parallel: auto: (\d+) chains? of (\d+) parts, (\d+) micro-batches a step: (.*)"
+WHOLE = r"parallel: auto: (\d+) replicas? of (\d+) shards?(?:, stage (\d))?, (\d+) micro-batch(?:es)? a step: (.*)"
+WIDE, SMALL = (768, 8), (128, 10)  # width and number of hidden layers
+scenario = Scenarios()
+
+
+def write_model(cluster, width, layers):
+    """Many weights, small activations: of WIDE a chain sends 49 KB for 8 samples, data parallelism 17 MB a step."""
+    wide_model.main(cluster.path("wide.onnx"), "1,8,8", *[width] * layers, 10)
+    cluster.set_model("wide.onnx")
+
+
+def digests(cluster):
+    cluster.replay()
+    same_model_everywhere(cluster)
+    return [row[0] for row in cluster.ledger("SELECT digest FROM version ORDER BY number")]
+
+
+def automatic(build, groups, megabits, disturb=None, spoil=None, model=SMALL, **settings):
+    """The digests of the versions, the logs, and what a board says of the choice."""
+    settings = {**SETTINGS, "batch": 8, "extra": "parallel: auto", **settings}
+    with Lan(build, groups, **settings) as lan:
+        write_model(lan, *model)
+        share_samples(lan)
+        if spoil:
+            spoil(lan)
+        shape(lan, megabits)
+        lan.start_all()
+        if disturb:
+            disturb(lan)
+        lan.wait_for_end(200)
+        said = [status(lan, board)["group"].get("auto", "") for board in lan.boards]
+        return digests(lan), {name: lan.log(name) for name in ["gateway", *lan.boards]}, said
+
+
+def alone(build, micro):
+    """The versions of one board that trains as many micro-batches a step."""
+    with Cluster(build, ONE, **{**SETTINGS, "local_steps": 4, "batch": f"8, accumulate: {micro}"}) as cluster:
+        write_model(cluster, *WIDE)
+        share_samples(cluster)
+        cluster.start_all()
+        cluster.wait_for_end(100)
+        return digests(cluster)
+
+
+@scenario
+def a_thin_link_gets_a_chain_that_makes_the_versions_of_one_board(build):
+    found, logs, _ = automatic(build, TWO, 200, model=WIDE, local_steps=4)
+    chosen = [re.search(CHAIN, logs[board]).groups() for board in ("board-1", "board-2")]
+    assert chosen[0] == chosen[1], chosen
+    chains, parts, micro, why = chosen[0]
+    assert (chains, parts) == ("1", "2"), chosen
+    assert "without a cut: " in why or "next best: " in why, why
+    held = [re.search(r"part (\d) of 2, chain 1 of 1 \(board-1 board-2\)", logs[board]).group(1)
+            for board in ("board-1", "board-2")]
+    assert sorted(held) == ["1", "2"], held
+    work = [int(share) for share in re.search(r"that was found: (\d+) % .* (\d+) % of the work", logs["board-1"]).groups()]
+    assert min(work) > 20, f"parts of {work} % of the work"
+    assert found == alone(build, micro), why
+    return f"{work} % of the work, {why}"
+
+
+@scenario
+def a_thick_link_gets_replicas(build):
+    _, logs, said = automatic(build, TWO, 10000, batch=64)
+    replicas, shards, _, _, why = re.search(WHOLE, logs["board-1"]).groups()
+    assert (replicas, shards) == ("2", "1"), why
+    assert any(why in text for text in said), said
+    assert "with a cut: 1 chain of 2 parts" in why or "next best: 1 chain of 2 parts" in why, why
+    return why
+
+
+@scenario
+def a_lost_member_leaves_a_whole_model_and_comes_back_to_a_chain(build):
+    def disturb(lan):
+        lan.wait_for_line("board-1", "version 1: held-out")
+        lan.kill("board-2")
+        lan.wait_for_line("board-1", "parallel: auto: 1 replica of 1 shard")
+        lan.wait_for_line("board-1", "no part of the model: this board holds the whole of it")
+        lan.start("board-2")
+
+    _, logs, _ = automatic(build, TWO, 20, disturb=disturb, rounds=4, local_steps=300, rejoin="300 ms")
+    chains = [micro for _, _, micro, _ in re.findall(CHAIN, logs["board-1"])]
+    assert len(chains) >= 2, f"no chain formed again: {chains}"
+
+
+@scenario
+def a_board_with_other_samples_looks_on(build):
+    def spoil(lan):
+        text = open(lan.path("board-3.yaml")).read()
+        lan.write("board-3.yaml", re.sub(r"all-(images|labels)\.npy", r"other-\1.npy", text))
+        for part in ("images", "labels"):
+            data = bytearray(open(lan.path(f"all-{part}.npy"), "rb").read())
+            if part == "images":
+                data[-8:] = data[200:208]
+            with open(lan.path(f"other-{part}.npy"), "wb") as file:
+                file.write(data)
+
+    _, logs, _ = automatic(build, THREE, 20, spoil=spoil)
+    for board in "board-1", "board-2":
+        assert re.search(CHAIN, logs[board]), logs[board]
+        assert "(board-1 board-2)" in logs[board], logs[board]
+    assert "of board-3 has other samples than that of board-1" in logs["board-3"], logs["board-3"]
+
+
+@scenario
+def a_model_of_which_no_share_fits_is_cut_and_waits_for_the_boards_that_it_needs(build):
+    """Three layers of 1 MB: a share of stage 3 would need 13.6 MB while a layer is gathered, a part needs 12.1 MB."""
+    def disturb(lan):
+        lan.wait_for_line("board-1", "version 1: held-out")
+        lan.kill("board-2")
+        lan.wait_for_line("board-1", "a layout that fits cannot be made of board-1: waiting for board-2")
+        lan.start("board-2")
+
+    with Lan(build, TWO, **{**SETTINGS, "batch": 4, "extra": "parallel: auto", "momentum": "0.9, optimizer: adam",
+                            "local_steps": 200, "rejoin": "300 ms"}) as lan:
+        wide_model.main(lan.path("wide.onnx"), "1,8,8", 512, 512, 512, 10)
+        lan.set_model("wide.onnx")
+        share_samples(lan)
+        for board in lan.boards:
+            with open(lan.path(f"{board}.yaml"), "a") as file:
+                file.write("memory: {train_max: 12200 KiB}\n")
+        lan.start_all()
+        disturb(lan)
+        lan.wait_for_end(200)
+        digests(lan)
+        why = re.findall(CHAIN, lan.log("board-1"))[-1][3]
+    assert "4 layouts do not fit" in why, why
+    return why
+
+
+if __name__ == "__main__":
+    scenario.main(possible=allowed)
