@@ -4,7 +4,9 @@
 """
 
 import os
+import random
 import re
+import time
 
 import wide_model
 from cluster import DIGITS, SOURCE, Cluster, same_model_everywhere
@@ -289,6 +291,32 @@ def each_member_is_killed_and_the_versions_are_the_same(build):
     found, logs = digests_of(build, TWO, disturb, **settings)
     assert found == wanted, f"undisturbed {wanted}, killed {found}"
     assert logs["board-1"].count("part 1 of 2") > 3, "nobody was killed while a chain trained"
+
+
+@scenario
+def nine_boards_in_three_chains_are_killed_and_the_versions_are_the_same(build):
+    """One after the other, at drawn times: while they form, compute, add up, store, gather, send and measure."""
+    nine = {"lab": [f"board-{number}" for number in range(1, 10)]}
+    settings = {"batch": "16, accumulate: 1", "extra": "parallel: {pipeline: 3, replicate: 3}", "local_steps": 120,
+                "rounds": 4, "rejoin": "20 s"}
+    wanted, _ = digests_of(build, nine, **settings)
+    draw, killed = random.Random(19), []
+
+    def disturb(cluster):
+        cluster.wait_for_line("board-1", "version 0: held-out")
+        for number in draw.sample(range(1, 10), 9):
+            time.sleep(draw.uniform(0.1, 1.5))
+            if cluster.processes["gateway"].poll() is not None:
+                return
+            cluster.kill(f"board-{number}")
+            cluster.start(f"board-{number}")
+            killed.append(number)
+
+    found, logs = digests_of(build, nine, disturb, **settings)
+    assert found == wanted, f"undisturbed {wanted}, after the deaths of {killed} {found}"
+    formed = logs["board-5"].count("part 2 of 3")
+    assert len(killed) > 4 and formed > 4, f"{killed} were killed, chains formed {formed} times"
+    return f"{len(killed)} boards killed, chains formed {formed} times"
 
 
 @scenario
