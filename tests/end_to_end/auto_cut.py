@@ -5,10 +5,12 @@
 Needs network namespaces and tc; ends with 77 without.
 """
 
+import os
 import re
+import time
 
 import wide_model
-from cluster import Cluster, same_model_everywhere
+from cluster import ENDLESS, Cluster, same_model_everywhere
 from lan import Lan, allowed
 from scenarios import Scenarios
 from sets import share_samples, status
@@ -148,6 +150,41 @@ def a_model_of_which_no_share_fits_is_cut_and_waits_for_the_boards_that_it_needs
         why = re.findall(CHAIN, lan.log("board-1"))[-1][3]
     assert "4 layouts do not fit" in why, why
     return why
+
+
+def shares(log):
+    """Of the work, by part, of each cut that was found."""
+    return [[int(share) for share in re.findall(r"(\d+) %", cut)]
+            for cut in re.findall(r"parallel.cut auto, the quickest that was found: (.*) of the work", log)]
+
+
+@scenario
+def a_board_that_becomes_slow_gets_a_smaller_part(build):
+    """At the beginning of a round; the boards compute as slowly as a file says (tests/support/paced_port.c)."""
+    with Lan(build, TWO, **{**SETTINGS, "batch": 8, "extra": "parallel: auto", "rounds": ENDLESS, "local_steps": 20}) as lan:
+        write_model(lan, *SMALL)
+        share_samples(lan)
+        lan.node = os.path.join(build, "..", "tests", "support", "node_paced")
+        shape(lan, 20)
+        lan.start("gateway")
+        for board in lan.boards:
+            lan.write(f"{board}.pace", "1e9\n")
+            os.environ["CAIRN_PACE"] = f"@{lan.path(board)}.pace"
+            lan.start(board)
+        lan.wait_for_line("board-1", "version 2: held-out")
+        lan.write("board-2.pace", "3e8\n")
+        lan.wait_for_line("board-1", "parallel: auto: board-2 takes ", timeout=120)
+        lan.wait_for_line("board-1", "that was found: ", count=2)
+        time.sleep(25)  # another cut would be possible by then
+        assert len(shares(lan.log("board-1"))) == 2, lan.log("board-1")
+        lan.end_run()
+        lan.wait_for_end(100)
+        digests(lan)
+        log = lan.log("board-1")
+    found, parts = shares(log), re.findall(r"part (\d) of 2, chain 1 of 1", log)
+    before, after = (cut[int(part) - 1] for cut, part in zip(found[:2], parts))
+    assert 35 <= before <= 65 and after > 65, f"board-1 had {before} % of the work, then {after} %"
+    return f"{before} % of the work for board-1, then {after} %"
 
 
 if __name__ == "__main__":

@@ -1,8 +1,9 @@
 // paced_port.c - the CPU's compute port, slowed down to a board of so many operations a second.
 //
 // It takes the place of all compute ports of a program. It sleeps, so many boards share one machine
-// without slowing each other. The rate, in additions and multiplications a second, is that of the
-// environment, CAIRN_PACE (1e9). tests/bench/group/auto.py uses it.
+// without slowing each other. CAIRN_PACE in the environment is the rate in additions and
+// multiplications a second (1e9), or @FILE, whose first line is read before each run.
+#include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -22,7 +23,13 @@ static const struct cn_compute_ops paced;
 static double rate(void)
 {
     const char *text = getenv("CAIRN_PACE");
+    char line[32] = "";
+    FILE *file = text && text[0] == '@' ? fopen(text + 1, "r") : NULL;
 
+    if (file) {
+        text = fgets(line, sizeof(line), file);
+        (void)fclose(file);
+    }
     return text ? strtod(text, NULL) : RATE;
 }
 

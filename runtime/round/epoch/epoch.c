@@ -288,6 +288,10 @@ static cn_err plan_command(struct cn_epoch *epoch, struct cn_epoch_command *comm
     cn_round_next(cn_session_held(epoch->session), heard ? &news : NULL, &plan);
     if (cn_session_waits(epoch->session) && needs_chain(plan.action))
         return CN_OK;
+    if (plan.action == CN_DO_BEGIN && cn_session_wants_layout(epoch->session)) {
+        command->kind = CN_EPOCH_REFORM;
+        return CN_OK;
+    }
     switch (plan.action) {
     case CN_DO_WAIT:
         return CN_OK;

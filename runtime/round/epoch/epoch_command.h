@@ -17,7 +17,7 @@ enum cn_epoch_command_kind {
     CN_EPOCH_ABANDON, // give up the round
     CN_EPOCH_DECIDE,  // apply the outcome of the outbox
     CN_EPOCH_END,     // the run has ended
-    CN_EPOCH_REFORM,  // a board outside the epoch asks to re-form the group
+    CN_EPOCH_REFORM,  // a board outside the epoch asks to re-form the group, or another cut is due
     CN_EPOCH_RESET,   // the aggregator runs another run
     CN_EPOCH_CONTROL, // take the server's control variate; its bytes follow the command
 };

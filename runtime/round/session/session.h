@@ -207,6 +207,10 @@ uint64_t cn_session_applied(const struct cn_session *session);
 cn_err cn_session_roll_forward(struct cn_session *session, const float votes[CN_STEP_VOTES]);
 cn_err cn_session_drop_sums(struct cn_session *session);
 
+// Returns whether a chain that "parallel: auto" chose should be chosen again, since a board has
+// become slower or quicker beside the others; logs it then. For the leader, between two rounds.
+bool cn_session_wants_layout(const struct cn_session *session);
+
 // Returns whether the members of this epoch are too few for a chain (parallel.pipeline): then no
 // version can be measured and no step be trained until the next epoch.
 bool cn_session_waits(const struct cn_session *session);

@@ -70,6 +70,11 @@ cn_err cn_session_search_layout(struct cn_session *session, struct cn_collective
 // members alike, and opens the trainer for it. If no layout fits, the session waits.
 cn_err cn_session_form_layout(struct cn_session *session, struct cn_collective *collective);
 
+// --- session_replan.c ---
+
+// Notes the computing times of a step. Call it after each.
+void cn_session_note_speeds(struct cn_session *session);
+
 // --- session_chain.c ---
 
 // Returns the lowest rank whose samples, by their fingerprint, the most ranks have.

@@ -96,6 +96,11 @@ struct cn_session_sets {
     struct cn_session_layout layout;
     uint64_t micro_us; // measured time of a micro-batch; 0: not measured in this epoch
     double call_us;    // time of a message without bytes; 0: not measured, or not the leader
+    // Of a chain that auto chose: its steps in this epoch, when it did the first (clock), and the
+    // computing times by rank after some steps (session_replan.c).
+    uint32_t steps;
+    uint64_t formed_ms;
+    double settled_ms[CN_GROUP_MAX];
 };
 
 struct cn_session {

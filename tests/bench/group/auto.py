@@ -23,7 +23,7 @@ from sets import share_samples  # noqa: E402
 from timeline import spans_of  # noqa: E402
 
 PACE = 1e9  # additions and multiplications a second of a board
-STEPS, WARM = 6, 1
+STEPS = {10: (6, 1), 100: (30, 24), 1000: (60, 24)}  # by rate: steps, and those before the sizes of calls are measured
 LIMIT_S = 60  # a run of a layout that takes longer is given up: it is not the best
 # Width and number of hidden layers, samples of a micro-batch; None: the CNN of the digits.
 MODELS = {"deep": (192, 12, 8), "wide": (512, 3, 8), "narrow": (64, 8, 64), "CNN": (None, None, 16)}
@@ -47,7 +47,8 @@ def run(build, case, parallel, micro=1):
     """Seconds of a step, and what the log of board-1 says."""
     model, boards, rate = case.split("/")
     width, layers, batch = MODELS[model]
-    with overlap.Thin(build, f"{rate}mbit", int(boards), rounds=1, local_steps=STEPS, quorum=1,
+    steps, warm = STEPS[int(rate)]
+    with overlap.Thin(build, f"{rate}mbit", int(boards), rounds=1, local_steps=steps, quorum=1,
                       batch=f"{batch}, accumulate: {micro}", learning_rate=1e-4, held_out="2 %, scope: shared",
                       form="60 s", timeout="120 s", central=False, up="{mode: topk, density: 1 %, value_bits: 2}",
                       extra=f"parallel: {parallel}") as cluster:
@@ -67,7 +68,7 @@ def run(build, case, parallel, micro=1):
         spans, _ = spans_of(cluster.path("timeline.json"))
         log = cluster.log("board-1")
     ends = sorted(times[0][1] for (member, _, name), times in spans.items() if member == 0 and name == "apply")
-    return statistics.median(b - a for a, b in zip(ends[WARM:], ends[WARM + 1:])) / 1e6, log
+    return statistics.median(b - a for a, b in zip(ends[warm:], ends[warm + 1:])) / 1e6, log
 
 
 def name_of(chosen):
@@ -102,7 +103,7 @@ def main(build, *cases):
     if not lan.allowed():
         return 77
     os.environ["CAIRN_PACE"] = str(PACE)
-    print(f"boards of {PACE:.0e} FLOP/s, {STEPS} steps; load {os.getloadavg()[0]:.1f}")
+    print(f"boards of {PACE:.0e} FLOP/s; load {os.getloadavg()[0]:.1f}")
     print("| model | boards | Mbit/s | auto's layout, micro-batches a member | predicted ms | measured ms | micro-batches/s "
           "| best layout | micro-batches/s | ratio |\n" + "|---" * 10 + "|")
     found = [measure(build, case) for case in cases or CASES]
