@@ -112,43 +112,45 @@ static cn_err choose_id(struct cn_steer *steer)
     return err;
 }
 
-static int print_answer(struct cn_steer *steer, const char *text)
+// Prints the answer, or only an error if there is one.
+static int print_answer(const cJSON *root)
 {
-    cJSON *root = cJSON_Parse(text);
     const char *said = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(root, "text"));
     const cJSON *state = cJSON_GetObjectItemCaseSensitive(root, "state");
     bool ok = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(root, "ok"));
-    steer->unanswered = !said && !state;
     char *shown = state ? cJSON_PrintUnformatted(state) : NULL;
     if (ok && (shown || said))
         printf("%s\n", shown ? shown : said);
     else
         fprintf(stderr, "error: %s\n", said ? said : "the aggregator's answer cannot be read");
     cJSON_free(shown);
-    cJSON_Delete(root);
     return ok ? CN_EXIT_DONE : CN_EXIT_FAILED;
 }
 
-static int ask(struct cn_steer *steer, int descriptor)
+// Sends the request. Returns the answer, or NULL after it printed why there is none.
+static cJSON *ask(struct cn_steer *steer, int descriptor)
 {
     struct cn_buffer answer;
+    cJSON *root = NULL;
     char *line = cn_control_request_print(&steer->request);
     cn_buffer_init(&answer, CN_LOCAL_ANSWER_MAX + 1);
     cn_err err = line ? cn_local_ask(descriptor, line, TIMEOUT_MS, &answer) : CN_ENOMEM;
-    int result = CN_EXIT_FAILED;
-    steer->unanswered = line && err;
     if (!err)
-        result = print_answer(steer, (const char *)answer.data);
-    else
+        root = cJSON_Parse((const char *)answer.data);
+    steer->unanswered =
+        line && !cJSON_HasObjectItem(root, "text") && !cJSON_HasObjectItem(root, "state");
+    if (err)
         fprintf(stderr,
                 "error: the aggregator gave no answer: %s; whether it did what was asked, the same "
                 "command with --id %s finds out\n",
                 cn_err_text(err), steer->request.id);
+    else if (!root)
+        fprintf(stderr, "error: the aggregator's answer cannot be read\n");
     if (line)
         cn_crypto_wipe(line, strlen(line));
     cJSON_free(line);
     cn_buffer_deinit(&answer);
-    return result;
+    return root;
 }
 
 static bool prepare(struct cn_steer *steer, const char *command)
@@ -161,27 +163,54 @@ static bool prepare(struct cn_steer *steer, const char *command)
     return !err;
 }
 
-int cn_steer_try(struct cn_steer *steer, const struct cn_settings *settings, const char *command,
-                 bool *reached)
+// Connects and sends the request. Returns the answer, or NULL after it printed why there is none;
+// nothing is printed if no aggregator answers.
+static cJSON *reach(struct cn_steer *steer, const struct cn_settings *settings, const char *command,
+                    bool *reached, int *result)
 {
     int descriptor;
     *reached = true;
+    *result = CN_EXIT_USAGE;
     if (!prepare(steer, command))
-        return CN_EXIT_USAGE;
+        return NULL;
+    *result = CN_EXIT_FAILED;
     cn_err err = connect_any(steer, settings, &descriptor);
     if (err == CN_ENOTFOUND) {
         *reached = false;
-        return CN_EXIT_FAILED;
+        return NULL;
     }
     if (err) {
         fprintf(stderr, "error: %s: %s\n",
                 steer->socket ? steer->socket : "the aggregator's control socket",
                 err == CN_EAUTH ? "this user may not connect to it" : cn_err_text(err));
-        return CN_EXIT_FAILED;
+        return NULL;
     }
-    int result = ask(steer, descriptor);
+    cJSON *root = ask(steer, descriptor);
     close(descriptor);
+    return root;
+}
+
+int cn_steer_try(struct cn_steer *steer, const struct cn_settings *settings, const char *command,
+                 bool *reached)
+{
+    int result;
+    cJSON *root = reach(steer, settings, command, reached, &result);
+    if (root)
+        result = print_answer(root);
+    cJSON_Delete(root);
     return result;
+}
+
+cJSON *cn_steer_ask(struct cn_steer *steer, const struct cn_settings *settings, const char *command,
+                    bool *reached)
+{
+    int result;
+    cJSON *root = reach(steer, settings, command, reached, &result);
+    if (!root || cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(root, "ok")))
+        return root;
+    print_answer(root);
+    cJSON_Delete(root);
+    return NULL;
 }
 
 // --- without a socket ---

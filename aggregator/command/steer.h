@@ -1,6 +1,8 @@
 // steer.h - the client of the control sockets: what pause, drain, move and the like share.
 #pragma once
 
+#include <cjson/cJSON.h>
+
 #include "aggregator/control/control_request.h"
 #include "aggregator/daemon/setup.h"
 
@@ -47,6 +49,11 @@ int cn_steer_write(struct cn_steer *steer, const struct cn_setup *setup, const c
 // and prints nothing, when no aggregator answers there.
 int cn_steer_try(struct cn_steer *steer, const struct cn_settings *settings, const char *command,
                  bool *reached);
+
+// As cn_steer_try, but prints only errors. Returns the answer as JSON, which the caller deletes;
+// NULL if there is none, or if the aggregator refused.
+cJSON *cn_steer_ask(struct cn_steer *steer, const struct cn_settings *settings, const char *command,
+                    bool *reached);
 
 // Runs a command with the arguments PROFILE [GROUP].
 int cn_steer_group_command(int argc, char **argv, const char *command);

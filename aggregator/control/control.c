@@ -247,9 +247,19 @@ static cn_err make_state(struct cn_control *control)
     return err;
 }
 
-static void show(struct cn_control *control, const struct cn_control_request *request,
-                 struct cn_control_answer *answer, struct cn_buffer *out)
+static void show(struct cn_control *control, const struct cn_control_command *command,
+                 const struct cn_control_request *request, struct cn_control_answer *answer,
+                 struct cn_buffer *out)
 {
+    struct cn_buffer read;
+    if (command->read) {
+        cn_buffer_init(&read, CN_LOCAL_ANSWER_MAX / 2);
+        if (command->read(control, request, answer, &read))
+            cn_control_refuse(answer, "%s", cn_err_text(CN_ENOMEM));
+        write_answer(request, answer, answer->ok ? &read : NULL, out);
+        cn_buffer_deinit(&read);
+        return;
+    }
     cn_err err = make_state(control);
     answer->ok = !err;
     if (err)
@@ -291,7 +301,7 @@ static void handle(void *context, size_t socket, const struct cn_local_peer *pee
     if (err)
         cn_control_refuse(&answer, "%s", reason);
     else if (!is_refused(control, command, role, &request, &answer) && !command->changes) {
-        show(control, &request, &answer, out);
+        show(control, command, &request, &answer, out);
         return;
     } else if (!answer.text[0] && !is_too_often(control, role, &answer))
         change(control, command, &who, &request, &answer);

@@ -12,6 +12,7 @@
 #pragma once
 
 #include "aggregator/control/control_request.h"
+#include "aggregator/roster/orders.h"
 #include "aggregator/run/run.h"
 #include "transport/local/local_server.h"
 
@@ -31,7 +32,8 @@ struct cn_control_config {
     const char *state;        // directory; borrowed, as all pointers here
     const struct cn_job *job; // job of the run
     struct cn_run *run;
-    void *context; // passed to the functions below
+    struct cn_orders *orders; // what is asked of boards
+    void *context;            // passed to the functions below
     // Takes the job's values from the profile, and writes to text which ones have changed or what
     // is wrong. Returns whether they were taken.
     bool (*reload)(void *context, char text[CN_STEERING_ANSWER_SIZE]);

@@ -31,6 +31,9 @@ struct cn_control_command {
     unsigned allowed, required; // sets of cn_control_member
     bool changes;               // the command is audited, and its answer is remembered
     bool alone;                 // the command works while no aggregator runs
+    // What a command that changes nothing shows: JSON. NULL: the state of the run.
+    cn_err (*read)(struct cn_control *control, const struct cn_control_request *request,
+                   struct cn_control_answer *answer, struct cn_buffer *out);
     // Called in the transaction that also remembers the answer. NULL: there is no transaction.
     cn_control_act *write;
     // Called after the transaction; may change the answer's text. NULL: nothing is left to do. If a
@@ -53,4 +56,7 @@ cn_control_act cn_control_write_pause, cn_control_write_resume, cn_control_write
 cn_control_act cn_control_write_close_round, cn_control_write_extend_round;
 cn_control_act cn_control_apply_close_round, cn_control_apply_extend_round;
 cn_control_act cn_control_apply_stop, cn_control_apply_reload;
+cn_control_act cn_control_apply_logs;
+cn_err cn_control_read_answer(struct cn_control *control, const struct cn_control_request *request,
+                              struct cn_control_answer *answer, struct cn_buffer *out);
 cn_control_act cn_control_write_move, cn_control_write_enroll, cn_control_write_revoke;

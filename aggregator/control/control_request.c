@@ -27,6 +27,7 @@ static const struct member {
     {"key", CN_CONTROL_KEY, KIND_SECRET, offsetof(struct cn_control_request, key)},
     {"max_weight", CN_CONTROL_MAX_WEIGHT, KIND_NUMBER,
      offsetof(struct cn_control_request, max_weight)},
+    {"lines", CN_CONTROL_LINES, KIND_NUMBER, offsetof(struct cn_control_request, lines)},
 };
 
 #define MEMBERS (sizeof(members) / sizeof(members[0]))

@@ -20,6 +20,7 @@ enum cn_control_member {
     CN_CONTROL_DURATION = 1 << 5,   // "duration_ms"
     CN_CONTROL_KEY = 1 << 6,        // secret of a board, 64 hexadecimal digits
     CN_CONTROL_MAX_WEIGHT = 1 << 7, // "max_weight"
+    CN_CONTROL_LINES = 1 << 8,      // "lines"
 };
 
 #define CN_CONTROL_COMMAND_SIZE 24
@@ -32,7 +33,7 @@ struct cn_control_request {
     char state[CN_PATH_SIZE];
     char board[CN_NAME_SIZE], group[CN_NAME_SIZE];
     bool now, yes;
-    uint64_t duration_ms, max_weight;
+    uint64_t duration_ms, max_weight, lines;
     uint8_t key[CN_KEY_SIZE];
     uint8_t digest[CN_DIGEST_SIZE]; // cn_control_request_digest
 };

@@ -162,6 +162,7 @@ void cn_daemon_close(struct cn_daemon *daemon)
     cn_http_service_close(&daemon->http);
     cn_event_service_close(&daemon->events, cn_platform_now_ms());
     cn_coap_server_close(daemon->server);
+    cn_orders_deinit(&daemon->resources.orders);
     cn_job_run_close(&daemon->first);
     cn_roster_close(daemon->roster);
 }

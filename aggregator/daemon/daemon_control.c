@@ -35,6 +35,7 @@ cn_err cn_daemon_open_control(struct cn_daemon *daemon)
         .state = daemon->first.setup.settings->state,
         .job = &daemon->first.setup.job,
         .run = daemon->first.run,
+        .orders = &daemon->resources.orders,
         .context = daemon,
         .reload = reload_profile,
         .stop = stop_daemon,

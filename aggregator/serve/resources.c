@@ -171,6 +171,7 @@ static void handle_round(void *context, const struct cn_coap_request *request,
         reply_trouble(resources, reply, err);
         return;
     }
+    info.order = cn_orders_open(&resources->orders, board->enrolled.name, resources->now_ms());
     uint8_t bytes[CN_MESSAGE_MAX];
     size_t size = 0;
     if (cn_message_put_round(&info, bytes, &size) == CN_OK)
@@ -436,6 +437,7 @@ const struct cn_coap_route *cn_resources_routes(size_t *count)
         {CN_COAP_GET, "u", false, handle_upload, false},
         {CN_COAP_DELETE, "u", false, handle_upload, false},
         {CN_COAP_POST, "h", false, cn_resources_health, false},
+        {CN_COAP_PUT, "o", false, cn_resources_order, false},
         {CN_COAP_POST, "p", false, handle_probe, false},
     };
     *count = sizeof(routes) / sizeof(routes[0]);

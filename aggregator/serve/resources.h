@@ -9,7 +9,8 @@
 //   GET  u/ID/N        which chunks are missing from N        -> cn_upload_status
 //   POST u/ID/commit   says that all chunks were sent         -> cn_upload_status
 //   DELETE u/ID        says that the update will not be sent
-//   POST h             the board's health                     -> nothing
+//   POST h             the board's health                     -> nothing, or cn_order
+//   PUT  o/SEQ/N/COUNT part N of the answer to an order       -> nothing
 //   POST p             tests whether a datagram of this size arrives -> the same number of bytes
 //
 // k/MEMBER/EPOCH names the group's key epoch; without it 0 is meant. b/HEX/N, without COUNT, asks
@@ -20,6 +21,7 @@
 // of the CoAP server.
 #pragma once
 
+#include "aggregator/roster/orders.h"
 #include "aggregator/run/run.h"
 #include "runtime/base/log_limit.h"
 #include "transport/coap/coap_server.h"
@@ -38,6 +40,7 @@ struct cn_resources {
     const struct cn_live_job *live; // names the job that boards are told; NULL: job
     struct cn_base_name base;       // the tensors that never change
     bool has_base;                  // base is set, or the job has none
+    struct cn_orders orders;        // what operators asked of boards; owned
     uint64_t (*now_ms)(void);
     uint64_t trouble_ms; // clock; when an error of the aggregator itself was last logged
     // Limits lines about boards that are ahead of the ledger, by a hash of the board's name.

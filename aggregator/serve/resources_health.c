@@ -23,4 +23,10 @@ void cn_resources_health(void *context, const struct cn_coap_request *request,
     }
     cn_roster_report(resources->roster, request->board, &health, resources->now_ms());
     reply->code = request->wants_reply ? CN_COAP_CHANGED : CN_COAP_SILENT;
+    const struct cn_order order =
+        cn_orders_open(&resources->orders, request->board, resources->now_ms());
+    uint8_t bytes[CN_MESSAGE_MAX];
+    size_t size = 0;
+    if (request->wants_reply && order.seq && cn_message_put_order(&order, bytes, &size) == CN_OK)
+        cn_resources_reply(reply, CN_COAP_CHANGED, bytes, size);
 }

@@ -10,6 +10,10 @@ void cn_resources_register(void *context, const struct cn_coap_request *request,
 void cn_resources_health(void *context, const struct cn_coap_request *request,
                          struct cn_coap_reply *reply);
 
+// Handles PUT o.
+void cn_resources_order(void *context, const struct cn_coap_request *request,
+                        struct cn_coap_reply *reply);
+
 // Finds the board behind a request and notes that it was heard. If it was revoked, answers and
 // returns NULL.
 const struct cn_roster_board *cn_resources_identify(struct cn_resources *resources,

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "runtime/base/log_line.h"
+#include "runtime/base/log_recent.h"
 
 #define CLEAR "\033[K" // clears a terminal's line from the cursor on
 #define CLEAR_SIZE (sizeof(CLEAR) - 1)
@@ -122,6 +123,8 @@ void cn_log(enum cn_log_level level, const char *area, const char *format, ...)
     begin = atomic_load(&over_line) ? CLEAR_SIZE : 0;
     memcpy(line, CLEAR, begin);
     length = cn_log_write_line((enum cn_log_format)atomic_load(&form), &event, line + begin);
-    if (write(STDERR_FILENO, line, begin + length) < 0)
-        return; // a failure to log cannot be reported anywhere
+    // A failure to log cannot be reported anywhere.
+    (void)!write(STDERR_FILENO, line, begin + length);
+    if (cn_log_recent_is_open()) // with the time, also under journald
+        cn_log_recent_add(line, cn_log_write_line(CN_LOG_TEXT, &event, line));
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "runtime/base/log.h"
+#include "runtime/base/log_recent.h"
 #include "runtime/command/command.h"
 #include "runtime/command/node_gpus.h"
 #include "runtime/command/terminal/run_line.h"
@@ -137,6 +138,8 @@ static int run_node(const struct cn_ports *ports, const struct options *options,
     if (code)
         return code;
     config->stop = cn_command_catch_signals();
+    if (settings->remote == CN_REMOTE_LOG && cn_log_recent_open(CN_ORDER_ANSWER_MAX))
+        cn_log(CN_LOG_WARN, "node", "no memory to keep the newest lines of the log");
     err = cn_command_open_timeline(options->timeline, &config->timeline);
     if (options->line)
         cn_run_line_open(&line);
@@ -149,6 +152,7 @@ static int run_node(const struct cn_ports *ports, const struct options *options,
     cn_run_line_close(&line);
     cn_command_close_timeline(options->timeline, config->timeline);
     config->store->ops->close(config->store);
+    cn_log_recent_close();
     return explain(err);
 }
 

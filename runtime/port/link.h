@@ -15,6 +15,7 @@
 #include "runtime/base/error.h"
 #include "runtime/base/member.h"
 #include "runtime/port/health.h"
+#include "runtime/port/order.h"
 #include "runtime/port/store.h"
 #include "runtime/profile/job.h"
 
@@ -132,6 +133,7 @@ struct cn_round_info {
     // asynchronous: a group that trains for an earlier round goes on.
     uint64_t oldest;
     struct cn_round_control control; // for training from .version
+    struct cn_order order;           // what an operator asks of this board
     // Round of this group's newest update with a verdict; 0: none yet.
     uint32_t decided_round;
     bool decided_accepted;                  // whether an update of decided_round was accepted
@@ -191,6 +193,7 @@ enum cn_link_event_type {
     CN_LINK_ROUND,      // .round: the round changed, or the board has registered
     CN_LINK_FETCHED,    // .data, .size: checked against the digest
     CN_LINK_GONE,       // the requested blob does not exist, or no longer
+    CN_LINK_ORDER,      // .order
     CN_LINK_RECEIPT,    // .verdict, .accepted, .text
 };
 
@@ -202,6 +205,7 @@ struct cn_link_event {
     // answered yet. At most one event, the first REGISTERED, has it; the registration continues.
     bool remembered;
     const struct cn_round_info *round;
+    struct cn_order order; // also in .round
     const uint8_t *data;
     size_t size;
     enum cn_verdict verdict;
@@ -268,6 +272,9 @@ struct cn_link_ops {
     // Reports how the board is: sent once, at once or never. Nothing comes back. An aggregator that
     // does not know the message is not asked again in its session.
     void (*tell)(struct cn_link *link, const struct cn_health *health);
+
+    // Answers an order. Copies at most CN_ORDER_ANSWER_MAX bytes. Nothing comes back.
+    void (*answer)(struct cn_link *link, uint32_t seq, const void *bytes, size_t size);
 
     // Ends the fetch and the upload that are under way, without an event.
     void (*abandon)(struct cn_link *link);

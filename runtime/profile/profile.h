@@ -99,6 +99,11 @@ struct cn_http_settings {
     char metrics_file[CN_PATH_SIZE]; // file with a board's metrics, for the node exporter; "": none
 };
 
+enum cn_remote {
+    CN_REMOTE_NONE,
+    CN_REMOTE_LOG, // its log
+};
+
 struct cn_settings {
     char name[CN_NAME_SIZE]; // name of this device: its identity
     char board_type[CN_NAME_SIZE];
@@ -122,6 +127,7 @@ struct cn_settings {
     char addresses[CN_LINK_ADDRESSES][CN_ADDRESS_SIZE]; // addresses of the aggregator
     uint32_t address_count;
     char key[CN_PATH_SIZE];  // path of the file with this board's key
+    enum cn_remote remote;   // what operators of the gateway may ask of this board
     char base[CN_PATH_SIZE]; // path of the job's model on this board; "": version 0 is fetched
     struct cn_group_settings group;
     struct cn_upkeep_settings care;

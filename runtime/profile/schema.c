@@ -26,6 +26,7 @@ static const char *const optimizers[] = {"sgd", "adam", "adamw", NULL};
 static const char *const schedules[] = {"constant", "step", "cosine", NULL};
 static const char *const normalizations[] = {"none", "feature", "channel", NULL};
 static const char *const wires[] = {"float32", "bfloat16", NULL};
+static const char *const remotes[] = {"none", "log", NULL};
 static const char *const lans[] = {"untrusted", "trusted", NULL};
 static const char *const transports[] = {"auto", "udp", "tcp", NULL};
 static const char *const up_modes[] = {"raw32", "q8", "topk", "bf16", "q4", "sign", "auto", NULL};
@@ -61,6 +62,10 @@ const struct cn_schema_row cn_schema[] = {
      .about = "directory in which everything is stored"},
     {"base", CN_VALUE_PATH, BOARD | SITE, AT(base), .example = "model.onnx", .uses = NODE,
      .about = "the job's model on this board, an ONNX file: its weights are not fetched"},
+    {"remote", CN_VALUE_CHOICE, BOARD | SITE, AT(remote), .choices = remotes, .initial = "none",
+     .uses = NODE,
+     .about =
+         "what operators of the gateway may ask of this board; log: the newest lines of its log"},
     {"device", CN_VALUE_CHOICE, BOARD | SITE, AT(device), .choices = devices, .initial = "auto",
      .uses = TRAIN | NODE,
      .about = "device that trains; auto: the GPU if there is one, else the CPU"},

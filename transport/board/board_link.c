@@ -12,6 +12,7 @@
 #include "runtime/port/platform.h"
 #include "transport/board/health_report.h"
 #include "transport/board/link_events.h"
+#include "transport/board/order_answer.h"
 #include "transport/board/registrar.h"
 #include "transport/board/registration_file.h"
 #include "transport/board/round_watch.h"
@@ -35,6 +36,7 @@ enum kind { // first byte of a tag
     KIND_PROBE,
     KIND_HEALTH,
     KIND_HEALTH_NOTE, // health_report.c: kind + 1
+    KIND_ORDER,
 };
 
 struct link {
@@ -55,6 +57,7 @@ struct link {
     struct cn_registrar registrar;
     struct cn_round_watch watch;
     struct cn_health_report health;
+    struct cn_order_answer order;
 
     struct cn_download *download;
     struct cn_upload *upload;
@@ -125,6 +128,16 @@ static void fit_transfers(struct link *link, uint64_t now_us)
 
 // --- replies ---
 
+// Reads the answer to a report of health: it is empty, or names what an operator asks.
+static void take_order(struct link *link, const struct cn_exchange_reply *reply)
+{
+    struct cn_order order;
+
+    if (reply->code == CN_COAP_CHANGED && reply->size &&
+        cn_message_get_order(reply->body, reply->size, &order) == CN_OK)
+        push(link, CN_LINK_ORDER)->order = order;
+}
+
 static bool on_reply(void *context, const struct cn_exchange_reply *reply)
 {
     struct link *link = context;
@@ -162,7 +175,10 @@ static bool on_reply(void *context, const struct cn_exchange_reply *reply)
         return mine;
     case KIND_HEALTH:
     case KIND_HEALTH_NOTE:
+        take_order(link, reply);
         return cn_health_report_reply(&link->health, reply, now_us);
+    case KIND_ORDER:
+        return cn_order_answer_reply(&link->order, reply, now_us);
     default:
         return false;
     }
@@ -177,6 +193,7 @@ static void on_again(void *context, uint64_t tag)
     cn_request_again(&link->registrar.keying, tag, now_us);
     cn_request_again(&link->watch.asking, tag, now_us);
     cn_request_again(&link->health.asking, tag, now_us);
+    cn_request_again(&link->order.asking, tag, now_us);
     if (link->download)
         cn_download_again(link->download, tag, now_us);
     if (link->upload)
@@ -215,6 +232,7 @@ static void check_session(struct link *link, uint64_t now_us)
     cn_registrar_reconnected(&link->registrar);
     cn_round_watch_reconnected(&link->watch, now_us);
     cn_health_report_reconnected(&link->health);
+    cn_request_hurry(&link->order.asking);
     cn_path_mtu_restart(&link->mtu);
     restart_controllers(link);
     fit_transfers(link, now_us);
@@ -302,6 +320,7 @@ static uint64_t drive(struct link *link, uint64_t now_us)
     cn_registrar_step(&link->registrar, now_us, &wake_us);
     cn_round_watch_step(&link->watch, now_us, &wake_us);
     cn_health_report_step(&link->health, now_us, &wake_us);
+    cn_order_answer_step(&link->order, now_us, &wake_us);
     if (link->download)
         cn_download_step(link->download, now_us, &wake_us);
     if (link->upload)
@@ -366,6 +385,14 @@ static void tell(struct cn_link *base, const struct cn_health *health)
 
     if (link->exchange->state == CN_EXCHANGE_UP && link->registrar.is_registered)
         cn_health_report_send(&link->health, health, !link->watch.on);
+    set_timer(link, 0, 0);
+}
+
+static void answer(struct cn_link *base, uint32_t seq, const void *bytes, size_t size)
+{
+    struct link *link = (struct link *)base;
+
+    cn_order_answer_start(&link->order, seq, bytes, size);
     set_timer(link, 0, 0);
 }
 
@@ -509,6 +536,7 @@ static void init(struct link *link, const struct cn_link_config *config)
     cn_round_watch_init(&link->watch, link->exchange, &link->rtt, KIND_ROUND, link->seed);
     cn_path_mtu_init(&link->mtu, link->exchange, &link->rtt, KIND_PROBE);
     cn_health_report_init(&link->health, link->exchange, &link->rtt, KIND_HEALTH, link->seed);
+    cn_order_answer_init(&link->order, link->exchange, &link->rtt, KIND_ORDER, link->seed);
     link->wants_stream = link->exchange->stream;
     link->base.ops = &cn_board_link;
 }
@@ -569,6 +597,7 @@ const struct cn_link_ops cn_board_link = {
     .fetch = fetch,
     .upload = upload,
     .tell = tell,
+    .answer = answer,
     .abandon = abandon,
     .stats = stats,
     .measure = measure,

@@ -58,8 +58,8 @@ static bool same_round(const struct cn_round_info *a, const struct cn_round_info
            a->key_epoch == b->key_epoch && a->forget == b->forget && a->oldest == b->oldest &&
            a->control.epoch == b->control.epoch && a->control.size == b->control.size &&
            memcmp(a->control.digest, b->control.digest, CN_DIGEST_SIZE) == 0 &&
-           a->group_boards == b->group_boards && a->decided_round == b->decided_round &&
-           a->decided_accepted == b->decided_accepted &&
+           a->order.seq == b->order.seq && a->group_boards == b->group_boards &&
+           a->decided_round == b->decided_round && a->decided_accepted == b->decided_accepted &&
            memcmp(a->decided_digest, b->decided_digest, CN_DIGEST_SIZE) == 0;
 }
 

@@ -241,6 +241,13 @@ static const struct cn_message_field control_fields[] = {
 };
 static const struct cn_message_schema control_schema = SCHEMA(control_fields);
 
+static const struct cn_message_field order_fields[] = {
+    NUMBER(1, cn_order, seq, 0, UINT32_MAX),
+    NUMBER(2, cn_order, kind, 0, UINT32_MAX),
+    NUMBER(3, cn_order, lines, 0, UINT32_MAX),
+};
+static const struct cn_message_schema order_schema = SCHEMA(order_fields);
+
 static const struct cn_message_field round_fields[] = {
     LONG(1, cn_round_info, run, 0, ANY),
     NUMBER(2, cn_round_info, lineage, 0, UINT32_MAX),
@@ -266,6 +273,10 @@ static const struct cn_message_field round_fields[] = {
      .offset = offsetof(struct cn_round_info, snapshot),
      .schema = &snapshot_schema},
     OPTION(18, cn_round_info, key_epoch),
+    {.key = 19,
+     .kind = RULES,
+     .offset = offsetof(struct cn_round_info, order),
+     .schema = &order_schema},
     OPTION(20, cn_round_info, forget),
     OPTION(21, cn_round_info, group_boards),
     OPTION(25, cn_round_info, oldest),
@@ -395,6 +406,16 @@ cn_err cn_message_put_health(const struct cn_health *message, uint8_t *bytes, si
 cn_err cn_message_get_health(const uint8_t *bytes, size_t size, struct cn_health *message)
 {
     return cn_message_get(&health_schema, bytes, size, message, sizeof(*message));
+}
+
+cn_err cn_message_put_order(const struct cn_order *message, uint8_t *bytes, size_t *size)
+{
+    return cn_message_put(&order_schema, message, bytes, size);
+}
+
+cn_err cn_message_get_order(const uint8_t *bytes, size_t size, struct cn_order *message)
+{
+    return cn_message_get(&order_schema, bytes, size, message, sizeof(*message));
 }
 
 cn_err cn_message_put_manifest(const struct cn_register_reply *message, uint8_t *bytes,

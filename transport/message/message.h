@@ -115,6 +115,9 @@ cn_err cn_message_get_status(const uint8_t *bytes, size_t size, struct cn_upload
 // POST h: what a board says of itself. The message is at most CN_HEALTH_MESSAGE_MAX bytes long.
 cn_err cn_message_put_health(const struct cn_health *message, uint8_t *bytes, size_t *size);
 cn_err cn_message_get_health(const uint8_t *bytes, size_t size, struct cn_health *message);
+// The answer to POST h, if there is something to do.
+cn_err cn_message_put_order(const struct cn_order *message, uint8_t *bytes, size_t *size);
+cn_err cn_message_get_order(const uint8_t *bytes, size_t size, struct cn_order *message);
 // Computes an upload's ID: the first bytes of SHA-256(board | run | round | digest), with numbers
 // little-endian.
 void cn_message_upload_id(const char *board, uint64_t run, uint32_t round,

@@ -167,6 +167,7 @@ static cn_err take_news(struct cn_node_owner *node, const struct cn_round_info *
 
     node->status.news = *news;
     node->status.has_news = true;
+    cn_node_take_order(node, &news->order, cn_platform_now_ms());
     if (node->registered && news->run != node->manifest.run) {
         cn_log_within(&node->link_lines, cn_platform_now_ms(), CN_LOG_INFO, "node",
                       "the aggregator started another run");
@@ -232,6 +233,9 @@ static cn_err take_event(struct cn_node_owner *node, const struct cn_link_event 
         }
         node->fetching_graph = false;
         return cn_node_register(node); // the run changed while the board asked for its graph
+    case CN_LINK_ORDER:
+        cn_node_take_order(node, &event->order, cn_platform_now_ms());
+        return CN_OK;
     case CN_LINK_RECEIPT:
         put_receipt(node, event);
         return CN_OK;

@@ -62,6 +62,11 @@ struct cn_node_owner {
     char report[CN_UPDATE_REPORT_SIZE];
     uint64_t report_ms;
 
+    struct {
+        uint32_t seq; // of the newest order that was carried out; 0: none
+        uint64_t ms;  // clock; when
+    } order;
+
     bool disk_told;         // the aggregator knows that the disk fails
     unsigned given_up_told; // the round of which the aggregator knows that it was given up
     char hindered_told[CN_FAULT_SIZE]; // cn_progress.hindered of which the aggregator knows
@@ -118,3 +123,6 @@ cn_err cn_node_poll_report(struct cn_node_owner *node, uint64_t now_ms);
 
 // Tells the log and the aggregator when the aggregator is older than this board.
 cn_err cn_node_poll_ahead(struct cn_node_owner *node, uint64_t now_ms);
+
+// Carries out what an operator asks of this board, unless that was done.
+void cn_node_take_order(struct cn_node_owner *node, const struct cn_order *order, uint64_t now_ms);

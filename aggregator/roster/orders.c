@@ -1,0 +1,127 @@
+#include "aggregator/roster/orders.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/base/utf8.h"
+
+static void drop(struct cn_board_order *order)
+{
+    free(order->text);
+    *order = (struct cn_board_order){0};
+}
+
+void cn_orders_deinit(struct cn_orders *orders)
+{
+    for (size_t i = 0; i < CN_ORDERS_MAX; i++)
+        drop(&orders->all[i]);
+}
+
+static bool is_old(const struct cn_board_order *order, uint64_t now_ms)
+{
+    return now_ms - order->asked_ms >= CN_ORDERS_KEPT_MS;
+}
+
+static bool is_of(const struct cn_board_order *order, const char *board, uint64_t now_ms)
+{
+    return order->order.seq && strcmp(order->board, board) == 0 && !is_old(order, now_ms);
+}
+
+static struct cn_board_order *find(struct cn_orders *orders, const char *board, uint64_t now_ms)
+{
+    for (size_t i = 0; i < CN_ORDERS_MAX; i++)
+        if (is_of(&orders->all[i], board, now_ms))
+            return &orders->all[i];
+    return NULL;
+}
+
+const struct cn_board_order *cn_orders_find(const struct cn_orders *orders, const char *board,
+                                            uint64_t now_ms)
+{
+    return find((struct cn_orders *)orders, board, now_ms);
+}
+
+struct cn_order cn_orders_open(const struct cn_orders *orders, const char *board, uint64_t now_ms)
+{
+    const struct cn_board_order *found = cn_orders_find(orders, board, now_ms);
+    return found && !found->done ? found->order : (struct cn_order){0};
+}
+
+// Returns a place for an order: a free or forgotten one, else that of the oldest answer.
+static struct cn_board_order *find_place(struct cn_orders *orders, uint64_t now_ms)
+{
+    struct cn_board_order *oldest = NULL;
+    for (size_t i = 0; i < CN_ORDERS_MAX; i++) {
+        struct cn_board_order *order = &orders->all[i];
+        if (!order->order.seq || is_old(order, now_ms))
+            return order;
+        if (order->done && (!oldest || order->asked_ms < oldest->asked_ms))
+            oldest = order;
+    }
+    return oldest;
+}
+
+cn_err cn_orders_ask(struct cn_orders *orders, const char *board, const struct cn_order *order,
+                     uint64_t now_ms, uint32_t unix_s)
+{
+    struct cn_board_order *place = find(orders, board, now_ms);
+    if (place && !place->done && place->order.kind == order->kind &&
+        place->order.lines == order->lines)
+        return CN_OK;
+    if (place && now_ms - place->asked_ms < CN_ORDERS_AGAIN_MS)
+        return CN_EBUSY;
+    if (!place)
+        place = find_place(orders, now_ms);
+    if (!place)
+        return CN_EBUSY;
+    char *text = malloc(CN_ORDER_ANSWER_MAX + 1);
+    if (!text)
+        return CN_ENOMEM;
+    drop(place);
+    orders->newest = unix_s > orders->newest ? unix_s : orders->newest + 1;
+    place->order = *order;
+    place->order.seq = orders->newest;
+    place->asked_ms = now_ms;
+    place->text = text;
+    snprintf(place->board, sizeof(place->board), "%s", board);
+    return CN_OK;
+}
+
+// Replaces what is neither a printable character nor the end of a line.
+static void clean(char *text, size_t size)
+{
+    text[size] = '\0';
+    for (size_t i = 0; i < size;) {
+        uint32_t point;
+        size_t length = text[i] ? cn_utf8_read(text + i, &point) : 0;
+        bool shown =
+            length && (point == '\n' || point == '\t' ||
+                       (point >= 0x20 && point != 0x7f && !(point >= 0x80 && point < 0xa0)));
+        for (size_t end = i + (length ? length : 1); i < end; i++)
+            text[i] = shown ? text[i] : '?';
+    }
+}
+
+cn_err cn_orders_take(struct cn_orders *orders, const char *board, uint64_t now_ms,
+                      const uint32_t path[3], const void *bytes, size_t size)
+{
+    struct cn_board_order *order = find(orders, board, now_ms);
+    uint32_t part = path[1], count = path[2];
+    if (!order || order->done || order->order.seq != path[0])
+        return CN_ENOTFOUND;
+    bool last = part + 1 == count;
+    if (!count || count > CN_ORDER_PARTS || part >= count || size > CN_ORDER_PART ||
+        (!last && size < CN_ORDER_PART) || (order->count && order->count != count))
+        return CN_EFORMAT;
+    order->count = count;
+    memcpy(order->text + (size_t)part * CN_ORDER_PART, bytes, size);
+    order->have |= 1ull << part;
+    if (last)
+        order->size = (size_t)part * CN_ORDER_PART + size;
+    if (order->have != (count < 64 ? (1ull << count) - 1 : UINT64_MAX))
+        return CN_OK;
+    clean(order->text, order->size);
+    order->done = true;
+    return CN_OK;
+}

@@ -1,0 +1,25 @@
+// log_recent.h - the newest lines of the log, kept in memory.
+//
+// Nothing is kept until open. Threading: any thread, except open and close, which the main thread
+// calls before others log and after.
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "runtime/base/error.h"
+
+// Keeps the newest `size` bytes of the log from now on. CN_ENOMEM.
+cn_err cn_log_recent_open(size_t size);
+void cn_log_recent_close(void);
+
+// Returns whether lines are kept.
+bool cn_log_recent_is_open(void);
+
+// Adds a line, with its end. For cn_log.
+void cn_log_recent_add(const char *line, size_t length);
+
+// Copies the newest whole lines, oldest first: at most `lines`, and at most size bytes. Returns the
+// number of bytes.
+size_t cn_log_recent_read(uint32_t lines, char *to, size_t size);

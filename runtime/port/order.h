@@ -1,0 +1,21 @@
+// order.h - what an operator asks of a board through the gateway.
+//
+// Boards are behind address translation, so an order waits at the gateway until the board hears of
+// it: with the round that it watches, or in the answer to its report of health.
+#pragma once
+
+#include <stdint.h>
+
+enum cn_order_kind {
+    CN_ORDER_LOG = 1, // the newest lines of the board's log
+};
+
+struct cn_order {
+    uint32_t seq;   // grows with each order of a gateway; 0: there is none
+    uint32_t kind;  // enum cn_order_kind; a newer gateway may know more
+    uint32_t lines; // most lines that are wanted
+};
+
+#define CN_ORDER_ANSWER_MAX (32u << 10) // most bytes of an answer
+#define CN_ORDER_PART 512u              // bytes of a part of an answer; the last may be shorter
+#define CN_ORDER_PARTS (CN_ORDER_ANSWER_MAX / CN_ORDER_PART)
