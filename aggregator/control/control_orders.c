@@ -1,4 +1,4 @@
-// Commands that ask something of a board: logs, and answer, which shows what came.
+// Commands that ask something of a board: logs, selftest; and answer, which shows what came.
 #include <string.h>
 #include <time.h>
 
@@ -9,33 +9,43 @@
 #define LINES 100 // unless the request says another number
 #define LINES_MOST 1000
 
-cn_err cn_control_apply_logs(struct cn_control *control, const struct cn_control_request *request,
-                             struct cn_control_answer *answer)
+static cn_err ask(struct cn_control *control, const char *name, const struct cn_order *order,
+                  const char *done, struct cn_control_answer *answer)
 {
-    const struct cn_order order = {
-        .kind = CN_ORDER_LOG,
-        .lines = request->members & CN_CONTROL_LINES
-                     ? (uint32_t)(request->lines < LINES_MOST ? request->lines : LINES_MOST)
-                     : LINES,
-    };
-    struct cn_ledger_board board;
-    cn_err err = cn_ledger_find_board(control->ledger, request->board, &board);
+    struct cn_ledger_board board = {0};
+    cn_err err = cn_ledger_find_board(control->ledger, name, &board);
     bool enrolled = !err && !board.revoked;
     cn_crypto_wipe(&board, sizeof(board));
     if (!enrolled) {
-        cn_control_refuse(answer, "%s is not enrolled", request->board);
+        cn_control_refuse(answer, "%s is not enrolled", name);
         return err == CN_ENOTFOUND ? CN_OK : err;
     }
-    err = cn_orders_ask(control->config.orders, request->board, &order, control->now_ms,
-                        (uint32_t)time(NULL));
+    err = cn_orders_ask(control->config.orders, name, order, control->now_ms, (uint32_t)time(NULL));
     if (err == CN_EBUSY)
         cn_control_refuse(answer,
                           "%s was asked a moment ago, or %d boards have not answered yet: try "
                           "again in a minute",
-                          request->board, CN_ORDERS_MAX);
+                          name, CN_ORDERS_MAX);
     else if (!err)
-        cn_control_done(answer, "%s is asked for %u lines of its log", request->board, order.lines);
+        cn_control_done(answer, done, name, order->lines);
     return err == CN_EBUSY ? CN_OK : err;
+}
+
+cn_err cn_control_apply_logs(struct cn_control *control, const struct cn_control_request *request,
+                             struct cn_control_answer *answer)
+{
+    uint64_t lines = request->members & CN_CONTROL_LINES ? request->lines : LINES;
+    const struct cn_order order = {.kind = CN_ORDER_LOG,
+                                   .lines = (uint32_t)(lines < LINES_MOST ? lines : LINES_MOST)};
+    return ask(control, request->board, &order, "%s is asked for %u lines of its log", answer);
+}
+
+cn_err cn_control_apply_selftest(struct cn_control *control,
+                                 const struct cn_control_request *request,
+                                 struct cn_control_answer *answer)
+{
+    const struct cn_order order = {.kind = CN_ORDER_SELFTEST};
+    return ask(control, request->board, &order, "%s is asked to test itself", answer);
 }
 
 cn_err cn_control_read_answer(struct cn_control *control, const struct cn_control_request *request,

@@ -138,7 +138,7 @@ static int run_node(const struct cn_ports *ports, const struct options *options,
     if (code)
         return code;
     config->stop = cn_command_catch_signals();
-    if (settings->remote == CN_REMOTE_LOG && cn_log_recent_open(CN_ORDER_ANSWER_MAX))
+    if (settings->remote >= CN_REMOTE_LOG && cn_log_recent_open(CN_ORDER_ANSWER_MAX))
         cn_log(CN_LOG_WARN, "node", "no memory to keep the newest lines of the log");
     err = cn_command_open_timeline(options->timeline, &config->timeline);
     if (options->line)

@@ -7,13 +7,14 @@
 #include <stdint.h>
 
 enum cn_order_kind {
-    CN_ORDER_LOG = 1, // the newest lines of the board's log
+    CN_ORDER_LOG = 1,  // the newest lines of the board's log
+    CN_ORDER_SELFTEST, // a report of the board and its speed (cairn-node selftest)
 };
 
 struct cn_order {
     uint32_t seq;   // grows with each order of a gateway; 0: there is none
     uint32_t kind;  // enum cn_order_kind; a newer gateway may know more
-    uint32_t lines; // most lines that are wanted
+    uint32_t lines; // of a log: most lines that are wanted
 };
 
 #define CN_ORDER_ANSWER_MAX (32u << 10) // most bytes of an answer

@@ -130,5 +130,10 @@ cn_err cn_platform_start_hook(const char *path, char *const environment[], unsig
 cn_err cn_platform_start_hook_with(const char *path, char *const environment[], unsigned limit_s,
                                    const void *input, size_t size, int64_t *hook);
 
+// Runs this program again with these arguments, the first being its name, as a hook. What it writes
+// to its standard output is in the file of *output, which the caller closes, once it has ended.
+cn_err cn_platform_start_self(char *const arguments[], unsigned limit_s, int *output,
+                              int64_t *hook);
+
 // Returns the state of a hook. After any state except CN_HOOK_RUNNING the hook is no longer valid.
 enum cn_hook_state cn_platform_poll_hook(int64_t hook, int *code);

@@ -101,7 +101,8 @@ struct cn_http_settings {
 
 enum cn_remote {
     CN_REMOTE_NONE,
-    CN_REMOTE_LOG, // its log
+    CN_REMOTE_LOG,      // its log
+    CN_REMOTE_SELFTEST, // its log, and that it tests itself
 };
 
 struct cn_settings {

@@ -26,7 +26,7 @@ static const char *const optimizers[] = {"sgd", "adam", "adamw", NULL};
 static const char *const schedules[] = {"constant", "step", "cosine", NULL};
 static const char *const normalizations[] = {"none", "feature", "channel", NULL};
 static const char *const wires[] = {"float32", "bfloat16", NULL};
-static const char *const remotes[] = {"none", "log", NULL};
+static const char *const remotes[] = {"none", "log", "selftest", NULL};
 static const char *const lans[] = {"untrusted", "trusted", NULL};
 static const char *const transports[] = {"auto", "udp", "tcp", NULL};
 static const char *const up_modes[] = {"raw32", "q8", "topk", "bf16", "q4", "sign", "auto", NULL};
@@ -65,7 +65,7 @@ const struct cn_schema_row cn_schema[] = {
     {"remote", CN_VALUE_CHOICE, BOARD | SITE, AT(remote), .choices = remotes, .initial = "none",
      .uses = NODE,
      .about =
-         "what operators of the gateway may ask of this board; log: the newest lines of its log"},
+         "what the gateway's operators may ask for: log, its newest lines; selftest: that too"},
     {"device", CN_VALUE_CHOICE, BOARD | SITE, AT(device), .choices = devices, .initial = "auto",
      .uses = TRAIN | NODE,
      .about = "device that trains; auto: the GPU if there is one, else the CPU"},

@@ -13,10 +13,10 @@ from scenarios import Scenarios
 scenario = Scenarios()
 
 
-def permit(cluster, *boards):
+def permit(cluster, *boards, what="log"):
     for board in boards:
         with open(cluster.path(f"{board}.yaml"), "a") as file:
-            file.write("remote: log\n")
+            file.write(f"remote: {what}\n")
 
 
 def logs(cluster, *words):
@@ -35,7 +35,7 @@ def the_newest_lines_of_a_board_come_through_the_gateway(build):
         assert len(lines) == 7, lines
         log = cluster.log("board-1")
         assert all(line.split(" ", 1)[1] in log for line in lines), lines  # cluster.log leaves the times out
-        cluster.wait_for_line("board-1", "an operator of the gateway asks for the log: ")
+        cluster.wait_for_line("board-1", "an operator of the gateway asks for this board's log")
         with open(cluster.path("state/gateway/audit.jsonl")) as file:
             asked = [json.loads(line) for line in file if '"logs"' in line]
         assert [entry["result"].split(":")[0] for entry in asked] == ["asked", "done"], asked
@@ -55,7 +55,7 @@ def a_board_that_does_not_permit_it_says_so(build):
         cluster.wait_for_line("board-1", "version 1: held-out")
         result = logs(cluster, "board-1")
         assert result.returncode == 0, result.stderr
-        assert result.stdout == "this board keeps its log to itself; with `remote: log` in its profile it would show it\n"
+        assert result.stdout == "this board's profile does not permit it: it would take `remote: log`\n"
         for words, wanted in ((["board-9"], "board-9 is not enrolled"), (["board-1", "--lines", "0"], "from 1 to 1000"),
                               (["board-1", "--wait", "x"], "from 1 to 3600"), ([], "PROFILE BOARD")):
             result = logs(cluster, *words)
@@ -90,6 +90,22 @@ def a_member_that_does_not_lead_answers_with_its_next_report(build):
         for board in cluster.boards:
             result = logs(cluster, board, "--lines", "1000")
             assert result.returncode == 0 and "registered in group" in result.stdout, (board, result.stderr)
+        cluster.end_run()
+        cluster.wait_for_end(60)
+
+
+@scenario
+def a_board_tests_itself_while_it_trains(build):
+    with Cluster(build, {"lab": ["board-1"]}, rounds=ENDLESS, quorum=1) as cluster:
+        permit(cluster, "board-1", what="selftest")
+        cluster.start_all()
+        cluster.wait_for_line("board-1", "version 1: held-out")
+        result = cluster.command(cluster.aggregator, "selftest", "gateway.yaml", "board-1", check=False)
+        assert result.returncode == 0, result.stderr
+        for key in "cairn_node", "training.cpu", "storage.", "passed":
+            assert f"\n{key}" in f"\n{result.stdout}", (key, result.stdout)
+        assert cluster.path("") not in result.stdout, result.stdout
+        cluster.wait_for_line("board-1", "an operator of the gateway asks for this board's selftest")
         cluster.end_run()
         cluster.wait_for_end(60)
 

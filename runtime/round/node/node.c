@@ -358,6 +358,7 @@ static void update_status(struct cn_node_owner *node, uint64_t now)
         return;
     write_status(node, now);
     cn_node_poll_health(node, now);
+    cn_node_poll_order(node);
     cn_platform_notify("WATCHDOG=1"); // only from this loop, which stops when the node hangs
 }
 

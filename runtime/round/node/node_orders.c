@@ -1,50 +1,119 @@
 // node_orders.c - what an operator asks of this board through the gateway (runtime/port/order.h).
 //
-// The board's profile decides: without `remote: log` the answer says so. An order is carried out
-// once, and at most one in SHORTEST_MS.
+// The board's profile decides (`remote`): without its permission the answer says so. An order is
+// carried out once, and at most one in SHORTEST_MS. A self-test is this program again, as a process
+// of its own: it measures how fast the board trains beside what it does anyway.
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "runtime/base/log_recent.h"
 #include "runtime/port/platform.h"
 #include "runtime/round/node/node_private.h"
 
 #define SHORTEST_MS 10000
+#define TEST_LIMIT_S 300 // longest self-test
 
-static size_t make_answer(const struct cn_node_owner *node, const struct cn_order *order,
-                          char text[CN_ORDER_ANSWER_MAX])
+static const char *const names[] = {[CN_ORDER_LOG] = "log", [CN_ORDER_SELFTEST] = "selftest"};
+static const enum cn_remote needs[] = {
+    [CN_ORDER_LOG] = CN_REMOTE_LOG, [CN_ORDER_SELFTEST] = CN_REMOTE_SELFTEST};
+
+static void answer(struct cn_node_owner *node, const char *text, size_t size)
 {
-    if (order->kind != CN_ORDER_LOG)
-        return (size_t)snprintf(text, CN_ORDER_ANSWER_MAX,
-                                "this cairn-node does not know what was asked\n");
-    if (node->config.settings->remote != CN_REMOTE_LOG)
-        return (size_t)snprintf(text, CN_ORDER_ANSWER_MAX,
-                                "this board keeps its log to itself; with `remote: log` in its "
-                                "profile it would show it\n");
-    if (cn_traffic_is_scarce(&node->traffic, &node->limits, cn_upkeep_day_ms()))
-        return (size_t)snprintf(text, CN_ORDER_ANSWER_MAX,
-                                "the bytes of this board's day are used up, or its link is "
-                                "metered: ask later\n");
-    return cn_log_recent_read(order->lines, text, CN_ORDER_ANSWER_MAX);
+    node->link->ops->answer(node->link, node->order.seq, text, size);
+}
+
+static void refuse(struct cn_node_owner *node, const char *why)
+{
+    char text[160];
+    int size = snprintf(text, sizeof(text), "%s\n", why);
+
+    answer(node, text, (size_t)size);
+}
+
+static void send_log(struct cn_node_owner *node, uint32_t lines)
+{
+    char *text = malloc(CN_ORDER_ANSWER_MAX);
+
+    if (!text) {
+        refuse(node, cn_err_text(CN_ENOMEM));
+        return;
+    }
+    answer(node, text, cn_log_recent_read(lines, text, CN_ORDER_ANSWER_MAX));
+    free(text);
+}
+
+static void start_test(struct cn_node_owner *node)
+{
+    char *arguments[] = {"cairn-node", "selftest", "--state",
+                         (char *)(uintptr_t)node->config.settings->state, NULL};
+    cn_err err;
+
+    if (node->order.tests) {
+        refuse(node, "a self-test runs already");
+        return;
+    }
+    err =
+        cn_platform_start_self(arguments, TEST_LIMIT_S, &node->order.output, &node->order.process);
+    node->order.tests = !err;
+    if (err)
+        refuse(node, cn_err_text(err));
+}
+
+void cn_node_poll_order(struct cn_node_owner *node)
+{
+    enum cn_hook_state state;
+    char *text;
+    ssize_t size;
+    int code;
+
+    if (!node->order.tests)
+        return;
+    state = cn_platform_poll_hook(node->order.process, &code);
+    if (state == CN_HOOK_RUNNING)
+        return;
+    node->order.tests = false;
+    text = malloc(CN_ORDER_ANSWER_MAX);
+    size = text ? pread(node->order.output, text, CN_ORDER_ANSWER_MAX, 0) : -1;
+    if (size > 0)
+        answer(node, text, (size_t)size);
+    else
+        refuse(node, state == CN_HOOK_LATE ? "the self-test took longer than 5 minutes"
+                                           : "the self-test ended without a report");
+    free(text);
+    close(node->order.output);
 }
 
 void cn_node_take_order(struct cn_node_owner *node, const struct cn_order *order, uint64_t now_ms)
 {
-    char *text;
-    size_t size;
+    bool known = order->kind == CN_ORDER_LOG || order->kind == CN_ORDER_SELFTEST;
+    char text[128];
 
     if (!order->seq || order->seq == node->order.seq ||
         (node->order.ms && now_ms - node->order.ms < SHORTEST_MS))
         return;
-    text = malloc(CN_ORDER_ANSWER_MAX);
-    if (!text)
-        return; // the order comes again
     node->order.seq = order->seq;
     node->order.ms = now_ms;
-    size = make_answer(node, order, text);
-    node->link->ops->answer(node->link, order->seq, text, size);
-    cn_log(CN_LOG_INFO, "node", "an operator of the gateway asks for the log: %zu bytes are sent%s",
-           size,
-           node->config.settings->remote == CN_REMOTE_LOG ? "" : ", which say that it is kept");
-    free(text);
+    if (!known) {
+        refuse(node, "this cairn-node does not know what was asked");
+        return;
+    }
+    if (node->config.settings->remote < needs[order->kind]) {
+        snprintf(text, sizeof(text),
+                 "this board's profile does not permit it: it would take `remote: %s`",
+                 names[order->kind]);
+        refuse(node, text);
+    } else if (cn_traffic_is_scarce(&node->traffic, &node->limits, cn_upkeep_day_ms())) {
+        refuse(node,
+               "the bytes of this board's day are used up, or its link is metered: ask later");
+    } else if (order->kind == CN_ORDER_LOG) {
+        send_log(node, order->lines);
+    } else {
+        start_test(node);
+    }
+    cn_log(CN_LOG_INFO, "node", "an operator of the gateway asks for this board's %s%s",
+           names[order->kind],
+           node->config.settings->remote < needs[order->kind]
+               ? ", which its profile does not permit"
+               : "");
 }

@@ -63,8 +63,11 @@ struct cn_node_owner {
     uint64_t report_ms;
 
     struct {
-        uint32_t seq; // of the newest order that was carried out; 0: none
-        uint64_t ms;  // clock; when
+        uint32_t seq;    // of the newest order that was carried out; 0: none
+        uint64_t ms;     // clock; when
+        bool tests;      // a self-test runs
+        int64_t process; // of the self-test
+        int output;      // descriptor of the file with what the self-test printed
     } order;
 
     bool disk_told;         // the aggregator knows that the disk fails
@@ -126,3 +129,6 @@ cn_err cn_node_poll_ahead(struct cn_node_owner *node, uint64_t now_ms);
 
 // Carries out what an operator asks of this board, unless that was done.
 void cn_node_take_order(struct cn_node_owner *node, const struct cn_order *order, uint64_t now_ms);
+
+// Sends what a self-test printed once it has ended. Call it about once a second.
+void cn_node_poll_order(struct cn_node_owner *node);

@@ -1,4 +1,4 @@
-// cairn-aggregator logs: the newest lines of a board's log.
+// cairn-aggregator logs and selftest: what a board answers to an operator.
 #include <cjson/cJSON.h>
 #include <getopt.h>
 #include <stdio.h>
@@ -9,10 +9,11 @@
 #include "aggregator/command/steer.h"
 
 #define LINES_MOST 1000
-#define WAIT_S 90 // a board asks at least every 72 s
+#define WAIT_S 90       // a board asks at least every 72 s
+#define TEST_WAIT_S 390 // and may test itself for 300 s
 #define POLL_MS 300
 
-static const char help[] =
+static const char logs_help[] =
     "Usage: cairn-aggregator logs PROFILE BOARD [--lines N] [--wait SECONDS]\n"
     "                             [--socket PATH] [--id ID]\n"
     "\n"
@@ -22,6 +23,17 @@ static const char help[] =
     "\n"
     "  --lines N        1 to 1000; default 100\n"
     "  --wait SECONDS   how long to wait for the board; default 90. Within 10 minutes\n"
+    "                   the same command shows an answer that came later\n" CN_STEER_HELP;
+
+static const char selftest_help[] =
+    "Usage: cairn-aggregator selftest PROFILE BOARD [--wait SECONDS] [--socket PATH]\n"
+    "                                 [--id ID]\n"
+    "\n"
+    "Has a board test itself, beside what it does, and shows the report: hardware,\n"
+    "drivers, clock, sensors, memory, training on each device, storage. The board's\n"
+    "profile must have `remote: selftest`.\n"
+    "\n"
+    "  --wait SECONDS   how long to wait for the board; default 390. Within 10 minutes\n"
     "                   the same command shows an answer that came later\n" CN_STEER_HELP;
 
 static void sleep_ms(long ms)
@@ -79,14 +91,14 @@ static bool take_number(const char *text, long most, long *number)
     return false;
 }
 
-static int ask(struct cn_steer *steer, const char *profile, long wait_s)
+static int ask(struct cn_steer *steer, const char *profile, const char *command, long wait_s)
 {
     bool reached;
     struct cn_profile *loaded = cn_command_load_profile(profile, CN_PROFILE_GATEWAY);
     if (!loaded)
         return CN_EXIT_PROFILE;
     const struct cn_settings *settings = cn_profile_settings(loaded);
-    cJSON *root = cn_steer_ask(steer, settings, "logs", &reached);
+    cJSON *root = cn_steer_ask(steer, settings, command, &reached);
     int result = root ? wait_for(steer, settings, wait_s) : CN_EXIT_FAILED;
     if (!reached)
         fprintf(stderr, "error: no aggregator of this profile runs: a board's log comes through "
@@ -96,7 +108,8 @@ static int ask(struct cn_steer *steer, const char *profile, long wait_s)
     return result;
 }
 
-static int run(const struct cn_ports *ports, int argc, char **argv)
+// Reads the options of a command, of which only logs has lines.
+static int run(int argc, char **argv, const char *command, bool has_lines, long wait_s)
 {
     static const struct option known[] = {{"lines", required_argument, NULL, 'l'},
                                           {"wait", required_argument, NULL, 'w'},
@@ -104,10 +117,9 @@ static int run(const struct cn_ports *ports, int argc, char **argv)
                                           {0}};
     struct cn_steer steer = {0};
     const char *positional[2];
-    long lines, wait_s = WAIT_S;
+    long lines;
     int option;
-    (void)ports;
-    while ((option = getopt_long(argc, argv, "", known, NULL)) != -1) {
+    while ((option = getopt_long(argc, argv, "", known + !has_lines, NULL)) != -1) {
         if (option == 'l') {
             if (!take_number(optarg, LINES_MOST, &lines))
                 return CN_EXIT_USAGE;
@@ -123,12 +135,31 @@ static int run(const struct cn_ports *ports, int argc, char **argv)
         !cn_steer_take_name(positional[1], steer.request.board))
         return CN_EXIT_USAGE;
     steer.request.members |= CN_CONTROL_BOARD;
-    return ask(&steer, positional[0], wait_s);
+    return ask(&steer, positional[0], command, wait_s);
+}
+
+static int run_logs(const struct cn_ports *ports, int argc, char **argv)
+{
+    (void)ports;
+    return run(argc, argv, "logs", true, WAIT_S);
+}
+
+static int run_selftest(const struct cn_ports *ports, int argc, char **argv)
+{
+    (void)ports;
+    return run(argc, argv, "selftest", false, TEST_WAIT_S);
 }
 
 const struct cn_command cn_aggregator_logs = {
     .name = "logs",
     .summary = "show the newest lines of a board's log",
-    .help = help,
-    .run = run,
+    .help = logs_help,
+    .run = run_logs,
+};
+
+const struct cn_command cn_aggregator_selftest = {
+    .name = "selftest",
+    .summary = "have a board test itself, and show the report",
+    .help = selftest_help,
+    .run = run_selftest,
 };
