@@ -29,12 +29,14 @@ struct cn_data_files {
     size_t count;
 };
 
+// Frees the list. Accepts zeros.
 void cn_data_files_deinit(struct cn_data_files *shards);
 
 // Appends a copy of shard. CN_ENOMEM.
 cn_err cn_data_files_add(struct cn_data_files *shards, const struct cn_data_file *shard);
 
-// Returns the entry with this name, or NULL. Valid until the next add.
+// Returns the entry that has this name and this value of apart, or NULL. The entry is valid until
+// the next add.
 const struct cn_data_file *cn_data_files_get(const struct cn_data_files *shards, const char *name,
                                              bool apart);
 
@@ -45,7 +47,8 @@ bool cn_data_files_is_name(const char *name);
 bool cn_data_files_is_pattern(const char *path);
 
 // Adds an entry for each name that the path's * stands for in its folder, in the order of names.
-// Fills in only name and apart. CN_EINVAL when there is a second *, or one before the last part.
+// Fills in only name and apart. CN_EINVAL when the path has no *, a second one, or one before the
+// last part. CN_ERANGE when the path is too long. CN_ENOMEM, or an error of cn_platform_list.
 cn_err cn_data_files_find(const char *path, bool apart, struct cn_data_files *shards);
 
 // Returns the path with name in place of its *, if it has one. CN_ERANGE when it is too long.

@@ -1,11 +1,12 @@
 // dataset.h - samples from files, mapped into memory (source.h names the formats).
 //
 // Inputs are float32 or uint8, or any integers where the model takes integers; in C order, the
-// first dimension counts the samples. Labels are integers of any NumPy width, or float32 targets. A
-// sample is (value - mean) * scale.
+// first dimension counts the samples. Labels are integers of any NumPy width, or float32 targets.
+// Values of the first input become (value - mean) * scale, unless they are integers for the model.
 //
-// Held-out samples are chosen by a permutation of the seed and are never trained on. Of the windows
-// of a series the last ones are held out, and windows that share rows with them are left out.
+// Held-out samples are never trained on. A permutation that follows from the seed chooses them.
+// Where the training order is the file's, and of the windows of a series, the last ones are held
+// out. Windows that share rows with held-out ones are left out.
 //
 // The training order is a permutation for each epoch, computed from (seed, epoch). Batch number n
 // is the same in every run, so the cursor is one integer. The files must not change while the data
@@ -77,8 +78,8 @@ struct cn_sample_shape {
 
 struct cn_batch {
     float *inputs;   // samples, each with its inputs one after the other; int32 or float32
-    int32_t *labels; // cross-entropy: count * rows class numbers; else NULL
-    float *targets;  // other losses with labels: count * outputs numbers; else NULL
+    int32_t *labels; // cross-entropy: count * rows class numbers; else unused
+    float *targets;  // other losses with labels: count * outputs numbers; else unused
     uint32_t count;  // samples; the last held-out batch may be shorter than the others
 };
 
@@ -124,8 +125,8 @@ bool cn_dataset_is_open_ended(const struct cn_dataset *dataset);
 // Returns the number of samples of a split.
 uint64_t cn_dataset_count(const struct cn_dataset *dataset, enum cn_split split);
 
-// Copies training batch number index into batch, which has room for size samples. It always has
-// size samples: at an epoch's end it goes on with the next permutation.
+// Copies training batch number index into batch, which must have room for size samples. Each batch
+// has exactly size samples: where an epoch ends, the samples of the next epoch follow.
 void cn_dataset_train_batch(const struct cn_dataset *dataset, uint64_t index, uint32_t size,
                             struct cn_batch *batch);
 

@@ -9,7 +9,7 @@
 #include "runtime/base/words.h"
 #include "runtime/engine/data/dataset_private.h"
 
-// Returns a sample's words in its file.
+// Returns the number of words in the file before a sample.
 static size_t words_before(const struct column *column, uint64_t sample)
 {
     return (column->first + (size_t)sample * column->stride) * column->row;
@@ -183,7 +183,8 @@ void cn_dataset_copy(const struct cn_dataset *dataset, struct place place, uint3
         copy_labels(dataset, place, position, batch);
 }
 
-// Computes mean and deviation of the elements that share one, in double precision and file order.
+// Computes shift and factor. Each `share` neighbouring elements have one mean and one deviation.
+// sums has their sum and their sum of squares, one after the other.
 static void finish_statistics(struct cn_dataset *dataset, size_t share, const double *sums,
                               double count)
 {

@@ -14,7 +14,7 @@ struct paths {
     char text[CN_INPUT_MAX + 2][CN_DATA_FILE_PATH_SIZE];
 };
 
-// The list that is being built. Shards that stay still belong to the data set.
+// The list that is being built. The data set goes on owning the shards that it has already.
 struct gathering {
     struct cn_dataset *dataset;
     struct cn_diag *diag;
@@ -180,7 +180,8 @@ static cn_err open_shard(const struct gathering *work, const struct cn_dataset_f
     return CN_OK;
 }
 
-// Logs what is wrong with a shard. It is no reason to stop: others may be fine.
+// Logs what is wrong with a shard and leaves it out, since others may be fine. Returns CN_ENOMEM
+// when memory ran out.
 static cn_err leave_out(struct gathering *work, struct cn_data_file *entry, cn_err err,
                         const struct cn_diag *diag)
 {
@@ -246,7 +247,7 @@ static cn_err take_entry(struct gathering *work, struct cn_data_file entry)
     return keep(work, shard);
 }
 
-// Checks that all paths of a set have a *, or none.
+// Checks that all paths of a set have a *, or that none has one.
 static cn_err check_patterns(const struct cn_dataset_files *files, struct cn_diag *diag)
 {
     bool pattern = cn_data_files_is_pattern(first_path(files)), same = true;
@@ -308,7 +309,7 @@ static cn_err check_training(const struct gathering *work)
     return CN_EFORMAT;
 }
 
-// Closes the shards of one set that the other set does not have.
+// Closes the shards of a list that are not among the kept ones, and frees the list.
 static void close_others(struct shard **shards, size_t count, struct shard *const *kept,
                          size_t kept_count)
 {

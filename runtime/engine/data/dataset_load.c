@@ -331,7 +331,8 @@ static cn_err refuse_label_shape(const struct cn_dataset *dataset, const struct 
     return CN_EFORMAT;
 }
 
-// A window has a label for each row, of which all or only the last count, or one label by itself.
+// Finds the labels of a sample. Where the file has a label for each row of a series, a window has
+// the labels of all its rows, or only that of its last row. Else it has a label for each window.
 static cn_err place_labels(const struct cn_dataset *dataset, const char *path, struct cn_diag *diag,
                            struct shard *shard)
 {
@@ -398,7 +399,7 @@ static const char *path_of(const struct cn_dataset *dataset, const struct cn_dat
     return files->inputs;
 }
 
-// "'a', 'b'"
+// Appends a name in quotes to a list: "'a', 'b'".
 static void add_name(char text[SHAPE_TEXT_SIZE], const char *name)
 {
     size_t at = strlen(text);

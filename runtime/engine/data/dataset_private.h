@@ -4,7 +4,8 @@
 #include "runtime/engine/data/dataset.h"
 #include "runtime/engine/data/source.h"
 
-// A file with one input, or the labels, of all samples of a shard.
+// A file with one input, or the labels, of all samples of a shard. A word is one value: an element
+// of the array, 4 bytes in a batch.
 struct column {
     struct cn_source source;
     size_t words;  // words of a sample
@@ -23,7 +24,7 @@ struct shard {
     uint64_t split_key;   // key of the permutation that chooses held-out samples
     uint64_t count;       // samples
     uint64_t held_out;    // samples that are held out
-    uint64_t gap;         // windows that are left out, as they have rows of both sides
+    uint64_t gap;         // windows that are in no split, as they share rows with held-out ones
     uint64_t before[3];   // by enum cn_split: samples of the shards before this one
 };
 
@@ -37,8 +38,10 @@ struct cn_dataset {
     struct cn_data_files list;        // all entries in order, refused ones too
     struct shard **shards;            // owned; the list without the refused ones
     size_t shard_count;
-    uint64_t counts[3];    // by enum cn_split: number of samples
-    float *shift, *factor; // owned; by element of the first input; NULL without normalization
+    uint64_t counts[3]; // by enum cn_split: number of samples
+    // Normalization, by element of the first input: (value - shift) * factor, before mean and
+    // scale. Owned; NULL without normalization.
+    float *shift, *factor;
 };
 
 // A sample of a shard.
@@ -73,7 +76,8 @@ void cn_dataset_release(struct cn_dataset *dataset);
 void cn_dataset_copy(const struct cn_dataset *dataset, struct place place, uint32_t position,
                      uint64_t draw, struct cn_batch *batch);
 
-// Computes dataset->shift and factor from mean and deviation of the training samples. CN_ENOMEM.
+// Computes dataset->shift and factor from mean and deviation of the training samples, where the
+// rules ask for normalization. CN_ENOMEM.
 cn_err cn_dataset_measure(struct cn_dataset *dataset);
 
 // Returns the place of sample number index of a split.

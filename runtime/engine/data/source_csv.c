@@ -135,7 +135,8 @@ static cn_err read_line(struct reader *reader, size_t columns)
     return column == columns ? CN_OK : refuse(reader, column - 1, cell, "more columns behind it");
 }
 
-// In place: both have four bytes.
+// Converts values to int32 in place: both have four bytes. Changes nothing and returns false when a
+// value is not whole, or above 2^24, where float32 skips whole numbers.
 static bool make_whole(float *values, size_t count)
 {
     for (size_t i = 0; i < count; i++)
