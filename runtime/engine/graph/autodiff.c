@@ -308,7 +308,8 @@ static cn_autodiff_fn *const gradients[CN_OP_COUNT] = {
     [CN_OP_ATTENTION] = cn_autodiff_attention,
 };
 
-// Handles the one second output that other nodes read: the cell of a recurrent layer.
+// Returns whether nodes may read a second output of this node. Only the last cell of a recurrent
+// layer is such an output.
 static bool has_cell(const struct cn_node *node)
 {
     return node->call.op == CN_OP_RECURRENT && node->out[2] != CN_GRAPH_NONE;

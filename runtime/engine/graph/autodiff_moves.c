@@ -114,7 +114,8 @@ static cn_err add_to_activation(struct cn_autodiff *diff, const struct part *fro
         node = copy_node(from, &to);
         return cn_autodiff_emit(diff, &node, target);
     }
-    // A gradient that was put together here already takes another piece; any other is added to.
+    // If a copy added its piece last, this piece is added to the same gradient in place. Otherwise
+    // the gradient gets another summand, which is 0 outside of the piece.
     if (diff->gradient[root] == CN_GRAPH_NONE || diff->gradient[root] != diff->assembled[root]) {
         err = cn_autodiff_activation(diff, target, &to.value);
         if (!err)
@@ -149,8 +150,8 @@ static cn_err add_to_parameter(struct cn_autodiff *diff, const struct part *from
     return err ? err : cn_graph_add_node(diff->graph, &node);
 }
 
-// Sums a dense part over the samples, if they share to, and over the dims along which to repeats.
-// The result is a dense part with the other dims, in dims.
+// Sums the dense part from over the dims along which to repeats, and over the samples if they share
+// to. Adds the sum to the gradient of to's value. dims has room for the dims that are left.
 static cn_err sum_repeats(struct cn_autodiff *diff, struct part *from, struct part *to,
                           size_t *dims)
 {

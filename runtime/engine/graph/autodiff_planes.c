@@ -33,7 +33,7 @@ cn_err cn_autodiff_resize(struct cn_autodiff *diff, const struct cn_node *forwar
     return cn_autodiff_emit_set(diff, &node, forward->in[0]);
 }
 
-// Adds a value like one that is there, and the node that computes it.
+// Adds a value with the dims of like, and the node that computes it.
 static cn_err compute_like(struct cn_autodiff *diff, struct cn_node *node, uint32_t like)
 {
     cn_err err = cn_autodiff_activation(diff, like, &node->out[0]);
@@ -41,8 +41,8 @@ static cn_err compute_like(struct cn_autodiff *diff, struct cn_node *node, uint3
     return err ? err : cn_graph_add_node(diff->graph, node);
 }
 
-// dx = (x == y) * (dy / the number of elements that are equal to y). Without equal ones these are
-// the bits that CN_OP_EXTREME_GRAD gives.
+// dx = (x == y) * (dy / the number of elements that are equal to y). Where only one element is
+// equal to y, these are the bits that CN_OP_EXTREME_GRAD gives.
 static cn_err share_evenly(struct cn_autodiff *diff, const struct cn_node *forward, uint32_t dy)
 {
     const struct cn_extreme *op = &forward->call.extreme;

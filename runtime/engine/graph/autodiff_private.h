@@ -10,7 +10,8 @@ struct cn_autodiff {
     struct cn_graph *graph;
     bool *needed;        // by root: a parameter, or computed from one
     uint32_t *gradient;  // by root: the value that holds the gradient so far; CN_GRAPH_NONE: none
-    uint32_t *assembled; // by root: gradient, if copies assembled it and nothing else reads it
+    uint32_t *assembled; // by root: the gradient after a copy added its piece; while it still is
+                         // the gradient, the next copy adds to it in place
     bool *written;       // by root of a parameter: some node has written its gradient
 };
 
@@ -42,7 +43,7 @@ cn_err cn_autodiff_emit_all(struct cn_autodiff *diff, struct cn_node *node, cons
 // As cn_autodiff_emit, for a call that can only set its output, not add to it.
 cn_err cn_autodiff_emit_set(struct cn_autodiff *diff, struct cn_node *node, uint32_t target);
 
-// Sets a value to 0 unless write is CN_WRITE_ADD, so that calls can add to it.
+// Adds the node that sets a value to 0, so that calls can add to it. With CN_WRITE_ADD adds none.
 cn_err cn_autodiff_clear(struct cn_autodiff *diff, uint32_t value, enum cn_write write);
 
 // Adds the node that sums dy to the gradient of a bias.

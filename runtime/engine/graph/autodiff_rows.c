@@ -1,8 +1,8 @@
 // Products of each sample's matrices, softmax, normalization of rows.
 #include "runtime/engine/graph/autodiff_private.h"
 
-// One side of c = alpha op(a) op(b). da = alpha dc op(b)', db = alpha op(a)' dc, each exchanged if
-// the operand was.
+// Adds the gradient of one side of c = alpha op(a) op(b). da = alpha dc op(b)', db = alpha op(a)'
+// dc, each transposed if op transposes the operand.
 static cn_err products_side(struct cn_autodiff *diff, const struct cn_node *forward, uint32_t dc,
                             int side)
 {

@@ -60,7 +60,7 @@ uint32_t cn_cut_part_of(const struct cn_cut *cut, size_t node)
 // Why a value must not cross a cut.
 enum obstacle {
     OBSTACLE_NONE,
-    OBSTACLE_RECURRENT,  // it is sent between the pieces of a recurrent layer
+    OBSTACLE_RECURRENT,  // a recurrent layer reads it as its gates, and stays in one part with it
     OBSTACLE_SHARED,     // all samples share it, and its gradient is a sum over the samples
     OBSTACLE_INCOMPLETE, // the backward pass before the cut reads what is written behind it
     OBSTACLE_COUNT
@@ -71,7 +71,7 @@ struct range {
     size_t from, to;
 };
 
-// Returns where no cut may go through a value because of this obstacle; from >= to: anywhere.
+// Returns the places where this obstacle forbids a cut through a value; from >= to: none.
 static struct range forbidden_by(enum obstacle why, const struct cn_graph *graph,
                                  const struct cn_cut_span *spans, size_t root)
 {

@@ -1,10 +1,11 @@
 // cut.h - cuts a training graph into parts, so that several members can each hold a part of a
 // model.
 //
-// A cut is a place in the list of forward nodes. A backward node belongs to the part of its origin
-// (struct cn_node). So sums of gradients that pass a cut are made in the order of the whole graph,
-// and each part is an ordinary graph with an ordinary layout. Values that skip parts are handed on
-// by the parts between. Functions return CN_ENOMEM too. Threading: none.
+// A cut divides the list of forward nodes at some places. A backward node belongs to the part of
+// its origin (struct cn_node). So sums of gradients that pass a cut are made in the order of the
+// whole graph, and each part is an ordinary graph with an ordinary layout. A value that is read
+// several parts later is passed on by the parts between. Functions return CN_ENOMEM too. Threading:
+// none.
 #pragma once
 
 #include "runtime/base/diag.h"

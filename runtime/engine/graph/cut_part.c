@@ -147,8 +147,8 @@ static void add_nodes(struct maker *maker, size_t from, size_t to)
     }
 }
 
-// Clears the gradients of tensors that the part holds without adding to them: the sum over the
-// holders then is what the others have.
+// Clears the gradients of tensors that the part holds and does not add to. The sum over the holders
+// of such a tensor is then the sum of the other parts' gradients.
 static void clear_others(struct maker *maker)
 {
     const struct cn_graph *graph = maker->whole;
@@ -300,7 +300,7 @@ static void rename_values(struct maker *maker)
         graph->facts[i].value = mapped(maker, graph->facts[i].value);
     graph->output = mapped(maker, graph->output);
     graph->labels = mapped(maker, graph->labels);
-    graph->head = CN_HEAD_NONE; // the loss node says it all
+    graph->head = CN_HEAD_NONE; // the loss node, which was added before, has the labels and weights
     graph->head_weights = CN_GRAPH_NONE;
 }
 

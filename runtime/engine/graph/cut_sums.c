@@ -4,7 +4,7 @@
 
 #include "runtime/engine/graph/cut_private.h"
 
-// Adds the tensor that a value of a kind is, if no earlier node had it.
+// Adds the words of the tensor that value belongs to, unless an earlier node reads that tensor.
 static void add_tensor(const struct cn_graph *graph, const struct cn_layout *layout, uint32_t value,
                        bool *seen, size_t *words)
 {
@@ -34,8 +34,8 @@ static void add_tensors(const struct cn_graph *graph, const struct cn_layout *la
             sums[1].parameters += layout->tensors[t].count;
 }
 
-// Adds each gradient where the first node is that has it to write, by origin. first has room for a
-// number by value.
+// Adds the words of each gradient after the least origin of the nodes that write it. first has room
+// for one number for each value.
 static void add_gradients(const struct cn_graph *graph, size_t *first, struct cn_cut_sums *sums)
 {
     for (size_t i = 0; i < graph->value_count; i++)

@@ -14,7 +14,8 @@
 //   [steps * batch, width]    [steps, width]
 //
 // A value that depends on no sample, such as a slice of a weight, is an activation that is not
-// batched: each lane computes it once. Threading: none.
+// batched: each lane computes it once. Functions that add to a graph return CN_ENOMEM, or CN_ERANGE
+// when it would become too large. Threading: none.
 #pragma once
 
 #include "runtime/engine/layout.h"
