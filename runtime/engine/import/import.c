@@ -205,8 +205,8 @@ static bool is_steps_first(const struct cn_onnx_node *nodes, size_t count, struc
     return false;
 }
 
-// Finds the batch: the dimension that the file leaves open. If all are fixed it is the first one,
-// or the one that the op that reads the input treats as the batch.
+// Finds the batch: the dimension that the file leaves open. If all are fixed, it is the first one,
+// or the second one where a recurrent layer reads the input.
 static cn_err find_batch(struct cn_importer *importer, const struct cn_onnx_value *input,
                          uint32_t *axis)
 {

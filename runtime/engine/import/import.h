@@ -65,8 +65,8 @@ cn_err cn_import_numbers(const struct cn_import_node *node, size_t input, const 
 // Makes a new activation with these dims the node's output; the batch is first.
 cn_err cn_import_output(struct cn_import_node *node, uint32_t rank, const uint64_t *dims);
 
-// Makes the node's output a view of input 0 under other dims. CN_ENOTSUP with a line when samples
-// would not stay apart.
+// Makes the node's output a view of input 0 under other dims. CN_ENOTSUP with a line when the new
+// dims would mix elements of several samples.
 cn_err cn_import_view(struct cn_import_node *node, uint32_t rank, const uint64_t *dims);
 
 // Makes known integers the node's output; rank is 0 or 1.
@@ -88,7 +88,7 @@ typedef cn_err cn_import_fn(struct cn_import_node *node);
 enum {
     CN_TAKES_PADDED = 1,     // cn_value.padded
     CN_TAKES_TRANSPOSED = 2, // cn_value.transposed
-    CN_TAKES_ANY_BATCH = 4,  // the batch is not dimension 0, or only a factor of it
+    CN_TAKES_ANY_BATCH = 4,  // the batch is another dimension, or only a factor of one
     CN_WANTS_SAMPLES = 8,    // not a form: input 0 must be in memory once for each sample
 };
 
@@ -131,11 +131,12 @@ cn_import_fn cn_import_random_uniform, cn_import_bernoulli; // _random
 cn_import_fn cn_import_recurrent;                           // _recurrent
 cn_import_fn cn_import_entropy;                             // _entropy
 
-// Imports a node that reads a random choice. It uses import where the mean of the choice may take
-// the place of the choice.
+// Imports a node that reads a random choice (cn_value.choice). Refuses nodes whose result would be
+// wrong in an evaluation, where the mean of the choice takes its place; others use import.
 cn_err cn_import_of_choice(struct cn_import_node *node, cn_import_fn *import);
 
-// Import a node that reads random numbers, or numbers of the samples.
+// Import a node that reads random numbers (CN_VALUE_UNIFORM), or numbers of the samples
+// (CN_VALUE_NUMBERED).
 cn_err cn_import_of_random(struct cn_import_node *node);
 cn_err cn_import_of_numbered(struct cn_import_node *node);
 
@@ -146,8 +147,8 @@ cn_err cn_import_number_samples(struct cn_import_node *node);
 // within a sample.
 cn_err cn_import_gather_rows(struct cn_import_node *node, int64_t rows);
 
-// Imports GatherND within each sample: the sample's number, which comes first, is not in the
-// indices.
+// Imports GatherND within each sample. In the file each index begins with the sample's number; the
+// node's indices lack this number.
 cn_err cn_import_gather_places(struct cn_import_node *node);
 
 // Imports a node of a model that computes its loss itself. Nodes that reduce over the batch, or

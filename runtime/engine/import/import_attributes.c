@@ -1,5 +1,6 @@
-// The attributes that each ONNX op may have, of opsets 13 to 21 and where importers read them of
-// older ones. A node with any other attribute, or a value that nothing here honours, is refused.
+// The attributes that each ONNX op may have: those of opsets 13 to 21, and those of older opsets
+// that an importer reads. A node with any other attribute, or a value that nothing here honours, is
+// refused.
 #include <inttypes.h>
 #include <string.h>
 

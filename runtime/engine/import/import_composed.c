@@ -134,7 +134,7 @@ static cn_err sum_known(struct cn_import_node *node, const struct cn_value *x, u
 
     if (err)
         return err;
-    cn_graph_sample_dims(node->graph, x, dims); // the room that is made counts as work
+    cn_graph_sample_dims(node->graph, x, dims); // cn_import_known_room counted the work
     for (uint32_t d = axis + 1; d < x->rank; d++)
         inner *= dims[d];
     size = dims[axis];

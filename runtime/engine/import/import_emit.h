@@ -1,9 +1,9 @@
 // import_emit.h - functions that the import_*.c files use to make results.
 //
-// Each function computes a known result at once and adds calls to the graph for any other. Integers
-// are known, and so are floats that depend neither on the samples nor on a weight. Operands are
-// values; dims follow NumPy's broadcasting. The batch may be in any dimension on which all batched
-// operands agree.
+// Each function computes a known result (import.h) at once, and adds calls to the graph for any
+// other. Operands are values; dims follow NumPy's broadcasting. The batch may be in any dimension
+// on which all batched operands agree. A batch is open when the file leaves its size open; then
+// CN_GRAPH_BATCH stands for the size.
 #pragma once
 
 #include "runtime/engine/import/import.h"
@@ -57,9 +57,9 @@ cn_err cn_import_emit_combine(struct cn_import_node *node, enum cn_combine_kind 
 cn_err cn_import_emit_where(struct cn_import_node *node, uint32_t condition, uint32_t a, uint32_t b,
                             uint32_t *out);
 
-// Applies another ONNX op to the values in and returns its first result. The op's attribute
-// keepdims is 0. attribute names one more attribute, whose value is the numbers or their first;
-// NULL: none.
+// Applies another ONNX op to the values in[] and returns its first result. The op's attribute
+// keepdims is 0. attribute names one more attribute; NULL: none. Its value is the numbers, or for a
+// single integer the first of them.
 cn_err cn_import_apply(const struct cn_import_node *node, const char *op, const char *attribute,
                        const int64_t *numbers, size_t count, const uint32_t *in, size_t in_count,
                        uint32_t *out);
@@ -85,7 +85,7 @@ void cn_import_broadcast_strides(const struct cn_graph *graph, const struct cn_v
                                  const struct cn_value *result, size_t *strides);
 
 // Finds the batch of from under the new dims of x, which hold the same number of elements.
-// CN_ENOTSUP with a line when the samples would not stay apart.
+// CN_ENOTSUP with a line when the new dims would mix elements of several samples.
 cn_err cn_import_find_batch(struct cn_import_node *node, const struct cn_value *from,
                             struct cn_value *x);
 

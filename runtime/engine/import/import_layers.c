@@ -44,8 +44,8 @@ static cn_err read_extent(const struct cn_import_node *node, const char *name, u
     return CN_OK;
 }
 
-// SAME_UPPER and SAME_LOWER: out = ceil(in / stride). An odd word of padding goes to the end or the
-// start.
+// SAME_UPPER and SAME_LOWER: out = ceil(in / stride). If the total padding is odd, the larger half
+// is at the end (SAME_UPPER) or at the start (SAME_LOWER).
 static void same_pads(const struct cn_window *w, bool upper, int axis, uint64_t *before,
                       uint64_t *after)
 {

@@ -116,8 +116,9 @@ static cn_err read_limit(struct cn_import_node *node, size_t input, float *limit
     return CN_OK;
 }
 
-// ReLU6 and clamp are both written as Clip. At the limits PyTorch has a gradient for clamp, none
-// for ReLU6, as for the hard sigmoid and swish that older files make of it; only their limits tell.
+// Exporters write both ReLU6 and clamp as Clip. Exactly at a limit PyTorch's clamp has a gradient.
+// ReLU6 has none there, nor have the hard sigmoid and hard swish that older files build from it.
+// Limits of 0 and 6 are taken as ReLU6.
 cn_err cn_import_clip(struct cn_import_node *node)
 {
     struct cn_map map = {.kind = CN_MAP_CLAMP, .alpha = -INFINITY, .beta = INFINITY};

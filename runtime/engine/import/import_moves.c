@@ -17,7 +17,8 @@ static void dense_strides(uint32_t rank, const uint64_t *dims, ptrdiff_t *stride
     }
 }
 
-// Returns whether the next dimension, of this size, continues where this one ends.
+// Returns whether a dimension and the next one, of this size, can be merged: one step along the
+// first is `size` steps along the next.
 static bool runs_on(ptrdiff_t stride, ptrdiff_t next, ptrdiff_t size)
 {
     return !__builtin_mul_overflow(next, size, &next) && stride == next;

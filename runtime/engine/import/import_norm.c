@@ -5,8 +5,8 @@
 #include "runtime/engine/import/import_emit.h"
 
 // Returns whether the statistics of the batch are used. The job's choice comes before the file's.
-// From opset 14 on the file has an attribute for it; before, it has the outputs that exist in
-// training only.
+// From opset 14 on the file has an attribute for it. In older files the node has more than one
+// output in training only.
 static bool is_training(const struct cn_import_node *node)
 {
     if (node->graph->batch_norm != CN_BATCH_NORM_MODEL)

@@ -7,7 +7,8 @@
 #define EXTENT_MAX (1 << 24) // largest pad
 #define AXES_MAX 4           // most axes that may be padded other than by a number
 
-// A stretch of an axis of the result: elements at x, x + step, ... of the input.
+// A stretch of an axis of the result: `size` elements, the first one at index `to`. They are the
+// elements x, x + step, ... of the input.
 struct stretch {
     size_t size, to;
     int64_t x, step;

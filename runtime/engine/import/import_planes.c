@@ -193,7 +193,8 @@ static cn_err read_affine(struct cn_import_node *node, size_t input, size_t coun
     return cn_import_as_floats(node, node->in[input], out);
 }
 
-// Emits the normalization of op and defines the output; scale and bias have affine numbers.
+// Emits the normalization of op and defines the output. affine is the number of elements that scale
+// and bias must have.
 static cn_err emit_norm(struct cn_import_node *node, const struct cn_norm *op, size_t affine)
 {
     const struct cn_value x = *cn_import_value(node, 0);

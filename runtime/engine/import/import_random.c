@@ -6,7 +6,8 @@
 
 #include "runtime/engine/import/import_emit.h"
 
-// Fills in the dims of the numbers drawn. An open batch is found among them.
+// Fills in the dims of the numbers drawn. In a given shape the first dimension that equals the
+// batch is the batch.
 static cn_err read_dims(struct cn_import_node *node, struct cn_value *like)
 {
     int64_t dims[CN_GRAPH_RANK_MAX];

@@ -22,8 +22,8 @@ static cn_err emit_norm(struct cn_import_node *node, struct cn_map root, uint32_
     return err ? err : cn_import_emit_where(node, empty, zero, result, out);
 }
 
-// The root of a sum gets a gradient of 0 where it is 0. Exporters write PyTorch's norm and std as
-// such a sum, and their gradient is 0 there. For other operands it is infinite there, as in
+// The root of a sum gets a gradient of 0 where the sum is 0. Exporters write PyTorch's norm and std
+// as such a root, and their gradient is 0 there. For other operands it is infinite there, as in
 // PyTorch.
 cn_err cn_import_sqrt(struct cn_import_node *node)
 {
