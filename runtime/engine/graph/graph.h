@@ -74,9 +74,10 @@ struct cn_value {
     size_t parameter; // gradient: the offset of its parameter
     float momentum;   // running statistic and its gradient: momentum of CN_OP_STATISTIC; else 0
     float low;        // CN_VALUE_UNIFORM: the lowest number
-    uint32_t base;    // CN_VALUE_NUMBERED: a value of integers; CN_VALUE_UNIFORM: value as drawn
+    uint32_t base;    // CN_VALUE_NUMBERED: a value of integers; CN_VALUE_UNIFORM: the value of the
+                      // node that draws the numbers; other values may be these numbers, shifted
     int64_t step;     // CN_VALUE_NUMBERED: difference from one sample to the next
-    bool chosen;      // CN_VALUE_UNIFORM as drawn: a choice was made from it already
+    bool chosen;      // base of a CN_VALUE_UNIFORM: a choice was made from its numbers already
     bool choice;      // during import only: a random 1 or 0, its mean in an evaluation
     bool is_sum;      // during import only: a sum or a mean of elements, or a multiple of one
     bool of_batch;    // during import only: floats computed from the size of an open batch
