@@ -243,7 +243,8 @@ struct graph {
     uint64_t rest_size;
 };
 
-// Ranges ascend without touching the end of the file, and with the rest they fill it exactly.
+// Returns whether the ranges ascend without overlaps, end inside the file, and fill it exactly
+// together with the rest.
 static bool ranges_valid(const struct graph *graph)
 {
     uint64_t end = 0;

@@ -17,9 +17,10 @@ enum cn_export_form {
     CN_EXPORT_TRAINING,
 };
 
-// All functions with a struct cn_buffer append to out, which the caller frees, within its limit
-// (CN_ERANGE). After an error the new bytes are undefined. CN_EINVAL when the layout does not fit
-// the file. weights is a row in layout order.
+// Functions with a struct cn_buffer append to out, which the caller frees. They return CN_ERANGE
+// when out's limit is reached; after an error the new bytes are undefined. Functions with a layout
+// and an ONNX file return CN_EINVAL when the layout does not fit the file. weights is a row in
+// layout order.
 //
 // Appends the ONNX file in one of its forms.
 cn_err cn_export_onnx(const struct cn_onnx *onnx, const struct cn_layout *layout,
@@ -48,8 +49,8 @@ cn_err cn_export_restore(const uint8_t *blob, size_t size, struct cn_diag *diag,
                          struct cn_buffer *out);
 
 // As cn_export_restore in two calls, for memory of zeros that is only taken when it is written. The
-// first returns the size of the file. The second writes all of the file except the weights, whose
-// places in zeros are not touched.
+// first returns the size of the file in bytes. The second needs that many bytes of zeros, and
+// writes all of the file except the weights, whose places are not touched.
 cn_err cn_export_restored_size(const uint8_t *blob, size_t size, struct cn_diag *diag,
                                size_t *file_size);
 cn_err cn_export_restore_to(const uint8_t *blob, size_t size, struct cn_diag *diag, uint8_t *zeros);

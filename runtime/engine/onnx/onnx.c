@@ -107,8 +107,9 @@ bool cn_onnx_tensor_is_extreme(const struct cn_onnx_tensor *tensor)
     return false;
 }
 
-// Reads from the file which initializers were parameters, or were computed from one. Returns true
-// when the file says of any initializer what it was in the module.
+// Reads from the file which initializers were parameters, or were computed from one, and sets told
+// for each initializer that this decides. Returns true when the file says of any initializer what
+// it was in the module.
 static bool take_roles(struct cn_onnx *onnx, const struct cn_onnx_signature *signature, bool *told)
 {
     bool says = false;
@@ -131,17 +132,17 @@ static bool take_roles(struct cn_onnx *onnx, const struct cn_onnx_signature *sig
 
 // Marks the initializers that are constants, by the rules of GRAPH.md. Operands that must be known
 // before training, such as the limits of Clip, are no weights. PyTorch's newer exporter writes
-// constants as initializers too. It says which ones were parameters, and from what it computed
-// others. Where it does not say so, single numbers, first states and masks are constants, and
-// others are weights that it transposed. Weights that are zeros in a graph blob are classified as
-// in the original file.
+// constants as initializers too. It says of some that they were parameters or not, and of others
+// from what it computed them. Of the rest in such a file, single numbers, first states and masks
+// are constants, and the others are weights that it transposed. Weights that are zeros in a graph
+// blob are classified as in the original file.
 static void mark_constants(struct cn_onnx *onnx, const struct cn_onnx_signature *signature,
                            const uint8_t *reads, bool *told)
 {
     bool says;
 
     for (size_t i = 0; i < onnx->initializer_count; i++)
-        told[i] = reads[i] & CN_ONNX_READ_STATISTIC; // are no constants
+        told[i] = reads[i] & CN_ONNX_READ_STATISTIC; // statistics are no constants
     says = take_roles(onnx, signature, told);
     for (size_t i = 0; i < onnx->initializer_count; i++) {
         struct cn_onnx_tensor *tensor = &onnx->initializers[i];

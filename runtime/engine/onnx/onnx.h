@@ -48,7 +48,7 @@ struct cn_onnx_tensor {
     uint64_t file_offset; // place of data in the file
 };
 
-// What an exporter says that an initializer was in the module.
+// What the exporter wrote into the file about a value: what it was in the PyTorch module.
 struct cn_onnx_role {
     struct cn_text name;
     bool known, parameter; // known: the exporter says whether it was a parameter
@@ -116,8 +116,9 @@ struct cn_onnx {
 };
 
 // Decodes the whole file into tables. CN_EFORMAT or CN_ENOTSUP with a line in diag for each problem
-// found. Refused: external data (onnx_file.h joins it first), sparse initializers, and element
-// types other than enum cn_onnx_type.
+// found; CN_ERANGE with a line when the tables would grow too large; CN_ENOMEM. Refused: external
+// data (onnx_file.h joins it first), sparse initializers, and element types other than enum
+// cn_onnx_type.
 cn_err cn_onnx_open(const uint8_t *file, size_t size, struct cn_diag *diag, struct cn_onnx **onnx);
 void cn_onnx_close(struct cn_onnx *onnx);
 
@@ -146,7 +147,8 @@ cn_err cn_onnx_tensor_ints(const struct cn_onnx_tensor *tensor, int64_t *values)
 
 // Lists the initializers that are the model's tensors, in file order. float32 initializers are
 // parameters, except the mean and variance of BatchNormalization, which are statistics. Empty ones
-// and constants are left out. The caller deinits layout.
+// and constants are left out. The caller deinits layout. CN_EFORMAT with a line in diag when no
+// tensor is left, or when a name is empty or too long; CN_ENOMEM.
 cn_err cn_onnx_layout(const struct cn_onnx *onnx, struct cn_diag *diag, struct cn_layout *layout);
 
 // Copies the weights as stored in the file, in layout order, layout->total floats. CN_EINVAL when

@@ -24,12 +24,13 @@ void cn_onnx_edits_init(struct cn_onnx_edits *edits);
 void cn_onnx_edits_deinit(struct cn_onnx_edits *edits);
 
 // Adds an edit that replaces removed bytes at `at` by a copy of size others; either may be 0.
-// CN_ENOMEM, or CN_ERANGE for more than a file may have.
+// CN_ENOMEM, or CN_ERANGE when all edits together insert more than CN_ONNX_FILE_MAX bytes.
 cn_err cn_onnx_edits_add(struct cn_onnx_edits *edits, const uint8_t *at, size_t removed,
                          const void *bytes, size_t size);
 
-// Open and close a message, the field whose tag starts at start. Pass *opened to close. A message
-// in which nothing was edited stays as it is.
+// Open and close a message: field, whose tag starts at start. Call open before the edits inside it,
+// and close after them, with the *opened of open. A message in which nothing was edited stays as it
+// is.
 cn_err cn_onnx_edits_open(struct cn_onnx_edits *edits, const uint8_t *start,
                           const struct cn_wire_field *field, size_t *opened);
 cn_err cn_onnx_edits_close(struct cn_onnx_edits *edits, const struct cn_wire_field *field,

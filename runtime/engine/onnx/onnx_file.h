@@ -22,13 +22,13 @@ struct cn_onnx_file {
     struct cn_buffer changed;  // owned; a rebuilt file
 };
 
-// Opens the file at path. On an error a line in diag names the tensor and the problem, and close is
-// not needed.
+// Opens the file at path. On an error a line in diag names the file or the tensor and the problem,
+// except where memory ran out (CN_ENOMEM), and close is not needed.
 cn_err cn_onnx_file_open(const char *path, struct cn_diag *diag, struct cn_onnx_file *file);
 
 // Lets a mapped file leave memory until it is read again. Call it when the weights were read.
 void cn_onnx_file_forget(const struct cn_onnx_file *file);
 
-// Returns the bytes that stay in memory: the size of a rebuilt file, 0 for a mapped one.
+// Returns the bytes of memory that a rebuilt file takes; 0 for a mapped one.
 size_t cn_onnx_file_memory(const struct cn_onnx_file *file);
 void cn_onnx_file_close(struct cn_onnx_file *file);

@@ -48,7 +48,7 @@ static bool has_readers(const struct cn_onnx *onnx, struct cn_wire node)
 
 static cn_err edit_graph(const struct maker *maker, struct cn_wire graph);
 
-// An attribute with a branch.
+// Edits the nodes of the branch that an attribute holds, if it holds one.
 static cn_err edit_attribute(const struct maker *maker, const uint8_t *start,
                              const struct cn_wire_field *attribute)
 {

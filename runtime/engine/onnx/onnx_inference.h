@@ -13,5 +13,5 @@
 // Adds the edits that make the file one for inference; none where it already is.
 cn_err cn_onnx_inference(const struct cn_onnx *onnx, struct cn_onnx_edits *edits);
 
-// Returns a node that draws random numbers in inference too, or NULL.
+// Returns a node outside of branches that draws random numbers in inference too, or NULL.
 const struct cn_onnx_node *cn_onnx_inference_random(const struct cn_onnx *onnx);

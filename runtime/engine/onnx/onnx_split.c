@@ -226,7 +226,8 @@ static cn_err edit_field(struct splitter *splitter, const uint8_t *start,
     return err;
 }
 
-// The decoder's tables have nodes and initializers as the file has them.
+// Adds the edits of the model. The decoder's tables list nodes and initializers in the order of the
+// file, so counting them gives their indices.
 static cn_err edit_model(struct splitter *splitter, struct cn_wire model)
 {
     struct cn_wire_field graph, field;
@@ -281,7 +282,7 @@ static cn_err split(struct splitter *splitter, struct cn_buffer *out)
     return err;
 }
 
-// Without one the tables need not be made.
+// Returns whether the model has a BatchNormalization; without one the file need not be decoded.
 static bool has_batch_norm(struct cn_wire model)
 {
     struct cn_wire_field graph, node, field;

@@ -50,7 +50,8 @@ cn_err cn_onnx_walk_malformed(struct cn_onnx_decoder *decoder, const uint8_t *at
                               const char *problem);
 
 // Sets *table, a pointer of any type, to a zeroed table of count elements of size bytes, or NULL
-// when count is 0. CN_ENOMEM, also when all tables together grow too large.
+// when count is 0. CN_ENOMEM; CN_ERANGE with a line in diag when all tables together grow too
+// large.
 cn_err cn_onnx_walk_table(struct cn_onnx_decoder *decoder, size_t count, size_t size, void *table);
 
 // Checks the numbers of a packed list. element_size is 0 for varints.

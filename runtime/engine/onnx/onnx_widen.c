@@ -72,7 +72,7 @@ static cn_err put_header(struct widener *widener, uint32_t number, size_t size)
     return widener->out ? cn_wire_append_header(widener->out, number, size) : CN_OK;
 }
 
-// A field whose tag and value are one byte each.
+// Writes a field whose tag and value are one byte each.
 static cn_err put_small(struct widener *widener, uint32_t number, uint8_t value)
 {
     const uint8_t bytes[] = {(uint8_t)(number << 3 | CN_WIRE_VARINT), value};
@@ -287,7 +287,7 @@ static cn_err widen_field(struct widener *widener, enum kind kind,
     return err ? err : widen(widener, inside, field->bytes);
 }
 
-// CN_EFORMAT for malformed bytes.
+// Writes a message with everything in it widened. Returns CN_EFORMAT for malformed bytes.
 static cn_err widen(struct widener *widener, enum kind kind, struct cn_wire message)
 {
     struct cn_wire rest = message;
