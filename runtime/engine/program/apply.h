@@ -14,6 +14,6 @@ struct cn_apply_rule {
 
 // Builds the calls for every gradient of the graph: a check, clipping, the optimizer for trained
 // tensors, CN_OP_STATISTIC for statistics. Neighbours share a call. The order is that of the
-// weights, so it follows from the model alone. The caller frees *calls.
+// weights, so it follows from the model alone. The caller frees *calls. CN_ENOMEM.
 cn_err cn_apply_build(const struct cn_graph *graph, const struct cn_apply_rule *rule,
                       struct cn_call **calls, size_t *count);

@@ -20,6 +20,7 @@ struct cn_gradient_order {
 };
 
 // Places the gradients of a graph that has its backward pass, and writes the places to the graph.
+// The caller deinits order. CN_ENOMEM; deinit is not needed then.
 cn_err cn_gradient_order(struct cn_graph *graph, const struct cn_layout *layout,
                          struct cn_gradient_order *order);
 void cn_gradient_order_deinit(struct cn_gradient_order *order);

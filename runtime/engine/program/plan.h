@@ -18,5 +18,5 @@ struct cn_plan_block {
 // memory that they need together, in words. The largest block is placed first, each at the lowest
 // place that is free for its life. With more than CN_PLAN_BEST blocks that would take too long:
 // then they are placed in the order of their lives, in places of ended blocks of about their size.
-// CN_ENOMEM, also when the sizes overflow.
+// Rounds the words of each block up to CN_PLAN_ALIGNMENT. CN_ENOMEM, also when the sizes overflow.
 cn_err cn_plan_place(struct cn_plan_block *blocks, size_t count, size_t *total);

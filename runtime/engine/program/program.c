@@ -232,7 +232,8 @@ static cn_err add_slots(const struct builder *builder, enum cn_arena arena, size
     return CN_OK;
 }
 
-// Places the blocks whose life crosses the end of the forward pass, or the others, from first on.
+// Places the blocks whose life crosses the end of the forward pass, or with crossing false all
+// others, from word `first` on. *words is the memory that they need together.
 static cn_err place_blocks(struct builder *builder, bool crossing, size_t first, size_t *words)
 {
     size_t loss = builder->graph->loss, count = 0;
@@ -254,8 +255,8 @@ static cn_err place_blocks(struct builder *builder, bool crossing, size_t first,
     return err;
 }
 
-// Places what a micro-batch keeps from its forward to its backward calls in a slot, and all other
-// blocks before the slots: no two runs use these at a time.
+// Places what a micro-batch keeps from its forward to its backward calls in a slot. All other
+// blocks lie before the slots, and the slots share them: runs do not overlap.
 static cn_err plan_slots(struct builder *builder)
 {
     struct cn_program *program = builder->program;

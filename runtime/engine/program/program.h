@@ -3,10 +3,9 @@
 
 #include "runtime/engine/graph/graph.h"
 
-// In an arena, the words that exist once for each slot. They begin after the words that all slots
-// share; the slots lie one after the other.
+// The slots of an arena. They lie one after the other, after the words that all slots share.
 struct cn_program_slot {
-    size_t first, words; // words 0: the arena has no slots
+    size_t first, words; // words before the first slot; words of one slot, 0: there are no slots
 };
 
 struct cn_program {
@@ -42,5 +41,6 @@ void cn_program_deinit(struct cn_program *program);
 // running statistics, no Dropout. The calls after the loss are left as they are.
 void cn_program_evaluate(struct cn_program *program);
 
-// Returns the bytes that a device with this number of lanes takes for the program.
+// Returns the bytes that a device with this number of lanes takes for the program. CN_ENOMEM when
+// they overflow.
 cn_err cn_program_memory(const struct cn_program *program, uint32_t lanes, uint64_t *bytes);

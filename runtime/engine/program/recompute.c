@@ -12,7 +12,9 @@ struct recompute {
     size_t values;
     bool *dropped;           // by root: not kept, as only marked nodes make it
     uint32_t *copy;          // by root: its value in the backward pass
-    uint32_t *maker, *other; // by root: a forward node that writes it; by (node, output): the next
+    uint32_t *maker, *other; // lists of the forward nodes that write a value, the last one first;
+                             // an entry is node * CN_CALL_OUTPUTS + output; maker: by root, the
+                             // first entry; other: by entry, the next one
     bool *marked, *queued;   // by forward node
     uint32_t *queue;         // forward nodes that are to be repeated
     size_t queue_count;
@@ -109,8 +111,9 @@ static void count_crossing(const struct recompute *r, uint32_t *crossing)
         crossing[i] += crossing[i - 1];
 }
 
-// Marks all forward nodes except those whose results are kept: about one after each part of sqrt(N)
-// nodes, where only that result is read later. So nothing before it is repeated for later nodes.
+// Marks all of the N forward nodes except about sqrt(N), whose results are kept. They are about
+// equal numbers of words apart. Each is a node after which no other result made so far is read by a
+// forward node, so nothing before it is repeated for later nodes.
 static cn_err mark_segments(struct recompute *r)
 {
     double total = 0, since = 0, part;

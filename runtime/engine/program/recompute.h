@@ -15,5 +15,6 @@ enum cn_recompute {
 const char *cn_recompute_text(enum cn_recompute level);
 
 // Adds repeated forward nodes to the backward pass of a graph. The gradients stay the same to the
-// bit, because the same calls see the same numbers.
+// bit, because the same calls see the same numbers. The origins of backward nodes are lost, so a
+// graph must be cut before. CN_ENOMEM, or CN_ERANGE (graph.h).
 cn_err cn_recompute(struct cn_graph *graph, enum cn_recompute level);
