@@ -15,7 +15,7 @@ struct cn_batch_fact {
     size_t words;         // length of row
     size_t place;         // words before the row in the batch arena
     float *row;           // owned
-    uint64_t *counts;     // of the labels of each class, where the row is made of them; owned
+    uint64_t *counts;     // owned; CN_FACT_CLASSES: by class, the number of labels
 };
 
 struct cn_batch_facts {

@@ -31,7 +31,7 @@ void cn_trainer_close(struct cn_trainer *trainer)
     free(trainer);
 }
 
-// Dims of one sample, wherever the batch is.
+// Fills in the dims of one sample: all except the batch. Returns their number.
 static uint32_t sample_dims(const struct cn_value *value, uint64_t *dims)
 {
     uint32_t rank = 0;
@@ -82,7 +82,8 @@ static void describe_sample(struct cn_trainer *trainer, const struct cn_onnx *on
     }
 }
 
-// Notes what a batch must be staged for, in the graph of the model or of a part.
+// Notes which inputs and labels the graph of the model or of a part reads: a batch is staged with
+// these only.
 static void describe_reads(struct cn_trainer *trainer, const struct cn_graph *graph)
 {
     for (uint32_t i = 0; i < graph->input_count; i++)
@@ -128,7 +129,7 @@ static cn_err prepare_flat(struct cn_trainer *trainer, const struct cn_graph *gr
     return err ? err : set_first_share(trainer);
 }
 
-// The forward pass; where it ends with the loss, also a copy of the output for the host.
+// Prepares the forward pass; where it ends with the loss, also a copy of the output for the host.
 static cn_err prepare_evaluation(struct cn_trainer *trainer, const struct cn_program *program)
 {
     const struct cn_call *loss = &program->calls[program->loss];
@@ -141,7 +142,7 @@ static cn_err prepare_evaluation(struct cn_trainer *trainer, const struct cn_pro
         return CN_ENOMEM;
     if (trainer->stage == CN_STAGE_WEIGHTS) {
         err = cn_trainer_prepare_forward(trainer, program->calls);
-        count = 0; // they are segments
+        count = 0; // the forward calls run as segments
     }
     memcpy(calls, program->calls, count * sizeof(*calls));
     if (program->has_loss)
@@ -470,7 +471,7 @@ static const char *find_tensor(const struct cn_trainer *trainer, const float *va
     return NULL;
 }
 
-// With a share no tensor can be named: no member has all gradients or weights.
+// Looks only at this member's share: no member has the whole gradient, so no tensor is named.
 static cn_err find_fault_in_share(struct cn_trainer *trainer, char *text, size_t size)
 {
     float *share;

@@ -47,8 +47,8 @@ struct cn_trainer_config {
     uint32_t part;            // number of the part
     uint32_t slots;           // with a cut: most micro-batches between forward and backward; 0 is 1
 
-    // With a cut, by enum cn_boundary: messages of the largest micro-batch that the caller keeps.
-    // They count against memory_limit.
+    // With a cut, by enum cn_boundary: number of messages that the caller keeps in memory, each of
+    // the largest micro-batch. Their bytes count against memory_limit.
     uint32_t messages[4];
 };
 
@@ -66,7 +66,7 @@ struct cn_metrics { // sums over samples
     uint64_t values; // number of errors summed in absolute
 };
 
-// Returns a sum of losses: divided by metrics->rows it gives the mean, loss / weight.
+// Returns the loss scaled so that divided by metrics->rows it gives the mean, loss / weight.
 double cn_metrics_row_loss(const struct cn_metrics *metrics);
 
 struct cn_trainer;
@@ -162,8 +162,9 @@ cn_err cn_trainer_evaluate(struct cn_trainer *trainer, const struct cn_batch *ba
 // Returns the number of classes with cross-entropy, and 0 with other losses.
 size_t cn_trainer_classes(const struct cn_trainer *trainer);
 
-// Copies three numbers for each class and clears them: the rows that were right, given (predicted)
-// and wanted (labelled) in all evaluations since the last call. They may be summed over boards.
+// Copies three numbers for each class, class after class, and clears them: the rows that were
+// right, given (predicted) and wanted (labelled) in all evaluations since the last call. counts has
+// room for 3 * cn_trainer_classes numbers. They may be summed over boards.
 void cn_trainer_take_counts(struct cn_trainer *trainer, float *counts);
 
 // Returns macro F1: the mean of 2 right / (given + wanted) over the classes given or wanted.

@@ -93,7 +93,7 @@ cn_err cn_trainer_set_buckets(struct cn_trainer *trainer, size_t words)
     uint32_t count;
     cn_err err;
 
-    if (trainer->shards > 1) // the buckets of the shares
+    if (trainer->shards > 1) // a share has one piece of each of these buckets
         words = cn_bucket_plan_words(&trainer->order);
     if (trainer->stage >= CN_STAGE_GRADIENTS)
         return CN_OK;
@@ -112,7 +112,8 @@ cn_err cn_trainer_set_buckets(struct cn_trainer *trainer, size_t words)
     return err;
 }
 
-// Calls ready for the next bucket if the device has shown it; otherwise CN_EAGAIN, or waits.
+// Calls ready for the next bucket if the device has shown it. Otherwise waits, or without wait
+// returns CN_EAGAIN.
 static cn_err tell(struct cn_trainer *trainer, uint32_t next, bool wait,
                    const struct cn_trainer_sink *sink)
 {

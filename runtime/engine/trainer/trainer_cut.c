@@ -9,8 +9,8 @@
 #include "runtime/engine/program/describe.h"
 #include "runtime/engine/trainer/trainer_private.h"
 
-#define PLACES_MOST 1024 // places that are compared; of more, each second, third, ... counts
-#define SLACK 1.05       // work of the largest part, over the least possible, that saves bytes
+#define PLACES_MOST 1024 // most places that are compared; of more, only every second, third, ...
+#define SLACK 1.05       // the largest part may have this times the least work, to send fewer words
 
 // The places where a graph may be cut, and the work before each. The last place is the end.
 struct choice {

@@ -245,8 +245,9 @@ cn_err cn_trainer_get_boundary(struct cn_trainer *trainer, uint32_t slot, enum c
     return trainer->ops->unmap(trainer->device, CN_ARENA_BOUNDARY);
 }
 
-// A device may compute the samples of the largest batch. Those that a message lacks repeat the
-// message's samples, and their gradients are 0, as the loss would make them.
+// Fills in the samples that a message lacks, since a device may always compute as many samples as
+// the largest batch has. Values repeat the message's samples. Gradients are 0, as the loss would
+// make them.
 static void fill_up(float *values, size_t words, uint32_t samples, uint32_t batch, bool gradient)
 {
     for (uint32_t n = samples; n < batch && samples; n++)
@@ -316,8 +317,8 @@ static bool owns(const struct cn_trainer *trainer, size_t tensor)
     return !(trainer->part.holders[tensor] & below);
 }
 
-// Adds the squares of a tensor's gradient. Makes the sum NaN if one number is not finite; of a
-// statistic or a tensor of another owner only that is noted.
+// Adds the squares of a tensor's gradient. Makes the sum NaN if one number is not finite. counts is
+// false for a statistic or a tensor that another part owns: then it adds no squares.
 static void add_squares(const float *gradient, size_t count, float scale, bool counts,
                         double *squares)
 {

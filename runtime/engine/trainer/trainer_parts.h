@@ -8,7 +8,8 @@
 #include "runtime/engine/trainer/trainer_buckets.h"
 
 // Imports a model with its loss and its backward pass, as open does, so that a cut can be chosen.
-// graph and layout are initialised; the caller deinits both. Errors as open.
+// Initialises graph and layout; the caller deinits both, except after an error. graph borrows from
+// onnx and rules. Errors as open.
 cn_err cn_trainer_import(const struct cn_onnx *onnx, enum cn_loss loss,
                          const struct cn_rules *rules, struct cn_diag *diag,
                          struct cn_layout *layout, struct cn_graph *graph);
@@ -61,8 +62,9 @@ cn_err cn_trainer_backward(struct cn_trainer *trainer, uint32_t slot,
 // Returns the words of one sample in a message; 0 where there is none.
 size_t cn_trainer_boundary_words(const struct cn_trainer *trainer, enum cn_boundary which);
 
-// Copy a message of samples * boundary_words floats from or to a slot: value after value, sample
-// after sample. Some words may be bits of int32.
+// Copy a message of samples * boundary_words floats from or to a slot: value after value, and of
+// each value sample after sample. Some words may be bits of int32. CN_ERANGE for more samples than
+// cn_trainer_config.batch.
 cn_err cn_trainer_get_boundary(struct cn_trainer *trainer, uint32_t slot, enum cn_boundary which,
                                uint32_t samples, float *message);
 cn_err cn_trainer_set_boundary(struct cn_trainer *trainer, uint32_t slot, enum cn_boundary which,

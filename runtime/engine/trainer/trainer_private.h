@@ -58,7 +58,7 @@ struct model_part {
     size_t *tensors;     // owned; by tensor of the layout: its index in the whole layout
     uint32_t *holders;   // owned; by tensor of the layout: parts that hold it
     struct cn_cut_message cut_messages[CN_BOUNDARY_COUNT]; // owned; emptied by prepare
-    uint64_t arriving; // cn_trainer_plan.arriving: a version arrives whole
+    uint64_t arriving; // cn_trainer_plan.arriving: a version of the whole model arrives
     uint64_t kept;     // cn_trainer_plan.messages
     struct boundary_message messages[CN_BOUNDARY_COUNT];
     struct cn_program_slot arenas[CN_ARENA_COUNT];
@@ -224,6 +224,6 @@ double *cn_trainer_sum_work(const struct cn_graph *graph);
 // Forgets the micro-batches of a step.
 void cn_trainer_empty_slots(struct cn_trainer *trainer);
 
-// Returns the factor that scales a gradient to the limit of the rules; squares: of the whole
-// gradient.
+// Returns the factor that scales a gradient to the limit of the rules; 1 where it is below. squares
+// is the sum of squares of the whole gradient.
 float cn_trainer_clip_factor(const struct cn_trainer *trainer, double squares);

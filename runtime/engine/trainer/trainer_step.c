@@ -290,8 +290,9 @@ cn_err cn_trainer_gradients(struct cn_trainer *trainer, float **gradients)
     return CN_OK;
 }
 
-// Starts a new step. The next accumulate overwrites the gradient, except where a parameter has
-// none: there it stays as it is, so what the caller or a failed step left is cleared.
+// Starts a new step. The next accumulate overwrites the gradient, except the words that belong to
+// no parameter's gradient. clear also writes zeros, where the caller or a failed step may have left
+// numbers in those words.
 static cn_err start_step(struct cn_trainer *trainer, bool clear)
 {
     trainer->fresh = true;
