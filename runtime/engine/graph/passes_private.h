@@ -12,8 +12,8 @@ struct passes {
     cn_err err;      // the first error of a fusion
 };
 
-// Returns the node that makes value, or NULL. It must be the only maker of value's memory, and that
-// memory must be read exactly once, whichever of the values that share it is read.
+// Returns the node that makes value: the last one that writes its memory. NULL when there is none,
+// or when that memory is not read exactly once, counting the reads of all values that share it.
 struct cn_node *cn_passes_sole_maker(const struct passes *passes, uint32_t value);
 
 // Removes the operands of a node that is no longer needed. unread, a value without readers, becomes
