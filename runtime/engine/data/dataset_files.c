@@ -14,7 +14,7 @@ struct paths {
     char text[CN_INPUT_MAX + 2][CN_DATA_FILE_PATH_SIZE];
 };
 
-// The list that is being built. The data set goes on owning the shards that it has already.
+// The list that is being built. Shards that the data set has already still belong to it.
 struct gathering {
     struct cn_dataset *dataset;
     struct cn_diag *diag;

@@ -387,7 +387,7 @@ static cn_err check_labels(const struct cn_dataset *dataset, const struct cn_dat
     return err ? err : check_classes(dataset, labels, files->labels, diag);
 }
 
-// Returns the file of an input, by its name. A single unnamed file is that of the first input.
+// Returns the file of an input, by its name. A single unnamed file belongs to the first input.
 static const char *path_of(const struct cn_dataset *dataset, const struct cn_dataset_files *files,
                            uint32_t index)
 {

@@ -15,7 +15,7 @@ struct column {
     bool integers; // int32 for the device, else float32
 };
 
-// The files of a plain set, or those of one name that a * stands for.
+// The files of a plain set, or the files of one name that a * stands for.
 struct shard {
     struct cn_data_file entry;
     struct column inputs[CN_INPUT_MAX];

@@ -14,7 +14,7 @@ struct cn_cut_span {
     uint32_t gates;       // the last recurrent node that reads it as its gates; 0: none
 };
 
-// Fills in spans by root; those of values that are no activations have used = false.
+// Fills in spans, by root. The span of a value that is no activation has used = false.
 void cn_cut_spans(const struct cn_graph *graph, struct cn_cut_span *spans);
 
 // Returns the tensor whose words in the row include this one.

@@ -37,7 +37,7 @@ static cn_err check_batch_norm(const struct cn_import_node *node, bool training)
 }
 
 // Marks the running statistics as updated by this node. ONNX's momentum is the share of the old
-// value, PyTorch's that of the new one.
+// value, CN_OP_STATISTIC's and PyTorch's is the share of the new one.
 static cn_err claim_statistics(const struct cn_import_node *node)
 {
     float momentum = 1 - cn_import_float(node, "momentum", 0.9f);

@@ -155,7 +155,8 @@ cn_err cn_trainer_discard(struct cn_trainer *trainer);
 
 // Runs forward only, as an evaluation does: running statistics, no Dropout. Adds to metrics and to
 // the counts of cn_trainer_take_counts. CN_ERANGE as accumulate. CN_EDIVERGED when a loss is not
-// finite; all samples were evaluated then. CN_EINVAL in stage 3 without lent weights.
+// finite; all samples were evaluated then. CN_EINVAL in stage 3 without lent weights. CN_EIO when
+// the outputs cannot be read from the device.
 cn_err cn_trainer_evaluate(struct cn_trainer *trainer, const struct cn_batch *batch,
                            struct cn_metrics *metrics);
 

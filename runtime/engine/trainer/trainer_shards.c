@@ -120,7 +120,7 @@ static cn_err end_fetch(struct pass *pass, size_t index)
                                  plan->buckets[fetch->bucket].count);
 }
 
-// Waits for the weights that a segment needs, and begins to fetch those of the next segment.
+// Waits for the weights that a segment needs, and begins to fetch the weights of the next segment.
 static cn_err fetch_for(struct pass *pass, size_t segment, size_t segments)
 {
     const struct cn_bucket_plan *plan = &pass->trainer->sharded.plan;
@@ -164,7 +164,7 @@ static cn_err take_bucket(struct pass *pass, uint32_t b)
                                  &pass->replicas[b]);
 }
 
-// Frees the slots of buckets that were complete before the segment in front of this one.
+// Frees the slots of buckets that were complete before the previous segment began.
 static cn_err free_slots(struct pass *pass, size_t segment)
 {
     const struct cn_bucket_plan *plan = &pass->trainer->sharded.plan;
