@@ -141,7 +141,12 @@ cn_err cn_dataset_refresh(struct cn_dataset *dataset, bool *changed)
         cn_log(CN_LOG_WARN, "data", "%s; the samples stay as they were", cn_diag_first(&diag));
         return CN_OK;
     }
-    return err || !*changed ? err : cn_dataset_measure(dataset);
+    if (err)
+        return err;
+    dataset->unmeasured |= *changed; // also what an earlier call had no memory to measure
+    err = dataset->unmeasured ? cn_dataset_measure(dataset) : CN_OK;
+    dataset->unmeasured = err != CN_OK;
+    return err;
 }
 
 void cn_dataset_close(struct cn_dataset *dataset)

@@ -107,8 +107,8 @@ cn_err cn_dataset_open(const struct cn_dataset_config *config, const struct cn_s
 void cn_dataset_close(struct cn_dataset *dataset);
 
 // Looks for shards that appeared or disappeared. Damaged and incomplete ones are logged and left
-// out. On an error, or when nothing would be left to train on, the set stays as it was. If
-// *changed, the same batch number gives other samples from now on.
+// out. When nothing would be left to train on, the set stays as it was. If *changed, the same batch
+// number gives other samples from now on. CN_ENOMEM: call it again before the set is used.
 cn_err cn_dataset_refresh(struct cn_dataset *dataset, bool *changed);
 
 // Returns the shards in use and the refused ones; the list belongs to the data set, until a

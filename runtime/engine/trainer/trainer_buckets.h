@@ -22,8 +22,9 @@ cn_err cn_trainer_gradients(struct cn_trainer *trainer, float **gradients);
 #define CN_TRAINER_BUCKETS 64 // most buckets of a trainer
 
 // Divides the gradient into at most CN_TRAINER_BUCKETS buckets, contiguous ranges in gradient
-// order, of at least `words` words each. Open leaves one bucket. With shards the buckets are fixed
-// and do not change. Call it between steps: it takes memory. After an error there is one bucket.
+// order, of at least `words` words each. Open leaves one bucket. With shards `words` has no effect:
+// the buckets are those of the shares. Call it between steps: it takes memory. After an error there
+// is one bucket; with shards the trainer is then of no use.
 cn_err cn_trainer_set_buckets(struct cn_trainer *trainer, size_t words);
 uint32_t cn_trainer_bucket_count(const struct cn_trainer *trainer);
 size_t cn_trainer_bucket_words(const struct cn_trainer *trainer, uint32_t bucket);
