@@ -3,6 +3,7 @@
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #include "aggregator/command/aggregator_commands.h"
@@ -42,43 +43,82 @@ static void sleep_ms(long ms)
     (void)nanosleep(&time, NULL);
 }
 
-// Prints the answer if it is there. Returns whether there is nothing more to wait for.
-static bool show(const cJSON *root, int *result)
+// The client while it waits.
+struct wait {
+    struct cn_steer *steer;
+    const struct cn_settings *settings;
+    const char *command;
+    long wait_s;
+    bool away;        // the aggregator was not there at the last try
+    double parts;     // parts of the answer that have come
+    time_t changed_s; // clock; when the last one came
+};
+
+static time_t now_s(void)
 {
-    const cJSON *state = cJSON_GetObjectItemCaseSensitive(root, "state");
+    struct timespec now;
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec;
+}
+
+// Prints the answer if it is there. Returns false while it is not.
+static bool show(struct wait *wait, const cJSON *state, int *result)
+{
     const char *text = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(state, "text"));
-    if (root && !text)
+    const char *command = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(state, "command"));
+    const cJSON *parts = cJSON_GetObjectItemCaseSensitive(state, "parts");
+    bool refused = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(state, "refused"));
+    if (command && strcmp(command, wait->command) != 0) {
+        fprintf(stderr, "error: another operator has asked %s for something else\n",
+                wait->steer->request.board);
+        return true;
+    }
+    if (cJSON_IsNumber(parts) && parts->valuedouble > wait->parts) {
+        wait->parts = parts->valuedouble;
+        wait->changed_s = now_s();
+    }
+    if (!text)
         return false;
-    *result = root ? CN_EXIT_DONE : CN_EXIT_FAILED;
-    if (text)
+    if (refused)
+        fprintf(stderr, "error: %s answers: %s", wait->steer->request.board, text);
+    else
         fputs(text, stdout);
+    *result = refused ? CN_EXIT_FAILED : CN_EXIT_DONE;
     return true;
 }
 
-static int wait_for(struct cn_steer *steer, const struct cn_settings *settings, long wait_s)
+// Asks once. Returns whether there is nothing more to wait for.
+static bool look(struct wait *wait, int *result)
 {
-    struct timespec begun, now;
+    bool reached;
+    cJSON *root = cn_steer_ask(wait->steer, wait->settings, "answer", &reached);
+    bool ended = !root && reached; // refused, and printed
+    if (root)
+        ended = show(wait, cJSON_GetObjectItemCaseSensitive(root, "state"), result);
+    wait->away = !reached;
+    cJSON_Delete(root);
+    return ended;
+}
+
+// Waits for the answer; longer than wait_s while parts of it come.
+static int wait_for(struct wait *wait)
+{
     int result = CN_EXIT_FAILED;
-    (void)clock_gettime(CLOCK_MONOTONIC, &begun);
-    steer->request.members &= ~(unsigned)CN_CONTROL_LINES;
-    steer->id = NULL;
-    for (;;) {
-        bool reached;
-        cJSON *root = cn_steer_ask(steer, settings, "answer", &reached);
-        bool ended = show(root, &result);
-        cJSON_Delete(root);
-        if (ended)
-            return result;
-        (void)clock_gettime(CLOCK_MONOTONIC, &now);
-        if (now.tv_sec - begun.tv_sec >= wait_s)
+    wait->steer->request.members &= ~(unsigned)CN_CONTROL_LINES;
+    wait->steer->id = NULL;
+    wait->changed_s = now_s();
+    while (!look(wait, &result)) {
+        if (now_s() - wait->changed_s >= wait->wait_s) {
+            fprintf(stderr,
+                    wait->away ? "error: the aggregator has gone while %s was asked\n"
+                               : "error: %s has not answered: is it there, and of a release that "
+                                 "knows `remote`? `status` says when it was heard last\n",
+                    wait->steer->request.board);
             break;
+        }
         sleep_ms(POLL_MS);
     }
-    fprintf(stderr,
-            "error: %s has not answered within %ld s: is it there, and of a release that knows "
-            "`remote`? `status` says when it was heard last\n",
-            steer->request.board, wait_s);
-    return CN_EXIT_FAILED;
+    return result;
 }
 
 static bool take_number(const char *text, long most, long *number)
@@ -99,7 +139,8 @@ static int ask(struct cn_steer *steer, const char *profile, const char *command,
         return CN_EXIT_PROFILE;
     const struct cn_settings *settings = cn_profile_settings(loaded);
     cJSON *root = cn_steer_ask(steer, settings, command, &reached);
-    int result = root ? wait_for(steer, settings, wait_s) : CN_EXIT_FAILED;
+    struct wait wait = {.steer = steer, .settings = settings, .command = command, .wait_s = wait_s};
+    int result = root ? wait_for(&wait) : CN_EXIT_FAILED;
     if (!reached)
         fprintf(stderr, "error: no aggregator of this profile runs: a board's log comes through "
                         "it\n");

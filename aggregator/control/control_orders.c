@@ -23,8 +23,8 @@ static cn_err ask(struct cn_control *control, const char *name, const struct cn_
     err = cn_orders_ask(control->config.orders, name, order, control->now_ms, (uint32_t)time(NULL));
     if (err == CN_EBUSY)
         cn_control_refuse(answer,
-                          "%s was asked a moment ago, or %d boards have not answered yet: try "
-                          "again in a minute",
+                          "%s was asked a moment ago or is asked for something else, or %d boards "
+                          "have not answered yet: try again in two minutes",
                           name, CN_ORDERS_MAX);
     else if (!err)
         cn_control_done(answer, done, name, order->lines);
@@ -36,7 +36,9 @@ cn_err cn_control_apply_logs(struct cn_control *control, const struct cn_control
 {
     uint64_t lines = request->members & CN_CONTROL_LINES ? request->lines : LINES;
     const struct cn_order order = {.kind = CN_ORDER_LOG,
-                                   .lines = (uint32_t)(lines < LINES_MOST ? lines : LINES_MOST)};
+                                   .lines = (uint32_t)(lines < 1            ? 1
+                                                       : lines < LINES_MOST ? lines
+                                                                            : LINES_MOST)};
     return ask(control, request->board, &order, "%s is asked for %u lines of its log", answer);
 }
 
@@ -51,20 +53,29 @@ cn_err cn_control_apply_selftest(struct cn_control *control,
 cn_err cn_control_read_answer(struct cn_control *control, const struct cn_control_request *request,
                               struct cn_control_answer *answer, struct cn_buffer *out)
 {
-    const struct cn_board_order *order =
+    static const char *const kinds[] = {[CN_ORDER_LOG] = "logs", [CN_ORDER_SELFTEST] = "selftest"};
+    struct cn_board_order *order =
         cn_orders_find(control->config.orders, request->board, control->now_ms);
     struct cn_json_text json;
     if (!order) {
-        cn_control_refuse(answer, "nothing was asked of %s within 10 minutes", request->board);
+        cn_control_refuse(answer,
+                          "nothing was asked of %s within 10 minutes, or the aggregator was "
+                          "started again since",
+                          request->board);
         return CN_OK;
     }
     answer->ok = true;
     cn_json_text_init(&json, out);
     cn_json_open(&json, NULL, '{');
+    cn_json_string(&json, "command", kinds[order->order.kind]);
     cn_json_count(&json, "seconds", (control->now_ms - order->asked_ms) / 1000);
+    cn_json_count(&json, "parts", (uint64_t)__builtin_popcountll(order->have));
     cn_json_bool(&json, "done", order->done);
-    if (order->done)
+    if (order->done) {
+        cn_json_bool(&json, "refused", order->refused);
         cn_json_string(&json, "text", order->text);
+    }
     cn_json_close(&json, '}');
+    order->shown |= order->done && !json.err;
     return json.err;
 }

@@ -34,6 +34,7 @@ void cn_daemon_drop_board(void *context, const char *board)
     struct cn_daemon *daemon = context;
     cn_log(CN_LOG_INFO, "run", "%s is revoked, moved or has a new key: its sessions end", board);
     cn_coap_server_drop(daemon->server, board);
+    cn_orders_drop(&daemon->resources.orders, board);
 }
 
 // --- opening ---

@@ -7,7 +7,7 @@
 // The hidden ones: control characters of both sets; blanks except the space, with which a text
 // could imitate the columns of a table; marks that are not seen or stand above others, separators
 // of lines and overrides of direction (Unicode, 23.2); private and special characters.
-static bool is_printable(uint32_t point)
+bool cn_fault_is_printable(uint32_t point)
 {
     static const uint32_t hidden[][2] = {
         {0x00, 0x1f},     {0x7f, 0xa0},     {0xad, 0xad},        {0x300, 0x36f},   {0x61c, 0x61c},
@@ -37,7 +37,7 @@ void cn_fault_clean(char to[CN_FAULT_SIZE], const char *text)
         size = cn_utf8_read(from, &point);
         if (used + size >= CN_FAULT_SIZE)
             break;
-        if (size && is_printable(point)) {
+        if (size && cn_fault_is_printable(point)) {
             memcpy(to + used, from, size);
             used += size;
         } else {

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "aggregator/roster/fault.h"
 #include "runtime/base/utf8.h"
 
 static void drop(struct cn_board_order *order)
@@ -28,7 +29,7 @@ static bool is_of(const struct cn_board_order *order, const char *board, uint64_
     return order->order.seq && strcmp(order->board, board) == 0 && !is_old(order, now_ms);
 }
 
-static struct cn_board_order *find(struct cn_orders *orders, const char *board, uint64_t now_ms)
+struct cn_board_order *cn_orders_find(struct cn_orders *orders, const char *board, uint64_t now_ms)
 {
     for (size_t i = 0; i < CN_ORDERS_MAX; i++)
         if (is_of(&orders->all[i], board, now_ms))
@@ -36,27 +37,30 @@ static struct cn_board_order *find(struct cn_orders *orders, const char *board, 
     return NULL;
 }
 
-const struct cn_board_order *cn_orders_find(const struct cn_orders *orders, const char *board,
-                                            uint64_t now_ms)
+void cn_orders_drop(struct cn_orders *orders, const char *board)
 {
-    return find((struct cn_orders *)orders, board, now_ms);
+    for (size_t i = 0; i < CN_ORDERS_MAX; i++)
+        if (strcmp(orders->all[i].board, board) == 0)
+            drop(&orders->all[i]);
 }
 
-struct cn_order cn_orders_open(const struct cn_orders *orders, const char *board, uint64_t now_ms)
+struct cn_order cn_orders_open(struct cn_orders *orders, const char *board, uint64_t now_ms)
 {
     const struct cn_board_order *found = cn_orders_find(orders, board, now_ms);
     return found && !found->done ? found->order : (struct cn_order){0};
 }
 
-// Returns a place for an order: a free or forgotten one, else that of the oldest answer.
+// Returns a place for an order: a free or forgotten one, else the oldest of those that were seen,
+// or whose board has been silent for long.
 static struct cn_board_order *find_place(struct cn_orders *orders, uint64_t now_ms)
 {
     struct cn_board_order *oldest = NULL;
     for (size_t i = 0; i < CN_ORDERS_MAX; i++) {
         struct cn_board_order *order = &orders->all[i];
+        bool silent = !order->count && now_ms - order->asked_ms >= CN_ORDERS_SILENT_MS;
         if (!order->order.seq || is_old(order, now_ms))
             return order;
-        if (order->done && (!oldest || order->asked_ms < oldest->asked_ms))
+        if ((order->shown || silent) && (!oldest || order->asked_ms < oldest->asked_ms))
             oldest = order;
     }
     return oldest;
@@ -65,11 +69,13 @@ static struct cn_board_order *find_place(struct cn_orders *orders, uint64_t now_
 cn_err cn_orders_ask(struct cn_orders *orders, const char *board, const struct cn_order *order,
                      uint64_t now_ms, uint32_t unix_s)
 {
-    struct cn_board_order *place = find(orders, board, now_ms);
-    if (place && !place->done && place->order.kind == order->kind &&
-        place->order.lines == order->lines)
+    struct cn_board_order *place = cn_orders_find(orders, board, now_ms);
+    if (place && !place->shown && place->order.kind == order->kind &&
+        (place->order.lines == order->lines || !place->done)) {
+        place->asked_ms = now_ms;
         return CN_OK;
-    if (place && now_ms - place->asked_ms < CN_ORDERS_AGAIN_MS)
+    }
+    if (place && (!place->done || now_ms - place->asked_ms < CN_ORDERS_AGAIN_MS))
         return CN_EBUSY;
     if (!place)
         place = find_place(orders, now_ms);
@@ -88,38 +94,47 @@ cn_err cn_orders_ask(struct cn_orders *orders, const char *board, const struct c
     return CN_OK;
 }
 
-// Replaces what is neither a printable character nor the end of a line.
+// Replaces what is neither a printable character nor the end of a line or a tab.
 static void clean(char *text, size_t size)
 {
     text[size] = '\0';
     for (size_t i = 0; i < size;) {
         uint32_t point;
         size_t length = text[i] ? cn_utf8_read(text + i, &point) : 0;
-        bool shown =
-            length && (point == '\n' || point == '\t' ||
-                       (point >= 0x20 && point != 0x7f && !(point >= 0x80 && point < 0xa0)));
+        bool shown = length && (point == '\n' || point == '\t' || cn_fault_is_printable(point));
         for (size_t end = i + (length ? length : 1); i < end; i++)
             text[i] = shown ? text[i] : '?';
     }
 }
 
-cn_err cn_orders_take(struct cn_orders *orders, const char *board, uint64_t now_ms,
-                      const uint32_t path[3], const void *bytes, size_t size)
+// Returns whether a part does not belong to the answer that has come so far.
+static bool is_of_another(const struct cn_board_order *order, const struct cn_order_part *part)
 {
-    struct cn_board_order *order = find(orders, board, now_ms);
-    uint32_t part = path[1], count = path[2];
-    if (!order || order->done || order->order.seq != path[0])
+    return order->count != part->count ||
+           (order->have >> part->part & 1 && part->size &&
+            memcmp(order->text + (size_t)part->part * CN_ORDER_PART, part->bytes, part->size) != 0);
+}
+
+cn_err cn_orders_take(struct cn_orders *orders, const char *board, uint64_t now_ms,
+                      const struct cn_order_part *part)
+{
+    struct cn_board_order *order = cn_orders_find(orders, board, now_ms);
+    if (!order || order->done || order->order.seq != part->seq)
         return CN_ENOTFOUND;
-    bool last = part + 1 == count;
-    if (!count || count > CN_ORDER_PARTS || part >= count || size > CN_ORDER_PART ||
-        (!last && size < CN_ORDER_PART) || (order->count && order->count != count))
+    bool last = part->part + 1 == part->count;
+    if (!part->count || part->count > CN_ORDER_PARTS || part->part >= part->count ||
+        part->size > CN_ORDER_PART || (!last && part->size < CN_ORDER_PART))
         return CN_EFORMAT;
-    order->count = count;
-    memcpy(order->text + (size_t)part * CN_ORDER_PART, bytes, size);
-    order->have |= 1ull << part;
+    if (is_of_another(order, part))
+        order->have = 0;
+    order->count = part->count;
+    order->refused = part->refused;
+    if (part->size)
+        memcpy(order->text + (size_t)part->part * CN_ORDER_PART, part->bytes, part->size);
+    order->have |= 1ull << part->part;
     if (last)
-        order->size = (size_t)part * CN_ORDER_PART + size;
-    if (order->have != (count < 64 ? (1ull << count) - 1 : UINT64_MAX))
+        order->size = (size_t)part->part * CN_ORDER_PART + part->size;
+    if (order->have != (part->count < 64 ? (1ull << part->count) - 1 : UINT64_MAX))
         return CN_OK;
     clean(order->text, order->size);
     order->done = true;

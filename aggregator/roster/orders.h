@@ -13,8 +13,9 @@
 #include "runtime/profile/profile.h"
 
 #define CN_ORDERS_MAX 16
-#define CN_ORDERS_KEPT_MS 600000 // an order and its answer are forgotten after this time
-#define CN_ORDERS_AGAIN_MS 15000 // least time between two orders to one board
+#define CN_ORDERS_KEPT_MS 600000   // an order and its answer are forgotten after this time
+#define CN_ORDERS_AGAIN_MS 15000   // least time between two orders to one board
+#define CN_ORDERS_SILENT_MS 120000 // an order without any answer makes room for another after this
 
 struct cn_board_order {
     char board[CN_NAME_SIZE];
@@ -23,7 +24,9 @@ struct cn_board_order {
     uint32_t count;        // parts of the answer; 0: none has come
     uint64_t have;         // bit p: part p has come
     size_t size;           // bytes of the answer, once it is whole
+    bool refused;          // the board does not do it; the answer says why
     bool done;             // the answer is whole, and its text is cleaned
+    bool shown;            // an operator has seen the answer
     char *text;            // owned; the answer
 };
 
@@ -36,20 +39,31 @@ struct cn_orders {
 void cn_orders_deinit(struct cn_orders *orders);
 
 // Asks a board. now_ms is the clock; unix_s the seconds since 1970, from which numbers start, so
-// that they grow over restarts. The same order while one is open is that one. CN_EBUSY when the
-// board was asked a moment ago or too many orders are open; CN_ENOMEM.
+// that they grow over restarts. If the same is asked already, or is answered and nobody has seen
+// it, that stays. CN_EBUSY when the board was asked a moment ago or is asked for something else, or
+// too many orders are open; CN_ENOMEM.
 cn_err cn_orders_ask(struct cn_orders *orders, const char *board, const struct cn_order *order,
                      uint64_t now_ms, uint32_t unix_s);
 
 // Returns the open order of a board; zeros: there is none.
-struct cn_order cn_orders_open(const struct cn_orders *orders, const char *board, uint64_t now_ms);
+struct cn_order cn_orders_open(struct cn_orders *orders, const char *board, uint64_t now_ms);
 
-// Takes a part of a board's answer. The last part is shorter or as long as the others. CN_ENOTFOUND
-// when nothing of this number was asked of this board or it is answered; CN_EFORMAT for parts that
-// do not fit together.
+// A part of an answer.
+struct cn_order_part {
+    uint32_t seq, part, count; // number of the order; of this part; of all parts
+    bool refused;
+    const void *bytes;
+    size_t size; // CN_ORDER_PART, of the last part as much or less
+};
+
+// Takes a part of a board's answer. A part that does not fit those before begins the answer again:
+// a board that was started again has another one. CN_ENOTFOUND when nothing of this number was
+// asked of this board or it is answered; CN_EFORMAT for a part that no answer has.
 cn_err cn_orders_take(struct cn_orders *orders, const char *board, uint64_t now_ms,
-                      const uint32_t path[3], const void *bytes, size_t size);
+                      const struct cn_order_part *part);
 
 // Returns the newest order of a board with its answer, or NULL.
-const struct cn_board_order *cn_orders_find(const struct cn_orders *orders, const char *board,
-                                            uint64_t now_ms);
+struct cn_board_order *cn_orders_find(struct cn_orders *orders, const char *board, uint64_t now_ms);
+
+// Forgets what was asked of a board, which is no longer the same one.
+void cn_orders_drop(struct cn_orders *orders, const char *board);

@@ -11,10 +11,17 @@ static uint64_t added; // bytes added since open; the next one goes to added % r
 
 cn_err cn_log_recent_open(size_t size)
 {
-    ring = malloc(size);
-    room = ring ? size : 0;
+    char *made = malloc(size);
+
+    if (!made)
+        return CN_ENOMEM;
+    pthread_mutex_lock(&lock);
+    free(ring);
+    ring = made;
+    room = size;
     added = 0;
-    return ring ? CN_OK : CN_ENOMEM;
+    pthread_mutex_unlock(&lock);
+    return CN_OK;
 }
 
 void cn_log_recent_close(void)

@@ -1,7 +1,6 @@
 // log_recent.h - the newest lines of the log, kept in memory.
 //
-// Nothing is kept until open. Threading: any thread, except open and close, which the main thread
-// calls before others log and after.
+// Nothing is kept until open. Threading: any thread.
 #pragma once
 
 #include <stdbool.h>

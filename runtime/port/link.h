@@ -273,8 +273,9 @@ struct cn_link_ops {
     // does not know the message is not asked again in its session.
     void (*tell)(struct cn_link *link, const struct cn_health *health);
 
-    // Answers an order. Copies at most CN_ORDER_ANSWER_MAX bytes. Nothing comes back.
-    void (*answer)(struct cn_link *link, uint32_t seq, const void *bytes, size_t size);
+    // Answers an order; refused: the board does not do it, and the text says why. Copies at most
+    // CN_ORDER_ANSWER_MAX bytes. Nothing comes back.
+    void (*answer)(struct cn_link *link, uint32_t seq, bool refused, const void *text, size_t size);
 
     // Ends the fetch and the upload that are under way, without an event.
     void (*abandon)(struct cn_link *link);

@@ -33,8 +33,10 @@ static int close_orders(void **state)
 static cn_err take(struct cn_orders *orders, const char *board, uint32_t seq, uint32_t part,
                    uint32_t count, const char *text)
 {
-    return cn_orders_take(orders, board, 1000, (const uint32_t[]){seq, part, count}, text,
-                          strlen(text));
+    const struct cn_order_part taken = {
+        .seq = seq, .part = part, .count = count, .bytes = text, .size = strlen(text)};
+
+    return cn_orders_take(orders, board, 1000, &taken);
 }
 
 static void an_order_waits_for_its_board_and_takes_the_parts_in_any_order(void **state)
@@ -77,7 +79,8 @@ static void only_the_board_that_was_asked_fills_in_and_only_what_fits(void **sta
     assert_int_equal(take(orders, "a", 77, 0, 1, full), CN_EFORMAT);
     full[CN_ORDER_PART] = '\0';
     assert_int_equal(take(orders, "a", 77, 0, CN_ORDER_PARTS, full), CN_OK);
-    assert_int_equal(take(orders, "a", 77, 1, 3, full), CN_EFORMAT);
+    assert_int_equal(take(orders, "a", 77, 1, 3, full), CN_OK);
+    assert_int_equal(take(orders, "a", 77, 0, CN_ORDER_PARTS, full), CN_OK); // begins again
     for (uint32_t p = 1; p < CN_ORDER_PARTS; p++)
         assert_int_equal(take(orders, "a", 77, p, CN_ORDER_PARTS, full), CN_OK);
     assert_int_equal(cn_orders_find(orders, "a", 1000)->size, CN_ORDER_ANSWER_MAX);
@@ -89,17 +92,20 @@ static void what_cannot_be_printed_is_replaced(void **state)
     struct cn_orders *orders = *state;
 
     assert_int_equal(cn_orders_ask(orders, "a", &wanted, 1000, 77), CN_OK);
-    assert_int_equal(take(orders, "a", 77, 0, 1, "a\tb\n\x1b[31m\xc3\xa4\xff\xc2\x9b!\x7f\n"),
-                     CN_OK);
+    assert_int_equal(
+        take(orders, "a", 77, 0, 1, "a\tb\n\x1b[31m\xc3\xa4\xff\xc2\x9b!\x7f\n\xe2\x80\xae"),
+        CN_OK);
     assert_string_equal(cn_orders_find(orders, "a", 1000)->text, "a\tb\n?[31m\xc3\xa4?"
                                                                  "?"
-                                                                 "?!?\n");
+                                                                 "?!?\n?"
+                                                                 "?"
+                                                                 "?");
 }
 
 static void orders_are_few_and_are_forgotten(void **state)
 {
     struct cn_orders *orders = *state;
-    const struct cn_order other = {.kind = CN_ORDER_LOG, .lines = 6};
+    const struct cn_order other = {.kind = CN_ORDER_SELFTEST};
     const uint64_t later_ms = 1000 + CN_ORDERS_AGAIN_MS, end_ms = later_ms + CN_ORDERS_KEPT_MS;
     char name[16];
 
@@ -111,13 +117,22 @@ static void orders_are_few_and_are_forgotten(void **state)
     assert_int_equal(cn_orders_ask(orders, "late", &wanted, 1000, 50), CN_EBUSY);
     assert_int_equal(cn_orders_ask(orders, "board-1", &wanted, 1000, 50), CN_OK); // the same one
     assert_int_equal(cn_orders_open(orders, "board-1", 1000).seq, 51);
-    assert_int_equal(cn_orders_ask(orders, "board-1", &other, 1000, 50), CN_EBUSY);
-    assert_int_equal(cn_orders_ask(orders, "board-1", &other, later_ms, 50), CN_OK);
+    assert_int_equal(cn_orders_ask(orders, "board-1", &other, later_ms, 50), CN_EBUSY);
     assert_int_equal(take(orders, "board-2", 52, 0, 1, "text"), CN_OK);
+    assert_int_equal(cn_orders_ask(orders, "late", &wanted, later_ms, 50), CN_EBUSY); // not seen
+    assert_int_equal(cn_orders_ask(orders, "board-2", &wanted, later_ms, 50), CN_OK);
+    assert_true(cn_orders_find(orders, "board-2", later_ms)->done);
+    cn_orders_find(orders, "board-2", later_ms)->shown = true;
     assert_int_equal(cn_orders_ask(orders, "late", &wanted, later_ms, 50), CN_OK);
     assert_null(cn_orders_find(orders, "board-2", later_ms));
-    assert_non_null(cn_orders_find(orders, "late", later_ms));
-    assert_null(cn_orders_find(orders, "late", end_ms));
+    cn_orders_drop(orders, "late");
+    assert_null(cn_orders_find(orders, "late", later_ms));
+    assert_int_equal(cn_orders_ask(orders, "silent", &wanted, later_ms, 50), CN_OK);
+    assert_int_equal(cn_orders_ask(orders, "full", &wanted, later_ms, 50), CN_EBUSY);
+    assert_int_equal(cn_orders_ask(orders, "full", &wanted, later_ms + CN_ORDERS_SILENT_MS, 50),
+                     CN_OK);
+    assert_null(cn_orders_find(orders, "board-0", later_ms));
+    assert_null(cn_orders_find(orders, "silent", end_ms));
     assert_int_equal(cn_orders_ask(orders, "new", &wanted, end_ms, 40), CN_OK);
     assert_true(cn_orders_open(orders, "new", end_ms).seq > 66);
 }

@@ -388,11 +388,11 @@ static void tell(struct cn_link *base, const struct cn_health *health)
     set_timer(link, 0, 0);
 }
 
-static void answer(struct cn_link *base, uint32_t seq, const void *bytes, size_t size)
+static void answer(struct cn_link *base, uint32_t seq, bool refused, const void *text, size_t size)
 {
     struct link *link = (struct link *)base;
 
-    cn_order_answer_start(&link->order, seq, bytes, size);
+    cn_order_answer_start(&link->order, seq, refused, text, size);
     set_timer(link, 0, 0);
 }
 

@@ -21,15 +21,17 @@ static void send_part(struct cn_order_answer *answer)
     size_t begin = (size_t)answer->part * CN_ORDER_PART, left = answer->size - begin;
     char path[64];
 
-    snprintf(path, sizeof(path), "o/%u/%u/%u", answer->seq, answer->part, count_of(answer));
+    snprintf(path, sizeof(path), "o/%u/%u/%u%s", answer->seq, answer->part, count_of(answer),
+             answer->refused ? "/no" : "");
     cn_request_start(&answer->asking, CN_COAP_PUT, path, answer->bytes + begin,
                      left < CN_ORDER_PART ? left : CN_ORDER_PART);
 }
 
-void cn_order_answer_start(struct cn_order_answer *answer, uint32_t seq, const void *bytes,
-                           size_t size)
+void cn_order_answer_start(struct cn_order_answer *answer, uint32_t seq, bool refused,
+                           const void *bytes, size_t size)
 {
     answer->seq = seq;
+    answer->refused = refused;
     answer->size = size < CN_ORDER_ANSWER_MAX ? size : CN_ORDER_ANSWER_MAX;
     memcpy(answer->bytes, bytes, answer->size);
     answer->part = 0;

@@ -10,6 +10,7 @@
 struct cn_order_answer {
     struct cn_request asking;
     uint32_t seq;                       // of the order
+    bool refused;                       // the board does not do it
     uint8_t bytes[CN_ORDER_ANSWER_MAX]; // of the answer
     size_t size;                        // bytes of the answer
     uint32_t part;                      // the part that is under way
@@ -20,8 +21,8 @@ void cn_order_answer_init(struct cn_order_answer *answer, struct cn_exchange *ex
                           struct cn_rtt *rtt, uint8_t kind, uint64_t seed);
 
 // Begins to send an answer. Copies at most CN_ORDER_ANSWER_MAX bytes.
-void cn_order_answer_start(struct cn_order_answer *answer, uint32_t seq, const void *bytes,
-                           size_t size);
+void cn_order_answer_start(struct cn_order_answer *answer, uint32_t seq, bool refused,
+                           const void *bytes, size_t size);
 
 // Sends what is due. Lowers *wake_us to the time of the next request.
 void cn_order_answer_step(struct cn_order_answer *answer, uint64_t now_us, uint64_t *wake_us);

@@ -167,7 +167,7 @@ static cn_err take_news(struct cn_node_owner *node, const struct cn_round_info *
 
     node->status.news = *news;
     node->status.has_news = true;
-    cn_node_take_order(node, &news->order, cn_platform_now_ms());
+    cn_node_take_order(node, &news->order);
     if (node->registered && news->run != node->manifest.run) {
         cn_log_within(&node->link_lines, cn_platform_now_ms(), CN_LOG_INFO, "node",
                       "the aggregator started another run");
@@ -234,7 +234,7 @@ static cn_err take_event(struct cn_node_owner *node, const struct cn_link_event 
         node->fetching_graph = false;
         return cn_node_register(node); // the run changed while the board asked for its graph
     case CN_LINK_ORDER:
-        cn_node_take_order(node, &event->order, cn_platform_now_ms());
+        cn_node_take_order(node, &event->order);
         return CN_OK;
     case CN_LINK_RECEIPT:
         put_receipt(node, event);
@@ -358,7 +358,7 @@ static void update_status(struct cn_node_owner *node, uint64_t now)
         return;
     write_status(node, now);
     cn_node_poll_health(node, now);
-    cn_node_poll_order(node);
+    cn_node_poll_order(node, now);
     cn_platform_notify("WATCHDOG=1"); // only from this loop, which stops when the node hangs
 }
 

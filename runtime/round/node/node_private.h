@@ -63,11 +63,14 @@ struct cn_node_owner {
     uint64_t report_ms;
 
     struct {
-        uint32_t seq;    // of the newest order that was carried out; 0: none
-        uint64_t ms;     // clock; when
-        bool tests;      // a self-test runs
-        int64_t process; // of the self-test
-        int output;      // descriptor of the file with what the self-test printed
+        struct cn_order next; // waits until another one may be carried out; seq 0: none
+        uint32_t seq;         // of the newest order that was carried out; 0: none
+        uint64_t ms;          // clock; when
+        uint64_t test_ms;     // clock; when the last self-test began; 0: there was none
+        uint32_t test_seq;    // of its order
+        bool tests;           // it runs
+        int64_t process;
+        int output; // descriptor of the file with what it printed
     } order;
 
     bool disk_told;         // the aggregator knows that the disk fails
@@ -127,8 +130,7 @@ cn_err cn_node_poll_report(struct cn_node_owner *node, uint64_t now_ms);
 // Tells the log and the aggregator when the aggregator is older than this board.
 cn_err cn_node_poll_ahead(struct cn_node_owner *node, uint64_t now_ms);
 
-// Carries out what an operator asks of this board, unless that was done.
-void cn_node_take_order(struct cn_node_owner *node, const struct cn_order *order, uint64_t now_ms);
-
-// Sends what a self-test printed once it has ended. Call it about once a second.
-void cn_node_poll_order(struct cn_node_owner *node);
+// Takes what an operator asks of this board, unless it was done. cn_node_poll_order does it, and
+// sends what a self-test printed once that has ended; call it about once a second.
+void cn_node_take_order(struct cn_node_owner *node, const struct cn_order *order);
+void cn_node_poll_order(struct cn_node_owner *node, uint64_t now_ms);
