@@ -208,11 +208,11 @@ bool cn_cut_search(const struct cn_layout_facts *facts, const struct cn_cut_boar
     open_search(&search);
     most = longest(&search);
     all = try_period(&search, most);
-    if (!(all < HUGE_VAL))
+    if (!(all >= 0 && all < HUGE_VAL))
         return false;
     least = all / cn_pipeline_in_flight(parts, micro, 0); // R_0 is never less than `all`
-    for (uint32_t step = first_step(&search, least, most); !found || step <= STEPS; step++) {
-        period = least * pow(GRID, step);
+    for (uint32_t step = first_step(&search, least, most); step <= STEPS; step++) {
+        period = step < STEPS || found ? least * pow(GRID, step) : most;
         if (found && (micro - 1) * period + all >= choice->step_us)
             break;
         rest = try_period(&search, fmin(period, most));

@@ -49,6 +49,6 @@ struct cn_layout_facts {
     uint64_t rest;        // bytes of a part's step beside state and saved values
     uint32_t micro;       // smallest number of micro-batches a member that the job wants
     uint32_t most_parts;  // 1: no pipelines
-    uint32_t not_parts;   // bit p: not p parts
+    uint32_t not_parts;   // bit p: not p parts; bit 1: not without a cut
     bool all_train;       // every member that can train has to
 };

@@ -4,11 +4,11 @@
 #include <stddef.h>
 #include <string.h>
 
-#define ORDERS_MOST 120 // orders of unlike boards that are tried
-#define ALIKE 1.05      // boards whose times differ by less are of one type
-#define EQUAL 0.97      // rates above this share of the best are as good
-#define GAIN 1.05       // least gain for which micro-batches are doubled
-#define EXPOSED 0.25    // longest wait, as a share of the computing time
+#define ORDERS_MOST 24 // orders of unlike boards that are tried
+#define ALIKE 1.05     // boards whose times differ by less are of one type
+#define EQUAL 0.97     // rates above this share of the best are as good
+#define GAIN 1.05      // least gain for which micro-batches are doubled
+#define EXPOSED 0.25   // longest wait, as a share of the computing time
 
 // The members in some order. A layout uses the first ones.
 struct field {
@@ -102,8 +102,13 @@ static void weigh_whole(const struct cn_layout_facts *facts, struct cn_layout_ca
         uint64_t needs =
             need->whole + need->shared / candidate->shards + (need->shared % candidate->shards > 0);
 
-        if (!need->whole && !need->shared) // all that is known: the whole model does not fit
-            needs = facts->members[m].limit + facts->rest + facts->places[facts->place_count].state;
+        if (!need->whole && !need->shared) { // all that is known: the whole model does not fit
+            uint64_t has = facts->members[m].limit ? facts->members[m].limit : 1;
+
+            note_memory(candidate, m, has,
+                        has + facts->rest + facts->places[facts->place_count].state);
+            continue;
+        }
         note_memory(candidate, m, facts->members[m].limit, needs);
     }
 }
@@ -366,7 +371,8 @@ static void try_all(const struct cn_layout_facts *facts, uint32_t micro,
 
                 if (facts->all_train && replicas < facts->count / size)
                     continue;
-                try_whole(&field, candidate, search);
+                if (!(facts->not_parts & 2))
+                    try_whole(&field, candidate, search);
                 candidate.parts = size;
                 candidate.shards = 1;
                 if (size > 1 && size <= facts->most_parts && !(facts->not_parts >> size & 1))

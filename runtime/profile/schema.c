@@ -352,7 +352,7 @@ const struct cn_schema_row cn_schema[] = {
      .about = "sets whose members measure each version on their held-out samples"},
     {"job.parallel.kind", CN_VALUE_CHOICE, JOB, AT(job.parallel.kind), .choices = parallel_kinds,
      .initial = "given", .uses = GATEWAY,
-     .about = "auto: chooses stage, shards and micro-batches by memory and measured speed"},
+     .about = "auto: chooses pipeline, shards, replicas and micro-batches by memory and speed"},
     {"job.parallel.replicate", CN_VALUE_COUNT, JOB, AT(job.parallel.replicate), 1, 16, "all",
      .word_only = true, .initial = "all", .uses = GATEWAY,
      .about = "most replicas of the sharded state that train"},

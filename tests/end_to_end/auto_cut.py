@@ -85,7 +85,7 @@ def a_thin_link_gets_a_chain_that_makes_the_versions_of_one_board(build):
 
 @scenario
 def a_thick_link_gets_replicas(build):
-    _, logs, said = automatic(build, TWO, 10000, batch=64)
+    _, logs, said = automatic(build, TWO, 10000, batch=256)
     replicas, shards, _, _, why = re.search(WHOLE, logs["board-1"]).groups()
     assert (replicas, shards) == ("2", "1"), why
     assert any(why in text for text in said), said
@@ -156,6 +156,42 @@ def shares(log):
     """Of the work, by part, of each cut that was found."""
     return [[int(share) for share in re.findall(r"(\d+) %", cut)]
             for cut in re.findall(r"parallel.cut auto, the quickest that was found: (.*) of the work", log)]
+
+
+def losses(cluster):
+    """Of each version, on the held-out samples of the gateway."""
+    rows = [line.split() for line in cluster.log("gateway").splitlines()]
+    return [float(row[2]) for row in rows if len(row) > 6 and row[0].isdigit()]
+
+
+@scenario
+def parts_in_another_order_than_the_boards_are_clipped_by_the_norm_of_the_model(build):
+    """The second board computes faster, so it gets the first part; the norm of all parts is that of one board."""
+    settings = {**SETTINGS, "learning_rate": 0.1, "rounds": 3}
+    with Lan(build, TWO, **{**settings, "batch": "8, clip: 0.02", "extra": "parallel: auto"}) as lan:
+        write_model(lan, *SMALL)
+        share_samples(lan)
+        lan.node = os.path.join(build, "..", "tests", "support", "node_paced")
+        shape(lan, 20)
+        lan.start("gateway")
+        for board, pace in zip(lan.boards, ("3e8", "1e9")):
+            os.environ["CAIRN_PACE"] = pace
+            lan.start(board)
+        lan.wait_for_end(100)
+        micro = re.search(CHAIN, lan.log("board-1")).group(3)
+        held = re.search(r"part (\d) of 2", lan.log("board-1")).group(1)
+        found = losses(lan)
+    assert held == "2", f"board-1 holds part {held}"
+    with Cluster(build, ONE, **{**settings, "batch": f"8, clip: 0.02, accumulate: {micro}"}) as cluster:
+        write_model(cluster, *SMALL)
+        share_samples(cluster)
+        cluster.start_all()
+        cluster.wait_for_end(100)
+        wanted = losses(cluster)
+    assert len(found) == len(wanted) == 4, (found, wanted)
+    for a, b in zip(found, wanted):
+        assert abs(a - b) < 1e-4 * b, f"{found}, one board has {wanted}"
+    return f"{found}"
 
 
 @scenario

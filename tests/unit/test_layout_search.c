@@ -286,6 +286,34 @@ static void the_lowest_stage_and_the_fewest_shards_that_fit_everybody(void **sta
     }
 }
 
+// What another member tells is bounded before the search; the search itself ends for any number.
+static void times_below_zero_end_the_search(void **state)
+{
+    struct cn_layout_facts facts = alike(2, 12, 8 * MIB, 8 * KIB, 100000);
+
+    (void)state;
+    for (uint32_t i = 0; i < 12; i++)
+        facts.members[1].us[i] = -900.0 * (i + 1) / 12;
+    (void)best_of(&facts);
+    for (uint32_t i = 0; i < 12; i++)
+        facts.members[0].us[i] = facts.members[1].us[i] = 0;
+    facts.call_us = 0;
+    assert_true(best_of(&facts).parts > 0);
+}
+
+// As on boards without a limit of memory: not even a share of the whole model could be opened.
+static void a_whole_model_of_unknown_need_is_not_chosen_before_a_chain(void **state)
+{
+    struct cn_layout_facts facts = alike(4, 12, 8 * MIB, 8 * KIB, 100000000);
+
+    (void)state;
+    for (uint32_t m = 0; m < 4; m++)
+        memset(facts.members[m].needs, 0, sizeof(facts.members[m].needs));
+    assert_true(best_of(&facts).parts > 1);
+    facts.not_parts = 1u << 1;
+    assert_true(best_of(&facts).parts > 1);
+}
+
 static void a_number_of_parts_that_was_refused_is_not_tried_again(void **state)
 {
     struct cn_layout_facts facts = alike(4, 12, 8 * MIB, 8 * KIB, 100000);
@@ -338,6 +366,8 @@ int main(void)
         cmocka_unit_test(unequal_boards_get_unequal_parts),
         cmocka_unit_test(what_does_not_fit_is_cut_or_named),
         cmocka_unit_test(the_lowest_stage_and_the_fewest_shards_that_fit_everybody),
+        cmocka_unit_test(times_below_zero_end_the_search),
+        cmocka_unit_test(a_whole_model_of_unknown_need_is_not_chosen_before_a_chain),
         cmocka_unit_test(a_number_of_parts_that_was_refused_is_not_tried_again),
         cmocka_unit_test(it_says_the_choice_the_next_best_and_why),
     };

@@ -152,6 +152,7 @@ static void note_local(const struct cn_session *session)
 static cn_err open_some_part(struct cn_session *session, struct cn_diag *diag)
 {
     uint32_t members = session->config.settings->group.member_count;
+    struct cn_diag first = *diag;
     cn_err err = CN_ENOMEM;
 
     if (!cn_session_may_cut(session))
@@ -164,7 +165,10 @@ static cn_err open_some_part(struct cn_session *session, struct cn_diag *diag)
         if (!err)
             err = open_trainer(session, diag);
     }
-    return err;
+    if (!err)
+        return CN_OK;
+    *diag = first; // nobody asked for a cut: the whole model does not fit
+    return CN_ENOMEM;
 }
 
 static cn_err open_model(struct cn_session *session, struct cn_diag *diag)

@@ -10,7 +10,10 @@
 #include "runtime/port/platform.h"
 #include "runtime/round/session/session_chain.h"
 
-#define TIMED 3 // number of evaluations, of which the quickest counts
+#define BUCKETS 16                     // of the gradients, where their size is measured
+#define MICRO_US_MOST 1000000000000ull // longest micro-batch that is believed
+#define BYTES_MOST (1ull << 50)        // most memory
+#define TIMED 3                        // number of evaluations, of which the quickest counts
 
 enum fingerprint { GATHER = 0x73617501 };
 
@@ -226,19 +229,37 @@ static uint64_t rest_of(const struct cn_session *session, const struct cn_layout
     return cn_trainer_plan(session->trainer)->arriving + 4 * most;
 }
 
+// A number that another member told, made one that can be computed with.
+static uint64_t bounded(int64_t value, uint64_t least, uint64_t most)
+{
+    return value < (int64_t)least ? least : (uint64_t)value < most ? (uint64_t)value : most;
+}
+
 static void add_member(const int64_t words[CN_LAYOUT_WORDS], uint64_t kbps, const double *work,
                        struct cn_layout_facts *facts)
 {
     struct cn_layout_member *member = &facts->members[facts->count++];
+    double micro_us = (double)bounded(words[CN_LAYOUT_WORD_MICRO_US], 1, MICRO_US_MOST);
 
-    member->limit = (uint64_t)words[CN_LAYOUT_WORD_LIMIT];
+    member->limit = bounded(words[CN_LAYOUT_WORD_LIMIT], 0, BYTES_MOST);
     member->kbps = kbps;
     for (uint32_t i = 0; i <= facts->place_count; i++)
-        member->us[i] = work[i] * (double)words[CN_LAYOUT_WORD_MICRO_US];
+        member->us[i] = work[i] * micro_us;
     for (uint32_t s = 0; s < CN_LAYOUT_STAGES; s++)
-        member->needs[s] =
-            (struct cn_layout_need){(uint64_t)words[CN_LAYOUT_WORD_NEEDS + 2 * s],
-                                    (uint64_t)words[CN_LAYOUT_WORD_NEEDS + 2 * s + 1]};
+        member->needs[s] = (struct cn_layout_need){
+            bounded(words[CN_LAYOUT_WORD_NEEDS + 2 * s], 0, BYTES_MOST),
+            bounded(words[CN_LAYOUT_WORD_NEEDS + 2 * s + 1], 0, BYTES_MOST)};
+}
+
+// Returns the size of the buckets for the search. Where it is measured, buckets become small enough
+// that the backward pass hides most of them.
+static uint64_t bucket_of(const struct cn_session *session, uint64_t gradients)
+{
+    uint64_t bucket = cn_session_bucket(session), small = gradients / BUCKETS;
+
+    if (!session->reducer || !session->reducer->measured || bucket <= small)
+        return bucket;
+    return small > CN_BUCKET_LEAST ? small : CN_BUCKET_LEAST;
 }
 
 static cn_err fill_in(const struct cn_session *session, const struct cn_layout_words *words,
@@ -247,14 +268,13 @@ static cn_err fill_in(const struct cn_session *session, const struct cn_layout_w
 {
     const struct cn_session_sets *sets = session->planning.sets;
     const struct cn_member *members = session->config.settings->group.members;
-    bool cuts = not_parts != UINT32_MAX;
+    bool cuts = not_parts != CN_LAYOUT_NO_CUT;
     double work[CN_LAYOUT_PLACES + 1], forward, step;
     cn_err err;
 
     cn_trainer_flops(session->trainer, &forward, &step);
     *facts = (struct cn_layout_facts){.forward_share = step > 0 ? forward / step : 1.0 / 3,
                                       .call_us = sets->call_us,
-                                      .bucket = cn_session_bucket(session),
                                       .micro = cn_job_accumulate(session->config.job),
                                       .most_parts = cuts ? CN_CUT_PARTS_MAX : 1,
                                       .not_parts = not_parts,
@@ -267,6 +287,7 @@ static cn_err fill_in(const struct cn_session *session, const struct cn_layout_w
         field->names[facts->count] = members[sets->view.ranks[r]].name;
         add_member(words->of[r], sets->facts[r].link_kbps, work, facts);
     }
+    facts->bucket = bucket_of(session, facts->places[facts->place_count].gradients);
     facts->rest = rest_of(session, facts);
     return err;
 }
@@ -302,7 +323,8 @@ static cn_err search(const struct cn_session *session, const struct cn_layout_wo
         err = fill_in(session, words, among, not_parts, &field, facts);
     if (!err) {
         cn_layout_search(facts, found);
-        describe(facts, found, &field, layout);
+        if (found->count)
+            describe(facts, found, &field, layout);
     }
     free(facts);
     free(found);
@@ -313,7 +335,7 @@ static cn_err search(const struct cn_session *session, const struct cn_layout_wo
 
 // Returns whether a layout that the leader told makes sense for these members.
 static bool is_possible(const struct cn_session *session, const struct cn_session_layout *layout,
-                        uint32_t among)
+                        uint32_t among, uint32_t not_parts)
 {
     uint32_t micro = cn_job_accumulate(session->config.job), ranks = 0;
     uint32_t most = micro > CN_LAYOUT_MICRO ? micro : CN_LAYOUT_MICRO;
@@ -325,6 +347,11 @@ static bool is_possible(const struct cn_session *session, const struct cn_sessio
         layout->count > CN_GROUP_MAX || layout->stage < 1 || layout->stage > CN_LAYOUT_STAGES ||
         layout->micro < micro || layout->micro > most)
         return false;
+    if (not_parts >> layout->parts & 1) // cuts that were refused, or all of them
+        return false;
+    for (uint32_t p = 1; p + 1 < layout->parts; p++)
+        if (layout->places[p] <= layout->places[p - 1])
+            return false;
     for (uint32_t p = 0; p < layout->count; p++) {
         if (layout->ranks[p] >= CN_GROUP_MAX || !(among >> layout->ranks[p] & 1) ||
             ranks >> layout->ranks[p] & 1)
@@ -350,9 +377,11 @@ cn_err cn_session_search_layout(struct cn_session *session, struct cn_collective
         return err;
     layout.among = among;
     layout.why[sizeof(layout.why) - 1] = '\0';
-    if (!is_possible(session, &layout, among))
+    if (layout.parts && !is_possible(session, &layout, among, not_parts))
         return CN_EFORMAT;
     sets->layout = layout;
+    if (!layout.parts)
+        return CN_OK;
     cn_log(CN_LOG_INFO, "sets", "parallel: auto: %s", layout.why);
     return CN_OK;
 }
@@ -366,5 +395,6 @@ cn_err cn_session_choose_layout(struct cn_session *session, struct cn_collective
     if (!cn_session_is_automatic(session) || session->planning.sets->layout.among == train)
         return CN_OK;
     err = cn_session_gather_words(session, collective, train, &words);
-    return err ? err : cn_session_search_layout(session, collective, &words, train, UINT32_MAX);
+    return err ? err
+               : cn_session_search_layout(session, collective, &words, train, CN_LAYOUT_NO_CUT);
 }

@@ -80,7 +80,8 @@ static cn_err find_alike(struct cn_session *session, struct cn_collective *colle
     return err;
 }
 
-void cn_session_wait_for_members(struct cn_session *session, uint32_t ranks, const char *what)
+void cn_session_wait_for_members(struct cn_session *session, uint32_t ranks, const char *what,
+                                 const char *otherwise)
 {
     const struct cn_group_settings *group = &session->config.settings->group;
     const struct cn_view *view = &session->planning.sets->view;
@@ -98,7 +99,7 @@ void cn_session_wait_for_members(struct cn_session *session, uint32_t ranks, con
                                        length ? " " : "", group->members[m].name);
     }
     snprintf(text, sizeof(text), "%.24s cannot be made of %.80s: waiting for %.80s", what, there,
-             missing[0] ? missing : "members with the same samples");
+             missing[0] ? missing : otherwise);
     cn_log(CN_LOG_WARN, "chain", "%s", text);
     if (!session->chain.why[0]) // else it is the reason of this board
         memcpy(session->chain.why, text, sizeof(text));
@@ -176,7 +177,7 @@ cn_err cn_session_form_chains(struct cn_session *session, struct cn_collective *
     if (cn_ranks_chain(set.ranks, set.size, session->cut.at.parts,
                        session->config.job->parallel.replicate, view->rank, &place)) {
         snprintf(what, sizeof(what), "a chain of %u parts", session->cut.at.parts);
-        cn_session_wait_for_members(session, ranks, what);
+        cn_session_wait_for_members(session, ranks, what, "members with the same samples");
         return CN_OK;
     }
     if (!place.idle)

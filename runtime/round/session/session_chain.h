@@ -28,7 +28,7 @@ cn_err cn_session_cut_alike(struct cn_session *session, uint32_t parts, struct c
 
 // Gives the trainer another part of the model, or of another cut; without a cut the whole model or
 // a share of it. Loads the held state. On an error all is as before; CN_ENOMEM: it does not fit;
-// CN_EINVAL: the model cannot be cut there; CN_EWEDGED: there is no trainer.
+// CN_EINVAL: the model cannot be cut there; CN_EWEDGED: there is no trainer that could go on.
 cn_err cn_session_change_part(struct cn_session *session, const struct cn_cut *cut, uint32_t part);
 
 // Takes a fingerprint of the data set, which all members of a chain must share. CN_ENOTSUP with a
@@ -58,11 +58,20 @@ struct cn_layout_words {
 cn_err cn_session_gather_words(struct cn_session *session, struct cn_collective *collective,
                                uint32_t train, struct cn_layout_words *words);
 
+#define CN_LAYOUT_NO_CUT (~2u) // as not_parts: the model is not cut
+
 // Chooses the layout for the members in `among`: on the leader, which tells the others. not_parts
-// has a bit for each number of parts that is not to be tried; all bits: no cut.
+// has a bit for each number of parts that is not to be tried; bit 1 is the model without a cut. If
+// none is left, layout.parts is 0. CN_EFORMAT for a layout that does not make sense.
 cn_err cn_session_search_layout(struct cn_session *session, struct cn_collective *collective,
                                 const struct cn_layout_words *words, uint32_t among,
                                 uint32_t not_parts);
+
+// --- session_sets.c ---
+
+// Removes members with another number of samples: with a shared scope all members must have the
+// same.
+uint32_t cn_session_without_other_samples(const struct cn_session *session, uint32_t ranks);
 
 // --- session_layout.c ---
 
@@ -93,8 +102,9 @@ cn_err cn_session_begin_chains(struct cn_session *session, struct cn_collective 
                                const struct cn_chain_place *place);
 
 // Nobody trains in this epoch, since `what` is not possible with the members of these ranks: says
-// who is missing.
-void cn_session_wait_for_members(struct cn_session *session, uint32_t ranks, const char *what);
+// who is missing, or if nobody is, that it waits for something else.
+void cn_session_wait_for_members(struct cn_session *session, uint32_t ranks, const char *what,
+                                 const char *otherwise);
 
 // --- session_chain_rows.c ---
 

@@ -189,7 +189,7 @@ static cn_err go_back(struct cn_session *session, const struct cn_session_cut *c
     session->cut = *cut;
     session->sharing.shards = shards;
     session->sharing.stage = stage;
-    return cn_session_try_trainer(session) ? CN_EWEDGED : cn_session_load_trainer(session);
+    return cn_session_try_trainer(session) || cn_session_load_trainer(session) ? CN_EWEDGED : CN_OK;
 }
 
 cn_err cn_session_change_part(struct cn_session *session, const struct cn_cut *cut, uint32_t part)
@@ -203,7 +203,11 @@ cn_err cn_session_change_part(struct cn_session *session, const struct cn_cut *c
     if (same && (!cut || is_open_for(session, part)))
         return CN_OK;
     err = cn_session_recall(session);
-    if (!err && !same && cut)
+    if (err) {
+        session->cut = before;
+        return err;
+    }
+    if (!same && cut)
         err = take_chosen(session, cut);
     if (!err && !cut)
         session->cut = (struct cn_session_cut){0};
@@ -221,7 +225,8 @@ cn_err cn_session_change_part(struct cn_session *session, const struct cn_cut *c
         free(before.holders);
     if (!cut)
         cn_log(CN_LOG_INFO, "chain", "no part of the model: this board holds the whole of it");
-    return cn_session_load_trainer(session);
+    // Without the held weights the trainer would go on with those of the file.
+    return cn_session_load_trainer(session) ? CN_EWEDGED : CN_OK;
 }
 
 // --- the samples ---

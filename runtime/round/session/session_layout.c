@@ -11,8 +11,8 @@
 
 enum fingerprint { OPENED = 0x736c0001 };
 
-// Returns the members that may train together: with the same samples if all can hold a part, else
-// all. Sets *not_parts.
+// Returns the members that may train together: with the same samples by their fingerprints if all
+// can hold a part, else with the same number of samples. Sets *not_parts.
 static uint32_t find_members(struct cn_session *session, const struct cn_layout_words *words,
                              uint32_t *not_parts)
 {
@@ -23,14 +23,25 @@ static uint32_t find_members(struct cn_session *session, const struct cn_layout_
     for (uint32_t r = 0; r < sets->view.size; r++) {
         samples[r] = words->of[r][CN_LAYOUT_WORD_SAMPLES];
         if (!words->of[r][CN_LAYOUT_WORD_CUTS])
-            *not_parts = UINT32_MAX;
+            *not_parts = CN_LAYOUT_NO_CUT;
     }
-    return *not_parts ? cn_session_everybody(sets) : cn_session_find_alike(session, samples);
+    return *not_parts ? cn_session_without_other_samples(session, cn_session_everybody(sets))
+                      : cn_session_find_alike(session, samples);
 }
 
-// Tells whether this board's trainer is open for the layout. Sets *all if every member's is.
+static uint32_t ranks_of(const struct cn_session_layout *layout)
+{
+    uint32_t ranks = 0;
+
+    for (uint32_t p = 0; p < layout->count; p++)
+        ranks |= 1u << layout->ranks[p];
+    return ranks;
+}
+
+// Tells whether this board's trainer is open for the layout. Sets *lacking to the ranks of the
+// members that are to train and whose trainer is not.
 static cn_err agree(struct cn_session *session, struct cn_collective *collective, cn_err own,
-                    bool *all)
+                    uint32_t *lacking)
 {
     const struct cn_view *view = &session->planning.sets->view;
     int64_t errors[CN_GROUP_MAX] = {0};
@@ -44,27 +55,11 @@ static cn_err agree(struct cn_session *session, struct cn_collective *collective
     errors[view->rank] = own;
     if (view->size > 1)
         err = collective->ops->run(collective, &call);
-    *all = true;
+    *lacking = 0;
     for (uint32_t r = 0; !err && r < view->size; r++)
-        *all = *all && !errors[r];
+        *lacking |= (uint32_t)(errors[r] != 0) << r;
+    *lacking &= ranks_of(&session->planning.sets->layout);
     return err;
-}
-
-// Opens the trainer for the chosen layout. Without a cut it holds the whole model or a share of it;
-// the members that train are chosen before the next step (session_sets.c).
-static cn_err open_for(struct cn_session *session, struct cn_chain_place *place)
-{
-    const struct cn_session_sets *sets = session->planning.sets;
-    const struct cn_session_layout *layout = &sets->layout;
-    struct cn_cut cut = {.parts = layout->parts};
-
-    if (layout->parts == 1)
-        return cn_session_change_part(session, NULL, 0);
-    for (uint32_t p = 0; p + 1 < layout->parts; p++)
-        cut.places[p] = (size_t)layout->places[p];
-    if (cn_ranks_chain(layout->ranks, layout->count, layout->parts, 0, sets->view.rank, place))
-        return CN_EINVAL;
-    return cn_session_change_part(session, &cut, place->idle ? 0 : place->part);
 }
 
 static bool is_of_the_layout(cn_err err)
@@ -72,28 +67,53 @@ static bool is_of_the_layout(cn_err err)
     return err == CN_ENOMEM || err == CN_EINVAL || err == CN_ENOTSUP;
 }
 
-// Chooses layouts until all members have opened one, or until none is left: then *opened is false.
+// Opens the trainer for the chosen layout. Without a cut it holds the whole model or a share of it;
+// the members that train are chosen before the next step (session_sets.c). A member that is left
+// over beside the chains holds any part that fits.
+static cn_err open_for(struct cn_session *session, struct cn_chain_place *place)
+{
+    const struct cn_session_sets *sets = session->planning.sets;
+    const struct cn_session_layout *layout = &sets->layout;
+    struct cn_cut cut = {.parts = layout->parts};
+    cn_err err = CN_ENOMEM;
+
+    if (layout->parts == 1)
+        return cn_session_change_part(session, NULL, 0);
+    for (uint32_t p = 0; p + 1 < layout->parts; p++)
+        cut.places[p] = (size_t)layout->places[p];
+    if (cn_ranks_chain(layout->ranks, layout->count, layout->parts, 0, sets->view.rank, place))
+        return CN_EINVAL;
+    if (!place->idle)
+        return cn_session_change_part(session, &cut, place->part);
+    for (uint32_t p = 0; p < layout->parts && is_of_the_layout(err); p++)
+        err = cn_session_change_part(session, &cut, p);
+    return err;
+}
+
+// Chooses layouts until all members that are to train have opened one, or until none is left: then
+// *lacking is not 0.
 static cn_err open_any(struct cn_session *session, struct cn_collective *collective,
                        const struct cn_layout_words *words, uint32_t among, uint32_t not_parts,
-                       struct cn_chain_place *place, bool *opened)
+                       struct cn_chain_place *place, uint32_t *lacking)
 {
     const struct cn_session_layout *layout = &session->planning.sets->layout;
+    uint32_t own_rank = session->planning.sets->view.rank;
 
+    *lacking = among;
     for (;;) {
         cn_err err = cn_session_search_layout(session, collective, words, among, not_parts), own;
 
-        if (err)
+        if (err || !layout->parts)
             return err;
         own = open_for(session, place);
         if (own && !is_of_the_layout(own))
             return own;
-        err = agree(session, collective, own, opened);
-        if (err || *opened || layout->parts == 1)
-            return err;
+        err = agree(session, collective, own, lacking);
+        if (err || !*lacking)
+            return err || (ranks_of(layout) >> own_rank & 1) ? err : own;
         not_parts |= 1u << layout->parts;
-        cn_log(CN_LOG_WARN, "sets",
-               "parallel: auto: a member cannot hold its part of %u: trying other layouts",
-               layout->parts);
+        cn_log(CN_LOG_WARN, "sets", "parallel: auto: a member cannot hold what it should: %s",
+               layout->parts > 1 ? "trying other layouts" : "trying to cut the model");
     }
 }
 
@@ -102,8 +122,7 @@ cn_err cn_session_form_layout(struct cn_session *session, struct cn_collective *
     struct cn_session_sets *sets = session->planning.sets;
     struct cn_chain_place place = {0};
     struct cn_layout_words words;
-    uint32_t among, not_parts;
-    bool opened;
+    uint32_t among, not_parts, lacking;
     cn_err err;
 
     session->chain.why[0] = '\0';
@@ -112,11 +131,11 @@ cn_err cn_session_form_layout(struct cn_session *session, struct cn_collective *
     if (err)
         return err;
     among = find_members(session, &words, &not_parts);
-    err = open_any(session, collective, &words, among, not_parts, &place, &opened);
+    err = open_any(session, collective, &words, among, not_parts, &place, &lacking);
     if (err)
         return err;
-    if (!opened) {
-        cn_session_wait_for_members(session, among, "a layout that fits");
+    if (lacking) {
+        cn_session_wait_for_members(session, among, "a layout that fits", "more memory");
         return CN_OK;
     }
     return sets->layout.parts > 1 ? cn_session_begin_chains(session, collective, &place) : CN_OK;

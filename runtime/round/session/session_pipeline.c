@@ -326,7 +326,18 @@ cn_err cn_session_reduce_chain(struct cn_session *session, struct cn_collective 
     return err;
 }
 
+// Returns the index of a member in a set.
+static uint32_t index_in(const struct cn_set *set, uint32_t rank)
+{
+    uint32_t i = 0;
+
+    while (i < set->size && set->ranks[i] != rank)
+        i++;
+    return i;
+}
+
 // Adds the squares of each part, in the order of the parts, so that all members get the same norm.
+// The set is in the order of the ranks.
 cn_err cn_session_clip_chain(struct cn_session *session, struct cn_collective *collective,
                              double weight)
 {
@@ -345,11 +356,13 @@ cn_err cn_session_clip_chain(struct cn_session *session, struct cn_collective *c
         return CN_OK;
     weight = weight > 0 ? weight : 1;
     err = cn_trainer_squares(session->trainer, weight, &squares);
-    memcpy(&bits[place->part], &squares, sizeof(squares));
+    memcpy(&bits[index_in(&place->chain, cn_ranks_of_part(place, place->part))], &squares,
+           sizeof(squares));
     if (!err)
         err = collective->ops->run(collective, &call);
     for (uint32_t p = 0; !err && p < place->parts; p++) {
-        memcpy(&squares, &bits[p], sizeof(squares));
+        memcpy(&squares, &bits[index_in(&place->chain, cn_ranks_of_part(place, p))],
+               sizeof(squares));
         all += squares;
     }
     return err ? err : cn_trainer_clip(session->trainer, weight, all);

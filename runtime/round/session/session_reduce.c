@@ -9,10 +9,19 @@
 
 #define WAIT_MS 1000
 
+// Returns whether the size of the buckets is measured: as the profile says, and with "parallel:
+// auto", whose result depends on timing anyway, unless the profile names another size than the
+// default.
+static bool measures_buckets(const struct cn_session *session)
+{
+    uint64_t bucket = session->config.settings->group.bucket;
+
+    return !bucket || (bucket == CN_BUCKET_FIRST && cn_session_is_automatic(session));
+}
+
 cn_err cn_session_join(struct cn_session *session, struct cn_collective *collective,
                        const struct cn_view *view)
 {
-    const struct cn_group_settings *settings = &session->config.settings->group;
     struct cn_reducer *reducer;
     cn_err err;
 
@@ -28,7 +37,7 @@ cn_err cn_session_join(struct cn_session *session, struct cn_collective *collect
                                    .trainer = session->trainer,
                                    .rank = view->rank,
                                    .size = view->size,
-                                   .measured = !settings->bucket,
+                                   .measured = measures_buckets(session),
                                    .choice = {.window = 1},
                                    .joined_us = cn_platform_now_us()};
     memcpy(reducer->members, view->ranks, sizeof(reducer->members));

@@ -334,8 +334,7 @@ static void tell(struct cn_session *session, uint32_t train)
            resting);
 }
 
-// Removes members with other samples: with a shared scope all members must have the same samples.
-static uint32_t without_other_samples(const struct cn_session *session, uint32_t ranks)
+uint32_t cn_session_without_other_samples(const struct cn_session *session, uint32_t ranks)
 {
     const struct cn_session_sets *sets = session->planning.sets;
     uint32_t first = lowest(ranks), same = 0;
@@ -502,7 +501,7 @@ static cn_err decide(struct cn_session *session, struct cn_collective *collectiv
     cn_err err;
 
     cn_phase_of(parallel->phases, session->held.round, session->planning.phase);
-    train = without_other_samples(session, find_ranks(session, parallel->train));
+    train = cn_session_without_other_samples(session, find_ranks(session, parallel->train));
     if (cn_session_may_cut(session)) // those with the same samples, by their fingerprint
         train = sets->layout.among;
     sets->round = session->held.round;
