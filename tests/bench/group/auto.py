@@ -4,7 +4,7 @@
 
 Boards are processes that compute as fast as PACE says (tests/support/paced_port.c), and sleep meanwhile, so that this
 machine has enough processors for all. Links are token buckets (tbf). For each case `auto` runs first; then each layout
-runs with as many micro-batches a step as `auto` chose. Times are medians over the steps of board-1's timeline.
+runs with as many micro-batches a step as `auto` chose, and with buckets of measured size, too. Times are medians over the steps of board-1's timeline.
 """
 
 import math
@@ -23,7 +23,7 @@ from sets import share_samples  # noqa: E402
 from timeline import spans_of  # noqa: E402
 
 PACE = 1e9  # additions and multiplications a second of a board
-STEPS = {10: (6, 1), 100: (30, 24), 1000: (60, 24)}  # by rate: steps, and those before the sizes of calls are measured
+STEPS = {10: (12, 9), 100: (24, 12), 1000: (60, 24)}  # by rate: steps, and those before the size of buckets is measured
 LIMIT_S = 60  # a run of a layout that takes longer is given up: it is not the best
 # Width and number of hidden layers, samples of a micro-batch; None: the CNN of the digits.
 MODELS = {"deep": (192, 12, 8), "wide": (512, 3, 8), "narrow": (64, 8, 64), "CNN": (None, None, 16)}
@@ -50,7 +50,7 @@ def run(build, case, parallel, micro=1):
     steps, warm = STEPS[int(rate)]
     with overlap.Thin(build, f"{rate}mbit", int(boards), rounds=1, local_steps=steps, quorum=1,
                       batch=f"{batch}, accumulate: {micro}", learning_rate=1e-4, held_out="2 %, scope: shared",
-                      form="60 s", timeout="120 s", central=False, up="{mode: topk, density: 1 %, value_bits: 2}",
+                      form="60 s", timeout="120 s", central=False, group=", bucket: auto", up="{mode: topk, density: 1 %, value_bits: 2}",
                       extra=f"parallel: {parallel}") as cluster:
         share_samples(cluster)
         cluster.node = os.path.join(build, "..", "tests", "support", "node_paced")

@@ -5,6 +5,7 @@
 // 0.3 ms for a message without bytes. In every case no memory limit holds a layout back.
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include "runtime/group/layout_text.h"
 
@@ -62,6 +63,27 @@ static void print_case(const struct model *model, uint32_t count, uint64_t kbps,
            first, 1e-6 * best->step_us, next, cn_layout_rate(best) / cn_layout_rate(second));
 }
 
+// Prints how long the search takes on this machine for boards that are all unlike, with as many
+// places as are compared: the others of a group wait for it.
+static void time_search(uint32_t count, struct cn_layout_search *search)
+{
+    static const struct model deep = {"", CN_LAYOUT_PLACES + 1, 440000000, 3100000, 379000};
+    struct cn_layout_facts facts;
+    struct timespec begin, end;
+
+    fill(&deep, count, 1000000, &facts);
+    for (uint32_t m = 0; m < count; m++) {
+        facts.members[m].kbps /= 1 + m % 5;
+        for (uint32_t i = 0; i < CN_LAYOUT_PLACES + 1; i++)
+            facts.members[m].us[i] *= 1 + 0.2 * m;
+    }
+    (void)clock_gettime(CLOCK_MONOTONIC, &begin);
+    cn_layout_search(&facts, search);
+    (void)clock_gettime(CLOCK_MONOTONIC, &end);
+    printf("%u unlike boards, %d places: %.2f s\n", count, CN_LAYOUT_PLACES,
+           (double)(end.tv_sec - begin.tv_sec) + 1e-9 * (double)(end.tv_nsec - begin.tv_nsec));
+}
+
 int main(void)
 {
     struct cn_layout_search *search = calloc(1, sizeof(*search));
@@ -74,6 +96,8 @@ int main(void)
         for (uint32_t count = 2; count <= 8; count *= 2)
             for (uint64_t kbps = 100000; kbps <= 10000000; kbps *= 10)
                 print_case(&models[i], count, kbps, search);
+    for (uint32_t count = 4; count <= 16; count *= 2)
+        time_search(count, search);
     free(search);
     return 0;
 }
