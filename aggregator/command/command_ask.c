@@ -18,9 +18,9 @@ static const char logs_help[] =
     "Usage: cairn-aggregator logs PROFILE BOARD [--lines N] [--wait SECONDS]\n"
     "                             [--socket PATH] [--id ID]\n"
     "\n"
-    "Shows the newest lines of a board's log, at most 32 KiB. The board's profile must\n"
-    "have `remote: log`. A board that leads its group hears of it within seconds,\n"
-    "another one with its next report of health, within 72 s.\n"
+    "Shows the newest lines of a board's log, at most 32 KiB. The board's profile\n"
+    "must have `remote: log`. A board that leads its group hears of it within\n"
+    "seconds, another one with its next report of health, within 72 s.\n"
     "\n"
     "  --lines N        1 to 1000; default 100\n"
     "  --wait SECONDS   how long to wait for the board; default 90. Within 10 minutes\n"
@@ -34,8 +34,8 @@ static const char selftest_help[] =
     "drivers, clock, sensors, memory, training on each device, storage. The board's\n"
     "profile must have `remote: selftest`.\n"
     "\n"
-    "  --wait SECONDS   how long to wait for the board; default 390. Within 10 minutes\n"
-    "                   the same command shows an answer that came later\n" CN_STEER_HELP;
+    "  --wait SECONDS   how long to wait for the board; default 390. Within 10\n"
+    "                   minutes the same command shows an answer that came later\n" CN_STEER_HELP;
 
 static void sleep_ms(long ms)
 {

@@ -11,6 +11,7 @@
 #include "runtime/round/session/session_chain.h"
 
 #define BUCKETS 16                     // of the gradients, where their size is measured
+#define SMALLEST (256ull << 10)        // bytes of such a bucket
 #define MICRO_US_MOST 1000000000000ull // longest micro-batch that is believed
 #define BYTES_MOST (1ull << 50)        // most memory
 #define TIMED 3                        // number of evaluations, of which the quickest counts
@@ -252,14 +253,14 @@ static void add_member(const int64_t words[CN_LAYOUT_WORDS], uint64_t kbps, cons
 }
 
 // Returns the size of the buckets for the search. Where it is measured, buckets become small enough
-// that the backward pass hides most of them.
+// that the backward pass hides most of them; not those of a small model, whose calls cost too much.
 static uint64_t bucket_of(const struct cn_session *session, uint64_t gradients)
 {
     uint64_t bucket = cn_session_bucket(session), small = gradients / BUCKETS;
 
     if (!session->reducer || !session->reducer->measured || bucket <= small)
         return bucket;
-    return small > CN_BUCKET_LEAST ? small : CN_BUCKET_LEAST;
+    return small > SMALLEST ? small : SMALLEST;
 }
 
 static cn_err fill_in(const struct cn_session *session, const struct cn_layout_words *words,
