@@ -103,7 +103,8 @@ static void clean(char *text, size_t size)
         size_t length = text[i] ? cn_utf8_read(text + i, &point) : 0;
         bool shown = length && (point == '\n' || point == '\t' || cn_fault_is_printable(point));
         for (size_t end = i + (length ? length : 1); i < end; i++)
-            text[i] = shown ? text[i] : '?';
+            if (!shown)
+                text[i] = '?';
     }
 }
 

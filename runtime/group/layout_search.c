@@ -277,9 +277,11 @@ static bool try_orders(const struct cn_layout_facts *facts, bool bound,
 {
     struct cn_layout_candidate candidate = *best;
     uint32_t members[CN_GROUP_MAX], group_types[CN_PIPELINE_PARTS_MAX] = {0};
-    uint32_t types[CN_PIPELINE_PARTS_MAX], count = 0;
+    uint32_t types[CN_PIPELINE_PARTS_MAX] = {0}, count = 0;
     bool found = false;
 
+    if (best->parts > CN_PIPELINE_PARTS_MAX)
+        return false;
     memcpy(members, best->members, sizeof(members));
     for (uint32_t p = 0; p < best->parts; p++) {
         uint32_t q = 0;
