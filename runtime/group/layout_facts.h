@@ -6,7 +6,6 @@
 // model's.
 #pragma once
 
-#include <stdbool.h>
 #include <stdint.h>
 
 #include "runtime/port/collective.h"
@@ -50,5 +49,4 @@ struct cn_layout_facts {
     uint32_t micro;       // smallest number of micro-batches a member that the job wants
     uint32_t most_parts;  // 1: no pipelines
     uint32_t not_parts;   // bit p: not p parts; bit 1: not without a cut
-    bool all_train;       // every member that can train has to
 };

@@ -366,20 +366,17 @@ static void try_all(const struct cn_layout_facts *facts, uint32_t micro,
     search->count = 0;
     for (int by_memory = 0; by_memory < 2; by_memory++) {
         sort_members(&field, by_memory != 0);
-        for (uint32_t size = 1; size <= facts->count; size++) // shards, or parts
-            for (uint32_t replicas = 1; replicas <= facts->count / size; replicas++) {
-                struct cn_layout_candidate candidate = {
-                    .parts = 1, .shards = size, .replicas = replicas, .micro = micro};
+        for (uint32_t size = 1; size <= facts->count; size++) { // shards, or parts
+            struct cn_layout_candidate candidate = {
+                .parts = 1, .shards = size, .replicas = facts->count / size, .micro = micro};
 
-                if (facts->all_train && replicas < facts->count / size)
-                    continue;
-                if (!(facts->not_parts & 2))
-                    try_whole(&field, candidate, search);
-                candidate.parts = size;
-                candidate.shards = 1;
-                if (size > 1 && size <= facts->most_parts && !(facts->not_parts >> size & 1))
-                    try_chain(&field, candidate, search);
-            }
+            if (!(facts->not_parts & 2))
+                try_whole(&field, candidate, search);
+            candidate.parts = size;
+            candidate.shards = 1;
+            if (size > 1 && size <= facts->most_parts && !(facts->not_parts >> size & 1))
+                try_chain(&field, candidate, search);
+        }
     }
 }
 

@@ -1,15 +1,15 @@
 // layout_search.h - finds the quickest layout that fits: pipelines, shards and replicas.
 //
-// It tries all numbers of parts, replicas and shards, the stages of ZeRO where the model is not
-// cut, the cuts (cut_search.h), the orders of unlike boards, and 1, 2, 4, ... times the
-// micro-batches that the job wants. One member searches and tells the others, so it does no harm if
-// their times differ by a bit. Threading: none; pure.
+// It tries all numbers of parts and shards, each with as many replicas as the members are enough
+// for, the stages of ZeRO where the model is not cut, the cuts (cut_search.h), the orders of unlike
+// boards, and 1, 2, 4, ... times the micro-batches that the job wants. One member searches and
+// tells the others, so it does no harm if their times differ by a bit. Threading: none; pure.
 #pragma once
 
 #include "runtime/group/layout_cost.h"
 
 #define CN_LAYOUT_MICRO 16 // most micro-batches of a member in a step, unless the job wants more
-#define CN_LAYOUT_CANDIDATES 224 // replicas and parts, replicas and shards in three stages
+#define CN_LAYOUT_CANDIDATES 64 // for each number of parts one, of shards one in each stage
 
 // The member with the least memory to spare, or the largest lack of memory.
 struct cn_layout_tightest {

@@ -64,8 +64,7 @@ const struct cn_schema_row cn_schema[] = {
      .about = "the job's model on this board, an ONNX file: its weights are not fetched"},
     {"remote", CN_VALUE_CHOICE, BOARD | SITE, AT(remote), .choices = remotes, .initial = "none",
      .uses = NODE,
-     .about =
-         "what the gateway's operators may ask for: log, its newest lines; selftest: that too"},
+     .about = "what operators may ask for: log, its newest lines; selftest: that too"},
     {"device", CN_VALUE_CHOICE, BOARD | SITE, AT(device), .choices = devices, .initial = "auto",
      .uses = TRAIN | NODE,
      .about = "device that trains; auto: the GPU if there is one, else the CPU"},

@@ -5,6 +5,7 @@
 Needs network namespaces and tc; ends with 77 without.
 """
 
+import contextlib
 import os
 import re
 import time
@@ -13,7 +14,7 @@ import wide_model
 from cluster import ENDLESS, Cluster, same_model_everywhere
 from lan import Lan, allowed
 from scenarios import Scenarios
-from sets import share_samples, status
+from sets import losses, share_samples, status
 from tuning import shape
 
 ONE = {"lab": ["board-1"]}
@@ -39,14 +40,17 @@ def digests(cluster):
     return [row[0] for row in cluster.ledger("SELECT digest FROM version ORDER BY number")]
 
 
-def automatic(build, groups, megabits, disturb=None, spoil=None, model=SMALL, **settings):
-    """The digests of the versions, the logs, and what a board says of the choice."""
+def automatic(build, groups, megabits, memory=None, disturb=None, spoil=None, model=SMALL, **settings):
+    """The digests of the versions, the logs, and what a board says of the choice; memory is each board's, in KiB."""
     settings = {**SETTINGS, "batch": 8, "extra": "parallel: auto", **settings}
     with Lan(build, groups, **settings) as lan:
         write_model(lan, *model)
         share_samples(lan)
         if spoil:
             spoil(lan)
+        for board in lan.boards if memory else []:
+            with open(lan.path(f"{board}.yaml"), "a") as file:
+                file.write(f"memory: {{train_max: {memory} KiB}}\n")
         shape(lan, megabits)
         lan.start_all()
         if disturb:
@@ -56,14 +60,14 @@ def automatic(build, groups, megabits, disturb=None, spoil=None, model=SMALL, **
         return digests(lan), {name: lan.log(name) for name in ["gateway", *lan.boards]}, said
 
 
-def alone(build, micro):
-    """The versions of one board that trains as many micro-batches a step."""
-    with Cluster(build, ONE, **{**SETTINGS, "local_steps": 4, "batch": f"8, accumulate: {micro}"}) as cluster:
-        write_model(cluster, *WIDE)
+def alone(build, model, batch, result, **settings):
+    """The result of one board that trains alone."""
+    with Cluster(build, ONE, **{**SETTINGS, "batch": batch, **settings}) as cluster:
+        write_model(cluster, *model)
         share_samples(cluster)
         cluster.start_all()
         cluster.wait_for_end(100)
-        return digests(cluster)
+        return result(cluster)
 
 
 @scenario
@@ -79,7 +83,7 @@ def a_thin_link_gets_a_chain_that_makes_the_versions_of_one_board(build):
     assert sorted(held) == ["1", "2"], held
     work = [int(share) for share in re.search(r"that was found: (\d+) % .* (\d+) % of the work", logs["board-1"]).groups()]
     assert min(work) > 20, f"parts of {work} % of the work"
-    assert found == alone(build, micro), why
+    assert found == alone(build, WIDE, f"8, accumulate: {micro}", digests, local_steps=4), why
     return f"{work} % of the work, {why}"
 
 
@@ -135,19 +139,9 @@ def a_model_of_which_no_share_fits_is_cut_and_waits_for_the_boards_that_it_needs
         lan.wait_for_line("board-1", "a layout that fits cannot be made of board-1: waiting for board-2")
         lan.start("board-2")
 
-    with Lan(build, TWO, **{**SETTINGS, "batch": 4, "extra": "parallel: auto", "momentum": "0.9, optimizer: adam",
-                            "local_steps": 200, "rejoin": "300 ms"}) as lan:
-        wide_model.main(lan.path("wide.onnx"), "1,8,8", 512, 512, 512, 10)
-        lan.set_model("wide.onnx")
-        share_samples(lan)
-        for board in lan.boards:
-            with open(lan.path(f"{board}.yaml"), "a") as file:
-                file.write("memory: {train_max: 12200 KiB}\n")
-        lan.start_all()
-        disturb(lan)
-        lan.wait_for_end(200)
-        digests(lan)
-        why = re.findall(CHAIN, lan.log("board-1"))[-1][3]
+    _, logs, _ = automatic(build, TWO, 10000, memory=12200, disturb=disturb, model=(512, 3), batch=4, local_steps=200,
+                           momentum="0.9, optimizer: adam", rejoin="300 ms")
+    why = re.findall(CHAIN, logs["board-1"])[-1][3]
     assert "4 layouts do not fit" in why, why
     return why
 
@@ -158,36 +152,32 @@ def shares(log):
             for cut in re.findall(r"parallel.cut auto, the quickest that was found: (.*) of the work", log)]
 
 
-def losses(cluster):
-    """Of each version, on the held-out samples of the gateway."""
-    rows = [line.split() for line in cluster.log("gateway").splitlines()]
-    return [float(row[2]) for row in rows if len(row) > 6 and row[0].isdigit()]
-
-
-@scenario
-def parts_in_another_order_than_the_boards_are_clipped_by_the_norm_of_the_model(build):
-    """The second board computes faster, so it gets the first part; the norm of all parts is that of one board."""
-    settings = {**SETTINGS, "learning_rate": 0.1, "rounds": 3}
-    with Lan(build, TWO, **{**settings, "batch": "8, clip: 0.02", "extra": "parallel: auto"}) as lan:
+@contextlib.contextmanager
+def paced(build, paces, **settings):
+    """Two boards that compute as slowly as files say (tests/support/paced_port.c), on a link of 20 Mbit/s."""
+    with Lan(build, TWO, **{**SETTINGS, "batch": 8, "extra": "parallel: auto", **settings}) as lan:
         write_model(lan, *SMALL)
         share_samples(lan)
         lan.node = os.path.join(build, "..", "tests", "support", "node_paced")
         shape(lan, 20)
         lan.start("gateway")
-        for board, pace in zip(lan.boards, ("3e8", "1e9")):
-            os.environ["CAIRN_PACE"] = pace
+        for board, pace in zip(lan.boards, paces):
+            lan.write(f"{board}.pace", f"{pace}\n")
+            os.environ["CAIRN_PACE"] = f"@{lan.path(board)}.pace"
             lan.start(board)
+        yield lan
+
+
+@scenario
+def parts_in_another_order_than_the_boards_are_clipped_by_the_norm_of_the_model(build):
+    """The second board computes faster, so it gets the first part; the norm of all parts is that of one board."""
+    with paced(build, ("3e8", "1e9"), batch="8, clip: 0.02", learning_rate=0.1, rounds=3) as lan:
         lan.wait_for_end(100)
         micro = re.search(CHAIN, lan.log("board-1")).group(3)
         held = re.search(r"part (\d) of 2", lan.log("board-1")).group(1)
         found = losses(lan)
     assert held == "2", f"board-1 holds part {held}"
-    with Cluster(build, ONE, **{**settings, "batch": f"8, clip: 0.02, accumulate: {micro}"}) as cluster:
-        write_model(cluster, *SMALL)
-        share_samples(cluster)
-        cluster.start_all()
-        cluster.wait_for_end(100)
-        wanted = losses(cluster)
+    wanted = alone(build, SMALL, f"8, clip: 0.02, accumulate: {micro}", losses, learning_rate=0.1, rounds=3)
     assert len(found) == len(wanted) == 4, (found, wanted)
     for a, b in zip(found, wanted):
         assert abs(a - b) < 1e-4 * b, f"{found}, one board has {wanted}"
@@ -196,17 +186,7 @@ def parts_in_another_order_than_the_boards_are_clipped_by_the_norm_of_the_model(
 
 @scenario
 def a_board_that_becomes_slow_gets_a_smaller_part(build):
-    """At the beginning of a round; the boards compute as slowly as a file says (tests/support/paced_port.c)."""
-    with Lan(build, TWO, **{**SETTINGS, "batch": 8, "extra": "parallel: auto", "rounds": ENDLESS, "local_steps": 20}) as lan:
-        write_model(lan, *SMALL)
-        share_samples(lan)
-        lan.node = os.path.join(build, "..", "tests", "support", "node_paced")
-        shape(lan, 20)
-        lan.start("gateway")
-        for board in lan.boards:
-            lan.write(f"{board}.pace", "1e9\n")
-            os.environ["CAIRN_PACE"] = f"@{lan.path(board)}.pace"
-            lan.start(board)
+    with paced(build, ("1e9", "1e9"), rounds=ENDLESS, local_steps=20) as lan:
         lan.wait_for_line("board-1", "version 2: held-out")
         lan.write("board-2.pace", "3e8\n")
         lan.wait_for_line("board-1", "parallel: auto: board-2 takes ", timeout=120)

@@ -128,21 +128,12 @@ static void fit_transfers(struct link *link, uint64_t now_us)
 
 // --- replies ---
 
-// Reads the answer to a report of health: it is empty, or names what an operator asks.
-static void take_order(struct link *link, const struct cn_exchange_reply *reply)
-{
-    struct cn_order order;
-
-    if (reply->code == CN_COAP_CHANGED && reply->size &&
-        cn_message_get_order(reply->body, reply->size, &order) == CN_OK)
-        push(link, CN_LINK_ORDER)->order = order;
-}
-
 static bool on_reply(void *context, const struct cn_exchange_reply *reply)
 {
     struct link *link = context;
     uint64_t now_us = cn_platform_now_us();
     bool mine, changed, done;
+    struct cn_order order;
 
     if (reply->code == CN_COAP_UNAUTHORIZED && link->registrar.has_facts &&
         !link->registrar.asking.active)
@@ -175,8 +166,10 @@ static bool on_reply(void *context, const struct cn_exchange_reply *reply)
         return mine;
     case KIND_HEALTH:
     case KIND_HEALTH_NOTE:
-        take_order(link, reply);
-        return cn_health_report_reply(&link->health, reply, now_us);
+        mine = cn_health_report_reply(&link->health, reply, now_us, &order);
+        if (order.seq)
+            push(link, CN_LINK_ORDER)->order = order;
+        return mine;
     case KIND_ORDER:
         return cn_order_answer_reply(&link->order, reply, now_us);
     default:

@@ -50,9 +50,13 @@ void cn_health_report_step(struct cn_health_report *report, uint64_t now_us, uin
 }
 
 bool cn_health_report_reply(struct cn_health_report *report, const struct cn_exchange_reply *reply,
-                            uint64_t now_us)
+                            uint64_t now_us, struct cn_order *order)
 {
     bool mine;
+
+    if (reply->code != CN_COAP_CHANGED || !reply->size ||
+        cn_message_get_order(reply->body, reply->size, order))
+        *order = (struct cn_order){0};
 
     if (reply->code == CN_COAP_NOT_FOUND || reply->code == CN_COAP_METHOD_NOT_ALLOWED) {
         report->unknown = true; // an older aggregator has no resource h

@@ -7,6 +7,7 @@
 #pragma once
 
 #include "runtime/port/health.h"
+#include "runtime/port/order.h"
 #include "transport/transfer/request.h"
 
 struct cn_health_report {
@@ -30,6 +31,7 @@ void cn_health_report_reconnected(struct cn_health_report *report);
 // Sends what is due. Lowers *wake_us to the time of the next request.
 void cn_health_report_step(struct cn_health_report *report, uint64_t now_us, uint64_t *wake_us);
 
-// Takes an answer to a report of either kind. Returns false when the answer is to no report.
+// Takes an answer to a report of either kind. Returns false when the answer is to no report. Sets
+// *order to what the answer asks of this board; seq 0: nothing.
 bool cn_health_report_reply(struct cn_health_report *report, const struct cn_exchange_reply *reply,
-                            uint64_t now_us);
+                            uint64_t now_us, struct cn_order *order);

@@ -161,7 +161,7 @@ static cn_err open_some_part(struct cn_session *session, struct cn_diag *diag)
     session->sharing.stage = CN_STAGE_OPTIMIZER;
     for (uint32_t parts = 2; err == CN_ENOMEM && parts <= members; parts++) {
         cn_diag_init(diag);
-        err = cn_session_cut_alike(session, parts, diag);
+        err = cn_session_cut_into(session, parts, diag);
         if (!err)
             err = open_trainer(session, diag);
     }

@@ -68,7 +68,7 @@ static cn_err evaluate(struct cn_session *session, uint64_t *least_us)
     return err;
 }
 
-// As evaluate, of a part: what would arrive from the part before is zeros.
+// As evaluate, for a part of the model: its inputs are zeros.
 static cn_err evaluate_part(struct cn_session *session, uint64_t *least_us)
 {
     uint32_t samples = session->config.job->batch;
@@ -102,7 +102,7 @@ static cn_err evaluate_lent(struct cn_session *session, uint64_t *least_us)
     return err ? err : back;
 }
 
-// Measures a micro-batch of the whole model. Of a part its share of the work is measured.
+// Measures a micro-batch of the whole model. A part's time is scaled up by its share of the work.
 static cn_err time_micro(struct cn_session *session, uint64_t *micro_us)
 {
     bool cut = cn_session_is_cut(session);
@@ -184,11 +184,8 @@ static cn_err list_places(const struct cn_session *session, bool cuts,
     size_t count = 0;
     struct cn_layout layout;
     struct cn_graph graph;
-    struct cn_diag diag;
-    cn_err err;
+    cn_err err = cn_session_import(session, &layout, &graph);
 
-    cn_diag_init(&diag);
-    err = cn_trainer_import(session->onnx, job->loss, &job->rules, &diag, &layout, &graph);
     if (err)
         return err;
     err = cn_trainer_list_places(&graph, &layout, cuts ? CN_LAYOUT_PLACES : 0, &places, &count);
@@ -230,7 +227,7 @@ static uint64_t rest_of(const struct cn_session *session, const struct cn_layout
     return cn_trainer_plan(session->trainer)->arriving + 4 * most;
 }
 
-// A number that another member told, made one that can be computed with.
+// Returns the number nearest to what another member told that lies within limits.
 static uint64_t bounded(int64_t value, uint64_t least, uint64_t most)
 {
     return value < (int64_t)least ? least : (uint64_t)value < most ? (uint64_t)value : most;
@@ -268,7 +265,6 @@ static cn_err fill_in(const struct cn_session *session, const struct cn_layout_w
                       struct cn_layout_facts *facts)
 {
     const struct cn_session_sets *sets = session->planning.sets;
-    const struct cn_member *members = session->config.settings->group.members;
     bool cuts = not_parts != CN_LAYOUT_NO_CUT;
     double work[CN_LAYOUT_PLACES + 1], forward, step;
     cn_err err;
@@ -278,14 +274,13 @@ static cn_err fill_in(const struct cn_session *session, const struct cn_layout_w
                                       .call_us = sets->call_us,
                                       .micro = cn_job_accumulate(session->config.job),
                                       .most_parts = cuts ? CN_CUT_PARTS_MAX : 1,
-                                      .not_parts = not_parts,
-                                      .all_train = true};
+                                      .not_parts = not_parts};
     err = list_places(session, cuts, facts, work);
     for (uint32_t r = 0; !err && r < sets->view.size; r++) {
         if (!(among >> r & 1))
             continue;
         field->ranks[facts->count] = r;
-        field->names[facts->count] = members[sets->view.ranks[r]].name;
+        field->names[facts->count] = cn_session_member(session, r)->name;
         add_member(words->of[r], sets->facts[r].link_kbps, work, facts);
     }
     facts->bucket = bucket_of(session, facts->places[facts->place_count].gradients);
@@ -303,7 +298,6 @@ static void describe(const struct cn_layout_facts *facts, const struct cn_layout
     layout->shards = best->shards;
     layout->stage = best->stage;
     layout->micro = best->micro;
-    layout->fits = best->missing == 0;
     layout->count = best->parts * best->replicas * best->shards;
     for (uint32_t p = 0; p < layout->count; p++)
         layout->ranks[p] = field->ranks[best->members[p]];
@@ -338,7 +332,7 @@ static cn_err search(const struct cn_session *session, const struct cn_layout_wo
 static bool is_possible(const struct cn_session *session, const struct cn_session_layout *layout,
                         uint32_t among, uint32_t not_parts)
 {
-    uint32_t micro = cn_job_accumulate(session->config.job), ranks = 0;
+    uint32_t micro = cn_job_accumulate(session->config.job), ranks = 0; // ranks seen so far
     uint32_t most = micro > CN_LAYOUT_MICRO ? micro : CN_LAYOUT_MICRO;
 
     if (!layout->parts || layout->parts > CN_CUT_PARTS_MAX || !layout->replicas ||
@@ -381,9 +375,8 @@ cn_err cn_session_search_layout(struct cn_session *session, struct cn_collective
     if (layout.parts && !is_possible(session, &layout, among, not_parts))
         return CN_EFORMAT;
     sets->layout = layout;
-    if (!layout.parts)
-        return CN_OK;
-    cn_log(CN_LOG_INFO, "sets", "parallel: auto: %s", layout.why);
+    if (layout.parts)
+        cn_log(CN_LOG_INFO, "sets", "parallel: auto: %s", layout.why);
     return CN_OK;
 }
 

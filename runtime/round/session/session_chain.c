@@ -9,11 +9,6 @@
 
 enum fingerprint { AGREE = 0x70690001 };
 
-static const char *name_of(const struct cn_session *session, uint32_t rank)
-{
-    return session->config.settings->group.members[session->planning.sets->view.ranks[rank]].name;
-}
-
 uint32_t cn_session_most_frequent(const int64_t *samples, uint32_t size)
 {
     uint32_t most = 0, found = 0;
@@ -41,8 +36,8 @@ static void tell_other_samples(struct cn_session *session, uint32_t rank, uint32
         text, sizeof(text),
         "data set '%s' of %s has other samples than that of %s, and a chain needs the same: %s "
         "looks on",
-        session->config.job->data_set, name_of(session, rank), name_of(session, most),
-        name_of(session, rank));
+        session->config.job->data_set, cn_session_member(session, rank)->name,
+        cn_session_member(session, most)->name, cn_session_member(session, rank)->name);
     cn_log(CN_LOG_ERROR, "chain", "%s", text);
     if (rank == session->planning.sets->view.rank)
         memcpy(session->chain.why, text, sizeof(text));

@@ -22,9 +22,13 @@ struct cn_metrics;
 // CN_EINVAL with a line in diag for a cut that is not possible.
 cn_err cn_session_cut_model(struct cn_session *session, struct cn_diag *diag);
 
-// As cn_session_cut_model, into this many parts of equal work, for a board that can only hold a
-// part.
-cn_err cn_session_cut_alike(struct cn_session *session, uint32_t parts, struct cn_diag *diag);
+// Cuts the model where the job says, else into this many parts of equal work, before the trainer is
+// opened.
+cn_err cn_session_cut_into(struct cn_session *session, uint32_t parts, struct cn_diag *diag);
+
+// Imports the whole model again. The caller deinits layout and graph.
+cn_err cn_session_import(const struct cn_session *session, struct cn_layout *layout,
+                         struct cn_graph *graph);
 
 // Gives the trainer another part of the model, or of another cut; without a cut the whole model or
 // a share of it. Loads the held state. On an error all is as before; CN_ENOMEM: it does not fit;

@@ -82,9 +82,7 @@ static cn_err take(struct cn_session *session, const struct cn_graph *graph,
     return err;
 }
 
-// Cuts the model as the job says, else into this many parts of equal work, before the trainer is
-// opened.
-static cn_err cut_at_start(struct cn_session *session, uint32_t parts, struct cn_diag *diag)
+cn_err cn_session_cut_into(struct cn_session *session, uint32_t parts, struct cn_diag *diag)
 {
     const struct cn_job *job = session->config.job;
     const char *names = job->pipeline.cut;
@@ -126,29 +124,32 @@ cn_err cn_session_cut_model(struct cn_session *session, struct cn_diag *diag)
                     job->name, parts, members ? members : 1, parts);
         return CN_EINVAL;
     }
-    return cut_at_start(session, parts, diag);
-}
-
-cn_err cn_session_cut_alike(struct cn_session *session, uint32_t parts, struct cn_diag *diag)
-{
-    return cut_at_start(session, parts, diag);
+    return cn_session_cut_into(session, parts, diag);
 }
 
 // --- another cut, or another part ---
 
+cn_err cn_session_import(const struct cn_session *session, struct cn_layout *layout,
+                         struct cn_graph *graph)
+{
+    const struct cn_job *job = session->config.job;
+    struct cn_diag diag; // has nothing new: the trainer was opened from this file
+
+    cn_diag_init(&diag);
+    return cn_trainer_import(session->onnx, job->loss, &job->rules, &diag, layout, graph);
+}
+
 // Takes over a cut that the leader chose.
 static cn_err take_chosen(struct cn_session *session, const struct cn_cut *cut)
 {
-    const struct cn_job *job = session->config.job;
     struct cn_layout layout;
     struct cn_graph graph;
     struct cn_diag diag;
-    cn_err err;
+    cn_err err = cn_session_import(session, &layout, &graph);
 
-    cn_diag_init(&diag);
-    err = cn_trainer_import(session->onnx, job->loss, &job->rules, &diag, &layout, &graph);
     if (err)
         return err;
+    cn_diag_init(&diag);
     err = cn_cut_check(&graph, cut, &diag);
     if (err)
         cn_log(CN_LOG_ERROR, "chain", "the leader's cut cannot be used: %s", cn_diag_first(&diag));
@@ -167,8 +168,9 @@ static bool is_same(const struct cn_cut *a, const struct cn_cut *b)
     return a->parts == b->parts;
 }
 
-// Returns whether the trainer is open as it would be for this part of the present cut.
-static bool is_open_for(struct cn_session *session, uint32_t part)
+// Sets the part of the present cut. Returns whether the open trainer serves for it: it holds this
+// part, with as many messages.
+static bool set_part_of_same_cut(struct cn_session *session, uint32_t part)
 {
     struct cn_session_cut before = session->cut;
     uint32_t had[CN_BOUNDARY_COUNT], wants[CN_BOUNDARY_COUNT];
@@ -200,7 +202,7 @@ cn_err cn_session_change_part(struct cn_session *session, const struct cn_cut *c
     bool same = is_same(cut ? cut : &none, &before.at);
     cn_err err, back;
 
-    if (same && (!cut || is_open_for(session, part)))
+    if (same && (!cut || set_part_of_same_cut(session, part)))
         return CN_OK;
     err = cn_session_recall(session);
     if (err) {

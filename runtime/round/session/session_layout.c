@@ -3,9 +3,7 @@
 //
 // The search predicts how much memory a part takes. A member finds out when it opens its trainer.
 // So all members tell whether they could, and if one could not, the leader searches among the other
-// numbers of parts.
-#include <stdio.h>
-
+// layouts.
 #include "runtime/base/log.h"
 #include "runtime/round/session/session_chain.h"
 
@@ -29,15 +27,6 @@ static uint32_t find_members(struct cn_session *session, const struct cn_layout_
                       : cn_session_find_alike(session, samples);
 }
 
-static uint32_t ranks_of(const struct cn_session_layout *layout)
-{
-    uint32_t ranks = 0;
-
-    for (uint32_t p = 0; p < layout->count; p++)
-        ranks |= 1u << layout->ranks[p];
-    return ranks;
-}
-
 // Tells whether this board's trainer is open for the layout. Sets *lacking to the ranks of the
 // members that are to train and whose trainer is not.
 static cn_err agree(struct cn_session *session, struct cn_collective *collective, cn_err own,
@@ -58,7 +47,7 @@ static cn_err agree(struct cn_session *session, struct cn_collective *collective
     *lacking = 0;
     for (uint32_t r = 0; !err && r < view->size; r++)
         *lacking |= (uint32_t)(errors[r] != 0) << r;
-    *lacking &= ranks_of(&session->planning.sets->layout);
+    *lacking &= cn_session_layout_ranks(&session->planning.sets->layout);
     return err;
 }
 
@@ -97,7 +86,6 @@ static cn_err open_any(struct cn_session *session, struct cn_collective *collect
                        struct cn_chain_place *place, uint32_t *lacking)
 {
     const struct cn_session_layout *layout = &session->planning.sets->layout;
-    uint32_t own_rank = session->planning.sets->view.rank;
 
     *lacking = among;
     for (;;) {
@@ -109,8 +97,10 @@ static cn_err open_any(struct cn_session *session, struct cn_collective *collect
         if (own && !is_of_the_layout(own))
             return own;
         err = agree(session, collective, own, lacking);
-        if (err || !*lacking)
-            return err || (ranks_of(layout) >> own_rank & 1) ? err : own;
+        if (err)
+            return err;
+        if (!*lacking) // a board that looks on and could hold nothing leaves
+            return own;
         not_parts |= 1u << layout->parts;
         cn_log(CN_LOG_WARN, "sets", "parallel: auto: a member cannot hold what it should: %s",
                layout->parts > 1 ? "trying other layouts" : "trying to cut the model");

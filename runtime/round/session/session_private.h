@@ -74,7 +74,6 @@ struct cn_session_layout {
     uint32_t among; // bit per rank: those of which it was chosen
     uint32_t parts, replicas, shards, stage;
     uint32_t micro;                        // micro-batches a step for each member that trains
-    uint32_t fits;                         // 0: memory is missing
     uint32_t count;                        // members that train
     uint32_t ranks[CN_GROUP_MAX];          // by place (runtime/group/ranks.h)
     uint64_t places[CN_CUT_PARTS_MAX - 1]; // as those of a cut
@@ -263,6 +262,26 @@ static inline uint32_t cn_session_everybody(const struct cn_session_sets *sets)
 {
     return (1u << sets->view.size) - 1;
 }
+
+// Returns the member of a rank, as this board's profile has it.
+static inline const struct cn_member *cn_session_member(const struct cn_session *session,
+                                                        uint32_t rank)
+{
+    return &session->config.settings->group.members[session->planning.sets->view.ranks[rank]];
+}
+
+// Returns the bits of the ranks that a layout trains with.
+static inline uint32_t cn_session_layout_ranks(const struct cn_session_layout *layout)
+{
+    uint32_t ranks = 0;
+
+    for (uint32_t p = 0; p < layout->count; p++)
+        ranks |= 1u << layout->ranks[p];
+    return ranks;
+}
+
+// Measures the links, if a rule of a set or the job needs to know them (session_links.c).
+cn_err cn_session_find_links(struct cn_session *session, struct cn_collective *collective);
 
 // Writes the names of members: "board-1 board-2".
 void cn_session_name_ranks(const struct cn_session *session, uint32_t ranks, char *text,

@@ -36,11 +36,6 @@ static double change_of(const struct cn_session *session, uint32_t rank)
     return settled > SMALL * largest ? session->measured.split.member_ms[rank] / settled : 0;
 }
 
-static const char *name_of(const struct cn_session *session, uint32_t rank)
-{
-    return session->config.settings->group.members[session->planning.sets->view.ranks[rank]].name;
-}
-
 bool cn_session_wants_layout(const struct cn_session *session)
 {
     const struct cn_session_sets *sets = session->planning.sets;
@@ -68,6 +63,7 @@ bool cn_session_wants_layout(const struct cn_session *session)
     cn_log(CN_LOG_INFO, "sets",
            "parallel: auto: %s takes %.2f times as long for its part as when the model was cut, %s "
            "%.2f times: choosing again",
-           name_of(session, slowed), most, name_of(session, quickest), least);
+           cn_session_member(session, slowed)->name, most,
+           cn_session_member(session, quickest)->name, least);
     return true;
 }

@@ -12,11 +12,9 @@
 #include "runtime/profile/set_rules.h"
 #include "runtime/round/session/session_chain.h"
 
-#define FACT_WORDS 3           // int64 numbers that a member sends
-#define PROBE_SIZE (64u << 10) // bytes sent there and back to measure a link
-#define PINGS 3                // small messages there and back, of which the quickest counts
+#define FACT_WORDS 3 // int64 numbers that a member sends
 
-enum fingerprint { FACTS = 0x73657401, PROBE };
+enum fingerprint { FACTS = 0x73657401 };
 
 static uint32_t lowest(uint32_t ranks)
 {
@@ -47,92 +45,6 @@ static struct cn_board_facts own_facts(const struct cn_session *session)
         .cores = (uint16_t)(settings->cpu_cores ? settings->cpu_cores : cn_platform_cpu_count()),
         .arch = (uint16_t)cn_trainer_capability(session->trainer),
     };
-}
-
-// Sends bytes from the leader to a member and back, in a set of these two.
-static cn_err echo(struct cn_collective *collective, bool leads, uint32_t member, void *data,
-                   size_t size)
-{
-    const struct cn_set pair = cn_ranks_set(1u | 1u << member);
-    struct cn_collective_call call = {
-        .kind = leads ? CN_COLLECTIVE_SEND : CN_COLLECTIVE_RECEIVE,
-        .set = &pair,
-        .peer = leads ? member : 0,
-        .data = data,
-        .count = size,
-        .fingerprint = PROBE,
-    };
-    cn_err err = collective->ops->run(collective, &call);
-
-    call.kind = leads ? CN_COLLECTIVE_RECEIVE : CN_COLLECTIVE_SEND;
-    return err ? err : collective->ops->run(collective, &call);
-}
-
-// Returns the time of an echo; 0 after an error.
-static uint64_t time_echo(struct cn_collective *collective, bool leads, uint32_t member, void *data,
-                          size_t size, cn_err *err)
-{
-    uint64_t begun_us = cn_platform_now_us(), elapsed_us;
-
-    *err = echo(collective, leads, member, data, size);
-    elapsed_us = cn_platform_now_us() - begun_us;
-    return *err ? 0 : elapsed_us ? elapsed_us : 1;
-}
-
-// Measures the links: the leader sends each member some bytes and receives them back. The leader's
-// own link counts as the best. The time of a message without bytes is the mean over the members.
-static cn_err measure_links(struct cn_session_sets *sets, struct cn_collective *collective,
-                            int64_t *kbps)
-{
-    uint8_t *bytes = calloc(1, PROBE_SIZE);
-    uint32_t own = sets->view.rank;
-    cn_err err = bytes ? CN_OK : CN_ENOMEM;
-
-    for (uint32_t r = 1; !err && r < sets->view.size; r++) {
-        uint64_t elapsed_us, least_us = UINT64_MAX;
-
-        if (own != 0 && own != r)
-            continue;
-        // The first is slow: the connection learns what it may send.
-        err = echo(collective, own == 0, r, bytes, PROBE_SIZE);
-        if (!err) {
-            elapsed_us = time_echo(collective, own == 0, r, bytes, PROBE_SIZE, &err);
-            kbps[r] = (int64_t)(2ull * PROBE_SIZE * 8000 / (elapsed_us ? elapsed_us : 1));
-            kbps[0] = kbps[r] > kbps[0] ? kbps[r] : kbps[0];
-        }
-        for (int i = 0; !err && i < PINGS; i++) {
-            elapsed_us = time_echo(collective, own == 0, r, bytes, sizeof(uint32_t), &err);
-            least_us = elapsed_us < least_us ? elapsed_us : least_us;
-        }
-        if (!err)
-            sets->call_us += (double)least_us / 2 / (sets->view.size - 1);
-    }
-    free(bytes);
-    return err;
-}
-
-static bool speaks_of_links(const struct cn_session_sets *sets)
-{
-    for (uint32_t i = 0; i < sets->rules.count; i++)
-        if (cn_rule_needs_link(&sets->rules.rules[i].rule))
-            return true;
-    return false;
-}
-
-static cn_err find_links(struct cn_session *session, struct cn_collective *collective)
-{
-    struct cn_session_sets *sets = session->planning.sets;
-    int64_t kbps[CN_GROUP_MAX] = {0};
-    cn_err err;
-
-    if ((!speaks_of_links(sets) && !cn_session_is_automatic(session)) || sets->view.size == 1)
-        return CN_OK;
-    err = measure_links(sets, collective, kbps);
-    if (!err)
-        err = cn_broadcast(collective, 0, kbps, sizeof(kbps));
-    for (uint32_t r = 0; !err && r < sets->view.size; r++)
-        sets->facts[r].link_kbps = kbps[r] < UINT32_MAX ? (uint32_t)kbps[r] : UINT32_MAX;
-    return err;
 }
 
 static cn_err gather_facts(struct cn_session *session, struct cn_collective *collective)
@@ -167,11 +79,6 @@ static cn_err gather_facts(struct cn_session *session, struct cn_collective *col
 
 // --- rules ---
 
-static const struct cn_member *member_of(const struct cn_session *session, uint32_t rank)
-{
-    return &session->config.settings->group.members[session->planning.sets->view.ranks[rank]];
-}
-
 // Logs boards that a list names and that are missing. The leader does so at each epoch.
 static void name_absent(const struct cn_session *session, const struct cn_set_rule *rule)
 {
@@ -179,7 +86,7 @@ static void name_absent(const struct cn_session *session, const struct cn_set_ru
         uint32_t r = 0;
 
         while (r < session->planning.sets->view.size &&
-               strcmp(member_of(session, r)->name, rule->listed[i]) != 0)
+               strcmp(cn_session_member(session, r)->name, rule->listed[i]) != 0)
             r++;
         if (r == session->planning.sets->view.size)
             cn_log(CN_LOG_WARN, "sets", "set '%s' names %s, which is not there: the rest goes on",
@@ -201,7 +108,7 @@ static cn_err take_rules(struct cn_session *session, struct cn_collective *colle
     text[sizeof(text) - 1] = '\0';
     if (strcmp(text, own) != 0)
         cn_log(CN_LOG_WARN, "sets", "group.sets differs from that of the leader, %s, which counts",
-               member_of(session, 0)->name);
+               cn_session_member(session, 0)->name);
     sets->rules = (struct cn_set_rules){0};
     // Both texts were checked where they were written. A malformed text counts as no sets.
     if (cn_set_rules_add(session->config.job->parallel.sets, reason, &sets->rules) ||
@@ -240,7 +147,7 @@ static void describe_rank(const struct cn_session *session, uint32_t rank,
     const struct cn_session_sets *sets = session->planning.sets;
 
     *facts = (struct cn_rule_facts){
-        .name = member_of(session, rank)->name,
+        .name = cn_session_member(session, rank)->name,
         .address = sets->addresses[rank],
         .board = sets->facts[rank],
         .round = session->held.round,
@@ -276,7 +183,7 @@ static uint32_t find_ranks(const struct cn_session *session, const char *names)
             ranks |= (uint32_t)is_in(session, rule, r) << r;
         if (!rule && sets->view.rank == 0)
             cn_log(CN_LOG_WARN, "sets", "set '%s' is neither in the job nor in group.sets of %s",
-                   name, member_of(session, 0)->name);
+                   name, cn_session_member(session, 0)->name);
         names += length;
         names += strspn(names, " ");
     }
@@ -318,7 +225,7 @@ void cn_session_name_ranks(const struct cn_session *session, uint32_t ranks, cha
     for (uint32_t r = 0; r < session->planning.sets->view.size && length < size; r++)
         if (ranks >> r & 1)
             length += (size_t)snprintf(text + length, size - length, "%s%s", length ? " " : "",
-                                       member_of(session, r)->name);
+                                       cn_session_member(session, r)->name);
 }
 
 static void tell(struct cn_session *session, uint32_t train)
@@ -350,8 +257,9 @@ uint32_t cn_session_without_other_samples(const struct cn_session *session, uint
             cn_log(CN_LOG_ERROR, "sets",
                    "data.scope is shared, but %s has %" PRIu64 " samples and %s has %" PRIu64
                    ": %s looks on",
-                   member_of(session, r)->name, sets->samples[r], member_of(session, first)->name,
-                   sets->samples[first], member_of(session, r)->name);
+                   cn_session_member(session, r)->name, sets->samples[r],
+                   cn_session_member(session, first)->name, sets->samples[first],
+                   cn_session_member(session, r)->name);
     }
     return same;
 }
@@ -382,6 +290,14 @@ void cn_session_plan_alike(struct cn_session *session)
                                           .stage = CN_STAGE_OPTIMIZER};
 }
 
+static void tell_left_over(const struct cn_session *session, uint32_t rank, uint32_t replicas,
+                           uint32_t shards)
+{
+    if (session->planning.sets->view.rank == 0)
+        cn_log(CN_LOG_WARN, "sets", "%s is left over beside %u replicas of %u shards: it looks on",
+               cn_session_member(session, rank)->name, replicas, shards);
+}
+
 // Selects the ranks that train among the members that may: as many complete replicas of the shards
 // as possible, at most as many as the job wants.
 static uint32_t complete_replicas(const struct cn_session *session, uint32_t train,
@@ -393,8 +309,6 @@ static uint32_t complete_replicas(const struct cn_session *session, uint32_t tra
     char names[128];
     uint32_t replicas;
 
-    if (session->planning.sets->layout.shards)
-        wanted = session->planning.sets->layout.shards;
     cn_session_name_ranks(session, train, names, sizeof(names));
     *shards = wanted < members ? wanted : members;
     replicas = members / *shards;
@@ -411,28 +325,22 @@ static uint32_t complete_replicas(const struct cn_session *session, uint32_t tra
         uint32_t last = 31u - (uint32_t)__builtin_clz(train);
 
         train &= ~(1u << last);
-        if (leads)
-            cn_log(CN_LOG_WARN, "sets",
-                   "%s is left over beside %u replicas of %u shards: it looks on",
-                   member_of(session, last)->name, replicas, *shards);
+        tell_left_over(session, last, replicas, *shards);
     }
     return train;
 }
 
-// Removes the members that the chosen layout leaves over.
-static uint32_t without_left_over(const struct cn_session *session, uint32_t train)
+// Selects the ranks that the layout of "parallel: auto" trains with.
+static uint32_t laid_out(const struct cn_session *session, uint32_t train, uint32_t *shards)
 {
     const struct cn_session_layout *layout = &session->planning.sets->layout;
-    uint32_t chosen = 0;
+    uint32_t chosen = cn_session_layout_ranks(layout);
 
-    for (uint32_t p = 0; p < layout->count; p++)
-        chosen |= 1u << layout->ranks[p];
     for (uint32_t r = 0; r < session->planning.sets->view.size; r++)
-        if ((train & ~chosen) >> r & 1 && session->planning.sets->view.rank == 0)
-            cn_log(CN_LOG_WARN, "sets",
-                   "%s is left over beside %u replicas of %u shards: it looks on",
-                   member_of(session, r)->name, layout->replicas, layout->shards);
-    return train & chosen;
+        if ((train & ~chosen) >> r & 1)
+            tell_left_over(session, r, layout->replicas, layout->shards);
+    *shards = layout->shards;
+    return chosen;
 }
 
 // Assigns the places by dp_rank.
@@ -501,9 +409,9 @@ static cn_err decide(struct cn_session *session, struct cn_collective *collectiv
     cn_err err;
 
     cn_phase_of(parallel->phases, session->held.round, session->planning.phase);
-    train = cn_session_without_other_samples(session, find_ranks(session, parallel->train));
-    if (cn_session_may_cut(session)) // those with the same samples, by their fingerprint
-        train = sets->layout.among;
+    train = cn_session_may_cut(session) // then they were found when the epoch began
+                ? sets->layout.among
+                : cn_session_without_other_samples(session, find_ranks(session, parallel->train));
     sets->round = session->held.round;
     if (train == sets->allowed)
         return CN_OK;
@@ -511,9 +419,8 @@ static cn_err decide(struct cn_session *session, struct cn_collective *collectiv
     err = cn_session_choose_layout(session, collective, train);
     if (err)
         return err;
-    if (sets->layout.count)
-        train = without_left_over(session, train);
-    train = complete_replicas(session, train, &shards);
+    train = cn_session_is_automatic(session) ? laid_out(session, train, &shards)
+                                             : complete_replicas(session, train, &shards);
     err = meet(session, collective, train);
     if (!err && !shares && shards > 1) // the state that the trainer gets back later
         err = cn_session_snapshot(session);
@@ -600,7 +507,7 @@ cn_err cn_session_exchange_facts(struct cn_session *session, struct cn_collectiv
     if (!err)
         err = gather_facts(session, collective);
     if (!err)
-        err = find_links(session, collective);
+        err = cn_session_find_links(session, collective);
     if (!err)
         err = cn_session_share_live(session, collective);
     session->planning.sets->by_step = goes_by_step(session->planning.sets);
