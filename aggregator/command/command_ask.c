@@ -8,8 +8,8 @@
 
 #include "aggregator/command/aggregator_commands.h"
 #include "aggregator/command/steer.h"
+#include "runtime/port/order.h"
 
-#define LINES_MOST 1000
 #define WAIT_S 90       // a board asks at least every 72 s
 #define TEST_WAIT_S 390 // and may test itself for 300 s
 #define POLL_MS 300
@@ -142,8 +142,7 @@ static int ask(struct cn_steer *steer, const char *profile, const char *command,
     struct wait wait = {.steer = steer, .settings = settings, .command = command, .wait_s = wait_s};
     int result = root ? wait_for(&wait) : CN_EXIT_FAILED;
     if (!reached)
-        fprintf(stderr, "error: no aggregator of this profile runs: a board's log comes through "
-                        "it\n");
+        fprintf(stderr, "error: no aggregator of this profile runs: boards answer through it\n");
     cJSON_Delete(root);
     cn_profile_free(loaded);
     return result;
@@ -162,7 +161,7 @@ static int run(int argc, char **argv, const char *command, bool has_lines, long 
     int option;
     while ((option = getopt_long(argc, argv, "", known + !has_lines, NULL)) != -1) {
         if (option == 'l') {
-            if (!take_number(optarg, LINES_MOST, &lines))
+            if (!take_number(optarg, CN_ORDER_LINES_MAX, &lines))
                 return CN_EXIT_USAGE;
             steer.request.lines = (uint64_t)lines;
             steer.request.members |= CN_CONTROL_LINES;

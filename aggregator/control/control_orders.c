@@ -7,7 +7,6 @@
 #include "runtime/port/crypto.h"
 
 #define LINES 100 // unless the request says another number
-#define LINES_MOST 1000
 
 static cn_err ask(struct cn_control *control, const char *name, const struct cn_order *order,
                   const char *done, struct cn_control_answer *answer)
@@ -26,8 +25,9 @@ static cn_err ask(struct cn_control *control, const char *name, const struct cn_
                           "%s was asked a moment ago or is asked for something else, or %d boards "
                           "have not answered yet: try again in two minutes",
                           name, CN_ORDERS_MAX);
-    else if (!err)
-        cn_control_done(answer, done, name, order->lines);
+    else if (!err) // it may have been asked before, for another number of lines
+        cn_control_done(answer, done, name,
+                        cn_orders_find(control->config.orders, name, control->now_ms)->order.lines);
     return err == CN_EBUSY ? CN_OK : err;
 }
 
@@ -35,10 +35,11 @@ cn_err cn_control_apply_logs(struct cn_control *control, const struct cn_control
                              struct cn_control_answer *answer)
 {
     uint64_t lines = request->members & CN_CONTROL_LINES ? request->lines : LINES;
-    const struct cn_order order = {.kind = CN_ORDER_LOG,
-                                   .lines = (uint32_t)(lines < 1            ? 1
-                                                       : lines < LINES_MOST ? lines
-                                                                            : LINES_MOST)};
+    if (lines < 1 || lines > CN_ORDER_LINES_MAX) {
+        cn_control_refuse(answer, "lines: expected 1 to %d", CN_ORDER_LINES_MAX);
+        return CN_OK;
+    }
+    const struct cn_order order = {.kind = CN_ORDER_LOG, .lines = (uint32_t)lines};
     return ask(control, request->board, &order, "%s is asked for %u lines of its log", answer);
 }
 

@@ -59,7 +59,7 @@ static uint64_t find_begin(uint32_t lines, size_t size)
     while (lines > 0 && place > oldest && added - (place - 1) <= size) {
         place--;
         if (place > oldest ? ring[(place - 1) % room] != '\n' : added > room)
-            continue; // not the begin of a line, or of one of which the begin is lost
+            continue; // no line begins here, or the beginning of this one is lost
         begin = place;
         lines--;
     }

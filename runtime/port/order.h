@@ -17,6 +17,7 @@ struct cn_order {
     uint32_t lines; // of a log: most lines that are wanted
 };
 
+#define CN_ORDER_LINES_MAX 1000         // most lines of a log that may be asked for
 #define CN_ORDER_ANSWER_MAX (32u << 10) // most bytes of an answer
 #define CN_ORDER_PART 512u              // bytes of a part of an answer; the last may be shorter
 #define CN_ORDER_PARTS (CN_ORDER_ANSWER_MAX / CN_ORDER_PART)

@@ -9,6 +9,7 @@ import time
 
 from cluster import ENDLESS, Cluster
 from scenarios import Scenarios
+from steer import order
 
 scenario = Scenarios()
 
@@ -61,6 +62,9 @@ def a_board_that_does_not_permit_it_says_so(build):
                               (["board-1", "--wait", "x"], "from 1 to 3600"), ([], "PROFILE BOARD")):
             result = logs(cluster, *words)
             assert result.returncode and wanted in result.stderr, (words, result.stderr)
+        for lines in 0, 1001:
+            answer = order(cluster, "logs", check=False, board="board-1", lines=lines)
+            assert not answer["ok"] and answer["text"] == "lines: expected 1 to 1000", answer
         cluster.end_run()
         cluster.wait_for_end(60)
         result = logs(cluster, "board-1")
