@@ -123,10 +123,10 @@ cn_err cn_platform_start_hook_with(const char *path, char *const environment[], 
 
     if (pipe2(ends, O_CLOEXEC))
         return CN_EIO;
-    if (write(ends[1], input, size) == (ssize_t)size)
+    if (write(ends[1], input, size) == (ssize_t)size) {
         program.input = ends[0];
-    if (program.input >= 0)
         err = start(&program, hook);
+    }
     close(ends[0]);
     close(ends[1]);
     return err;

@@ -1,7 +1,7 @@
 // order.h - what an operator asks of a board through the gateway.
 //
-// Boards are behind address translation, so an order waits at the gateway until the board hears of
-// it: with the round that it watches, or in the answer to its report of health.
+// Boards are often behind address translation, so an order waits at the gateway until the board
+// hears of it: with the round that it watches, or in the answer to its report of health.
 #pragma once
 
 #include <stdint.h>
