@@ -25,6 +25,7 @@ extern const struct cn_command cn_aggregator_extend_round;
 extern const struct cn_command cn_aggregator_stop;
 extern const struct cn_command cn_aggregator_logs;
 extern const struct cn_command cn_aggregator_selftest;
+extern const struct cn_command cn_aggregator_job;
 extern const struct cn_command cn_aggregator_move;
 extern const struct cn_command cn_aggregator_snapshot;
 extern const struct cn_command cn_aggregator_audit;

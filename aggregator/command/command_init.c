@@ -77,7 +77,7 @@ static int run(const struct cn_ports *ports, int argc, char **argv)
         return CN_EXIT_USAGE;
     }
     if (after)
-        return cn_init_after(after, version ? version : "last", argv[optind]);
+        return cn_init_after(after, version ? version : "last", argv[optind], false);
     const char *path = optind < argc ? argv[optind] : "gateway.yaml";
     return strcmp(path, "-") == 0 ? print_profile() : write_profile(path);
 }

@@ -44,9 +44,9 @@ static void refresh_roster(struct cn_daemon *daemon, uint64_t now_ms)
     if (now_ms - daemon->roster_ms < ROSTER_MS)
         return;
     daemon->roster_ms = now_ms;
-    cn_err err = cn_roster_refresh(daemon->roster, cn_daemon_drop_board, daemon);
+    cn_err err = cn_daemon_refresh(daemon);
     if (err)
-        cn_log(CN_LOG_WARN, "run", "enrolments are not read yet: %s", cn_err_text(err));
+        cn_log(CN_LOG_WARN, "run", "enrolments and jobs are not read yet: %s", cn_err_text(err));
     err = cn_roster_store_errors(daemon->roster, now_ms);
     if (err)
         cn_log(CN_LOG_WARN, "run", "errors of boards are not stored yet: %s", cn_err_text(err));
@@ -95,7 +95,7 @@ static bool may_leave(struct cn_daemon *daemon, uint64_t now_ms)
         return false;
     for (size_t i = 0; i < count; i++) {
         bool here = groups[i].heard_ms && now_ms - groups[i].heard_ms < LINGER_MS;
-        bool lacks_last = !daemon->over_at_start && groups[i].served < last;
+        bool lacks_last = !daemon->over_at_start && !groups[i].away && groups[i].served < last;
         if (here && lacks_last)
             return false;
         if (here && now_ms - groups[i].heard_ms < QUIET_MS)
@@ -129,6 +129,7 @@ static cn_err tick(struct cn_daemon *daemon, struct cn_run_state *state)
     if (err)
         return err;
     cn_run_get_state(daemon->first.run, now_ms, state);
+    cn_job_set_step(&daemon->jobs, state, daemon->server, now_ms);
     write_status(daemon, state, now_ms);
     cn_err trouble = daemon->first.trouble ? daemon->first.trouble : state->trouble;
     cn_event_service_step(&daemon->events, state, trouble, now_ms);
@@ -176,8 +177,12 @@ static int serve(struct cn_daemon *daemon, const atomic_bool *stop, bool stay)
         err = tick(daemon, &state);
         tell_end(&state, stay, &told);
         // The measurement of the newest version belongs to its round.
-        drained = state.steering.leaving && state.phase == CN_RUN_GATHER && !state.measuring;
-        if (state.phase == CN_RUN_ENDED && (!stay || state.steering.leaving) &&
+        drained = state.steering.leaving && state.phase == CN_RUN_GATHER && !state.measuring &&
+                  cn_job_set_is_idle(&daemon->jobs);
+        if (state.phase == CN_RUN_ENDED &&
+            (cn_job_set_is_over(&daemon->jobs) ||
+             (state.steering.leaving && cn_job_set_is_idle(&daemon->jobs))) &&
+            (!stay || state.steering.leaving) &&
             (left_before || may_leave(daemon, cn_platform_now_ms()))) {
             // Without the file the next start only waits for boards again.
             if (cn_store_replace(daemon->first.setup.store, OVER_FILE, "", 0))

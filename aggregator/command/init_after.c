@@ -20,6 +20,7 @@ struct succession {
     struct cn_store *files;    // files of the earlier run
     struct cn_model first;     // version 0 of the next run
     struct cn_ledger_origin origin;
+    bool is_job;
 };
 
 static int open_earlier(struct succession *next)
@@ -143,12 +144,14 @@ static int begin(struct succession *next, bool trained, const char *profile)
     const char *state = next->setup.settings->state;
     uint32_t groups = 0;
     cn_err err = follow(next, trained);
-    if (!err) // after the boards: a board that is revoked meanwhile is in the list
+    if (!err && !next->is_job) // after the boards: a board that is revoked meanwhile is in the list
         err = take_revocations(next);
     if (!err)
         err = cn_ledger_group_count(next->setup.ledger, &groups);
     if (err)
         return explain_state(state, err);
+    if (next->is_job)
+        return CN_EXIT_DONE;
     printf("%s has the boards of %s, %u groups, with the keys that they have\n", state, next->state,
            groups);
     if (trained)
@@ -167,9 +170,9 @@ static void close_all(struct succession *next)
     cn_setup_deinit(&next->setup);
 }
 
-int cn_init_after(const char *earlier, const char *version, const char *profile)
+int cn_init_after(const char *earlier, const char *version, const char *profile, bool is_job)
 {
-    struct succession next = {.state = earlier};
+    struct succession next = {.state = earlier, .is_job = is_job};
     bool trained = strcmp(version, "none") != 0;
     int result = open_earlier(&next);
     if (!result)

@@ -56,6 +56,8 @@ cn_control_act cn_control_write_pause, cn_control_write_resume, cn_control_write
 cn_control_act cn_control_write_close_round, cn_control_write_extend_round;
 cn_control_act cn_control_apply_close_round, cn_control_apply_extend_round;
 cn_control_act cn_control_apply_stop, cn_control_apply_reload;
+cn_control_act cn_control_write_job_hold, cn_control_write_job_resume;
+cn_control_act cn_control_write_job_stop, cn_control_write_job_next;
 cn_control_act cn_control_apply_logs, cn_control_apply_selftest;
 cn_err cn_control_read_answer(struct cn_control *control, const struct cn_control_request *request,
                               struct cn_control_answer *answer, struct cn_buffer *out);

@@ -28,6 +28,7 @@ static const struct member {
     {"max_weight", CN_CONTROL_MAX_WEIGHT, KIND_NUMBER,
      offsetof(struct cn_control_request, max_weight)},
     {"lines", CN_CONTROL_LINES, KIND_NUMBER, offsetof(struct cn_control_request, lines)},
+    {"job", CN_CONTROL_JOB, KIND_NAME, offsetof(struct cn_control_request, job)},
 };
 
 #define MEMBERS (sizeof(members) / sizeof(members[0]))

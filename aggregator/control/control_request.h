@@ -21,6 +21,7 @@ enum cn_control_member {
     CN_CONTROL_KEY = 1 << 6,        // secret of a board, 64 hexadecimal digits
     CN_CONTROL_MAX_WEIGHT = 1 << 7, // "max_weight"
     CN_CONTROL_LINES = 1 << 8,      // "lines"
+    CN_CONTROL_JOB = 1 << 9,        // name
 };
 
 #define CN_CONTROL_COMMAND_SIZE 24
@@ -31,7 +32,7 @@ struct cn_control_request {
     char command[CN_CONTROL_COMMAND_SIZE];
     unsigned members; // set of cn_control_member: those that the line has
     char state[CN_PATH_SIZE];
-    char board[CN_NAME_SIZE], group[CN_NAME_SIZE];
+    char board[CN_NAME_SIZE], group[CN_NAME_SIZE], job[CN_NAME_SIZE];
     bool now, yes;
     uint64_t duration_ms, max_weight, lines;
     uint8_t key[CN_KEY_SIZE];

@@ -27,6 +27,7 @@ static void count_traffic(void *context, struct cn_run_traffic *traffic)
     if (daemon->server)
         cn_coap_server_stats(daemon->server, &stats);
     *traffic = (struct cn_run_traffic){stats.in, stats.out};
+    cn_job_set_take_off(&daemon->jobs, traffic);
 }
 
 void cn_daemon_drop_board(void *context, const char *board)
@@ -35,6 +36,12 @@ void cn_daemon_drop_board(void *context, const char *board)
     cn_log(CN_LOG_INFO, "run", "%s is revoked, moved or has a new key: its sessions end", board);
     cn_coap_server_drop(daemon->server, board);
     cn_orders_drop(&daemon->resources.orders, board);
+}
+
+cn_err cn_daemon_refresh(struct cn_daemon *daemon)
+{
+    cn_err err = cn_roster_refresh(daemon->roster, cn_daemon_drop_board, daemon);
+    return err ? err : cn_job_set_refresh(&daemon->jobs);
 }
 
 // --- opening ---
@@ -47,7 +54,7 @@ static cn_err open_roster(struct cn_daemon *daemon)
     return err;
 }
 
-static cn_err open_first(struct cn_daemon *daemon, const struct cn_ports *ports)
+static cn_err open_jobs(struct cn_daemon *daemon, const struct cn_ports *ports, bool restored)
 {
     const struct cn_job_run_shared shared = {
         .ports = ports,
@@ -56,15 +63,9 @@ static cn_err open_first(struct cn_daemon *daemon, const struct cn_ports *ports)
         .changed = tell_observers,
         .traffic = count_traffic,
     };
-    return cn_job_run_open(&daemon->first, &shared);
-}
-
-static cn_err open_server(struct cn_daemon *daemon)
-{
-    const struct cn_gateway_settings *gateway = &daemon->first.setup.settings->gateway;
-    const char *listen[CN_LINK_ADDRESSES];
-    for (uint32_t i = 0; i < gateway->listen_count; i++)
-        listen[i] = gateway->listen[i];
+    cn_err err = cn_job_run_open(&daemon->first, &shared);
+    if (err)
+        return err;
     daemon->resources = (struct cn_resources){
         .ledger = daemon->first.setup.ledger,
         .roster = daemon->roster,
@@ -73,8 +74,21 @@ static cn_err open_server(struct cn_daemon *daemon)
         .run = daemon->first.run,
         .job = &daemon->first.setup.job,
         .live = &daemon->first.live,
+        .serving = cn_job_set_serving,
+        .context = &daemon->jobs,
         .now_ms = cn_platform_now_ms,
     };
+    err = cn_job_set_open(&daemon->jobs, &shared, &daemon->first, &daemon->resources,
+                          daemon->first.setup.settings->state, restored);
+    return err ? err : cn_job_set_refresh(&daemon->jobs);
+}
+
+static cn_err open_server(struct cn_daemon *daemon)
+{
+    const struct cn_gateway_settings *gateway = &daemon->first.setup.settings->gateway;
+    const char *listen[CN_LINK_ADDRESSES];
+    for (uint32_t i = 0; i < gateway->listen_count; i++)
+        listen[i] = gateway->listen[i];
     struct cn_coap_server_config config = {
         .listen = listen,
         .listen_count = gateway->listen_count,
@@ -144,7 +158,7 @@ int cn_daemon_open(struct cn_daemon *daemon, const struct cn_ports *ports, const
     if (!err)
         err = open_roster(daemon);
     if (!err)
-        err = open_first(daemon, ports);
+        err = open_jobs(daemon, ports, restored);
     if (!err)
         err = open_server(daemon);
     if (!err)
@@ -164,6 +178,7 @@ void cn_daemon_close(struct cn_daemon *daemon)
     cn_event_service_close(&daemon->events, cn_platform_now_ms());
     cn_coap_server_close(daemon->server);
     cn_orders_deinit(&daemon->resources.orders);
+    cn_job_set_close(&daemon->jobs);
     cn_job_run_close(&daemon->first);
     cn_roster_close(daemon->roster);
 }

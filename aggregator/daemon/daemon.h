@@ -4,7 +4,7 @@
 #pragma once
 
 #include "aggregator/control/control.h"
-#include "aggregator/daemon/job_run.h"
+#include "aggregator/daemon/job_set.h"
 #include "aggregator/serve/event_service.h"
 #include "aggregator/serve/http_service.h"
 #include "aggregator/serve/report.h"
@@ -16,6 +16,7 @@ struct cn_daemon {
     struct cn_job_run first; // the run of the profile's job; its ledger has the boards
     struct cn_roster *roster;
     struct cn_resources resources;
+    struct cn_job_set jobs; // the first and those that were submitted
     struct cn_coap_server *server;
     struct cn_event_service events;
     struct cn_http_service http;
@@ -40,6 +41,10 @@ void cn_daemon_close(struct cn_daemon *daemon);
 
 // Ends the sessions of a board that may no longer speak. context is the daemon.
 void cn_daemon_drop_board(void *context, const char *board);
+
+// Reads the boards and the jobs again if another process changed them, and ends the sessions of
+// boards that may no longer speak.
+cn_err cn_daemon_refresh(struct cn_daemon *daemon);
 
 // In daemon_control.c: opens the control sockets, whose requests change the other parts.
 cn_err cn_daemon_open_control(struct cn_daemon *daemon);

@@ -17,7 +17,7 @@ static void stop_daemon(void *context)
 static void refresh_all(void *context)
 {
     struct cn_daemon *daemon = context;
-    cn_err err = cn_roster_refresh(daemon->roster, cn_daemon_drop_board, daemon);
+    cn_err err = cn_daemon_refresh(daemon);
     if (!err)
         err = cn_run_follow_steering(daemon->first.run);
     if (err)

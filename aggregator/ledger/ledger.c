@@ -94,7 +94,11 @@ static const char later[] =
     "CREATE TABLE IF NOT EXISTS steered_round(round INTEGER PRIMARY KEY,"
     " extended_ms INTEGER NOT NULL, closed_with INTEGER NOT NULL) STRICT;"
     "CREATE TABLE IF NOT EXISTS steered(id TEXT PRIMARY KEY, digest BLOB NOT NULL,"
-    " at_ms INTEGER NOT NULL, answer TEXT NOT NULL) STRICT, WITHOUT ROWID;";
+    " at_ms INTEGER NOT NULL, answer TEXT NOT NULL) STRICT, WITHOUT ROWID;"
+    "CREATE TABLE IF NOT EXISTS job(name TEXT PRIMARY KEY, sequence INTEGER NOT NULL,"
+    " priority INTEGER NOT NULL, turn INTEGER NOT NULL, needs TEXT NOT NULL,"
+    " state INTEGER NOT NULL, ahead INTEGER NOT NULL, reason TEXT NOT NULL,"
+    " submitted_ms INTEGER NOT NULL) STRICT, WITHOUT ROWID;";
 
 // Columns that were added within a schema, like the tables above. Rows of an older program have the
 // default.

@@ -147,6 +147,11 @@ typedef cn_err cn_ledger_board_visit(void *context, const struct cn_ledger_board
 // and is returned.
 cn_err cn_ledger_boards(struct cn_ledger *ledger, cn_ledger_board_visit *visit, void *context);
 
+// Makes the boards of this ledger those of another one: names, groups, keys, limits and
+// revocations. Boards that only this ledger has are revoked. All is one transaction, which writes
+// nothing when the boards are the same. Sets changed when it wrote.
+cn_err cn_ledger_mirror_boards(struct cn_ledger *ledger, struct cn_ledger *source, bool *changed);
+
 // Counts the groups that have a board that is not revoked.
 cn_err cn_ledger_group_count(struct cn_ledger *ledger, uint32_t *count);
 

@@ -24,6 +24,7 @@ struct cn_roster {
     size_t group_count;
     uint64_t stored_ms; // clock when errors were stored last; 0: not yet
     uint64_t read_ms;   // clock when the ledger was last read; 0: not since the roster was opened
+    bool hushed;        // it logs nothing
 };
 
 static void free_boards(struct board_list *boards)
@@ -211,6 +212,7 @@ static cn_err reload(struct cn_roster *roster, cn_roster_drop *drop, void *conte
         groups[i].served = before ? before->served : 0;
         groups[i].begun = before ? before->begun : 0;
         groups[i].recorded = before ? before->recorded : 0;
+        groups[i].away = before && before->away;
     }
     free_boards(&roster->boards);
     free(roster->groups);
@@ -238,6 +240,11 @@ cn_err cn_roster_open(struct cn_ledger *ledger, struct cn_roster **roster)
     return CN_OK;
 }
 
+void cn_roster_hush(struct cn_roster *roster)
+{
+    roster->hushed = true;
+}
+
 void cn_roster_close(struct cn_roster *roster)
 {
     if (!roster)
@@ -259,6 +266,21 @@ cn_err cn_roster_refresh(struct cn_roster *roster, cn_roster_drop *drop, void *c
     roster->generation = generation;
     roster->read_ms = begun_ms;
     return CN_OK;
+}
+
+void cn_roster_expire(struct cn_roster *roster)
+{
+    roster->generation = -1; // no generation of a ledger is negative
+}
+
+void cn_roster_lend(struct cn_roster *roster, const char *group, bool away, uint64_t heard_ms)
+{
+    struct cn_roster_group *found = find_group(roster->groups, roster->group_count, group);
+    if (!found)
+        return;
+    found->away = away;
+    if (!away && found->heard_ms < heard_ms)
+        found->heard_ms = heard_ms;
 }
 
 uint64_t cn_roster_read_ms(const struct cn_roster *roster)
@@ -322,6 +344,8 @@ void cn_roster_blame(struct cn_roster *roster, const char *board, const char *fa
         return;
     found->error_due = true;
     found->error_code = code;
+    if (roster->hushed)
+        return;
     cn_log_within(&found->fault_lines, now_ms, CN_LOG_ERROR, "roster", "%s of group %s reports: %s",
                   board, found->enrolled.group, found->fault.text);
 }
@@ -391,7 +415,7 @@ void cn_roster_meet(struct cn_roster *roster, const char *board, uint64_t instan
 void cn_roster_work(struct cn_roster *roster, const char *board, uint64_t now_ms)
 {
     struct cn_roster_board *found = find_board(&roster->boards, board);
-    if (found && cn_fault_end(&found->fault))
+    if (found && cn_fault_end(&found->fault) && !roster->hushed)
         cn_log_within(&found->fault_lines, now_ms, CN_LOG_INFO, "roster",
                       "%s of group %s reports no error any more", board, found->enrolled.group);
 }
@@ -411,11 +435,11 @@ static void take_sign(struct cn_roster_board *board, const struct cn_member_sign
 {
     const char *name = board->enrolled.name, *group = board->enrolled.group;
     uint64_t silent_ms = 1000ull * sign->missing_s;
-    if (sign->missing_s && !board->missing_ms)
+    if (sign->missing_s && !board->missing_ms && quota)
         cn_log_within(quota, now_ms, CN_LOG_WARN, "roster",
                       "%s of group %s is missing since %u s, says %s", name, group, sign->missing_s,
                       leader);
-    else if (!sign->missing_s && board->missing_ms)
+    else if (!sign->missing_s && board->missing_ms && quota)
         cn_log_within(quota, now_ms, CN_LOG_INFO, "roster", "%s is back in group %s, says %s", name,
                       group, leader);
     if (!sign->missing_s)
@@ -435,7 +459,7 @@ void cn_roster_tell(struct cn_roster *roster, const char *leader, const char *gr
                     const struct cn_member_sign *members, uint32_t count, uint64_t now_ms)
 {
     struct cn_roster_board *teller = find_board(&roster->boards, leader);
-    struct cn_log_quota *quota = teller ? &teller->told_lines : NULL;
+    struct cn_log_quota *quota = teller && !roster->hushed ? &teller->told_lines : NULL;
     for (size_t i = 0; i < roster->boards.count && teller; i++) {
         struct cn_roster_board *board = &roster->boards.items[i];
         const struct cn_member_sign *sign = sign_of(board, group, members, count);

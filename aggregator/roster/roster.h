@@ -53,6 +53,7 @@ struct cn_roster_group {
     // begun had at the last cn_roster_begun_recorded.
     uint32_t begun, recorded;
     bool drained; // it is not invited any more (steering.h)
+    bool away;    // it serves another job now, so this one does not invite it
 };
 
 #define CN_ROSTER_STORE_MS 5000        // between two writes of errors
@@ -64,6 +65,9 @@ struct cn_roster;
 cn_err cn_roster_open(struct cn_ledger *ledger, struct cn_roster **roster);
 void cn_roster_close(struct cn_roster *roster);
 
+// Has the roster log nothing. Another roster has the same boards and logs what they do.
+void cn_roster_hush(struct cn_roster *roster);
+
 // The first protocol version with which a board follows the key epochs of its group.
 #define CN_PROTOCOL_KEY_EPOCHS 3
 
@@ -74,6 +78,13 @@ typedef void cn_roster_drop(void *context, const char *board);
 // one moment. A board whose protocol cannot follow its group's key epoch counts as not registered.
 // drop may be NULL.
 cn_err cn_roster_refresh(struct cn_roster *roster, cn_roster_drop *drop, void *context);
+
+// Has the next refresh read the boards again. Call it after this process changed them.
+void cn_roster_expire(struct cn_roster *roster);
+
+// Notes whether a group serves another job than the roster's now. heard_ms is when the gateway last
+// heard it, in whatever job.
+void cn_roster_lend(struct cn_roster *roster, const char *group, bool away, uint64_t heard_ms);
 
 // Returns the clock at the last successful refresh: enrolments and revocations before it are known.
 // 0: no refresh yet.

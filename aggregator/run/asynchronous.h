@@ -14,7 +14,8 @@
 uint32_t cn_async_oldest(const struct cn_run *run);
 
 // Returns the number of groups that are asked to train for the round or have an update in its
-// version: all groups that nobody drained, and the drained ones that delivered before.
+// version: all groups that nobody drained and that serve no other job, and others that delivered
+// before.
 uint32_t cn_async_invited(const struct cn_run *run);
 
 // Says whether a group is asked to train for the round: it has no update in its version yet, and

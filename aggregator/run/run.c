@@ -50,6 +50,14 @@ static uint32_t wanted_groups(const struct cn_job *job)
     return wanted < cn_job_updates_needed(job) ? cn_job_updates_needed(job) : (uint32_t)wanted;
 }
 
+// Returns the number of groups that are of use to the run now. An asynchronous one uses all.
+static uint32_t useful_groups(const struct cn_run *run)
+{
+    if (cn_job_is_async(run->config.job))
+        return UINT32_MAX;
+    return run->phase == CN_RUN_OPEN ? run->wanted : wanted_groups(run->config.job);
+}
+
 // --- settings ---
 
 cn_err cn_run_take_settings(struct cn_run *run, uint32_t round, bool open)
@@ -86,6 +94,7 @@ static cn_err begin_open(struct cn_run *run, uint64_t now_ms)
 {
     run->opened_ms = 0;
     run->phase = CN_RUN_OPEN;
+    run->overdue = false;
     run->deadline_ms = now_ms + run->config.job->deadline_ms;
     run->wanted = wanted_groups(run->config.job);
     run->waiting_told = false;
@@ -148,9 +157,11 @@ static cn_err open_round(struct cn_run *run, uint64_t now_ms)
     return err;
 }
 
+// A run whose groups all serve other jobs waits for them, which its gateway tells
+// (daemon/job_set_plan.c).
 static void tell_waiting(struct cn_run *run, uint32_t live)
 {
-    if (run->waiting_told)
+    if (run->waiting_told || (!live && !cn_selection_enrolled(run->config.roster)))
         return;
     size_t groups = 0;
     cn_roster_groups(run->config.roster, &groups);
@@ -218,6 +229,7 @@ static void extend(struct cn_run *run, uint64_t now_ms)
            "round %u has %u of %u updates at its deadline: extended by %" PRIu64 " s", run->round,
            run->accepted, cn_job_updates_needed(job), job->deadline_ms / 1000);
     run->counts.extended++;
+    run->overdue = true;
     run->deadline_ms = now_ms + job->deadline_ms;
     run->wanted = run->selected + (cn_job_updates_needed(job) - run->accepted);
     notify(run);
@@ -514,6 +526,8 @@ void cn_run_get_state(const struct cn_run *run, uint64_t now_ms, struct cn_run_s
         .round = run->round,
         .selected = count_invited(run),
         .accepted = run->accepted,
+        .wanted = useful_groups(run),
+        .overdue = run->phase == CN_RUN_OPEN && run->overdue,
         .cuts = run->cuts,
         .trouble = run->trouble,
         .measuring = run->measuring,

@@ -78,6 +78,8 @@ struct cn_run_state {
     uint32_t selected;     // groups that were invited to the round; asynchronous: cn_async_invited
     uint32_t accepted;     // updates that were accepted in the round
     uint64_t remaining_ms; // until the deadline; 0 unless a round is open
+    uint32_t wanted;       // groups that are of use to the run now; UINT32_MAX: all
+    bool overdue;          // the open round passed a deadline without its quorum
     struct cn_run_traffic traffic; // of the whole run, over restarts
     struct cn_merge_cuts cuts;     // of the newest version, if this program made it
     char warning[CN_RUN_WARNING];  // set when a version is far worse than its parent; "": none
@@ -100,6 +102,15 @@ void cn_run_close(struct cn_run *run);
 cn_err cn_run_tick(struct cn_run *run, uint64_t now_ms);
 
 void cn_run_get_state(const struct cn_run *run, uint64_t now_ms, struct cn_run_state *state);
+
+// What a group is to the round under way.
+enum cn_run_use {
+    CN_RUN_UNUSED,  // it is not invited, or no round is open
+    CN_RUN_AWAITED, // the run waits for its update: it may serve no other job
+    CN_RUN_DONE,    // its update is accepted
+};
+
+cn_err cn_run_use_of(const struct cn_run *run, const char *group, enum cn_run_use *use);
 
 // Returns the oldest round of which an update counts for the version of round next; in a
 // synchronous run that is next itself. rolled_back is the newest version that a rollback made; 0:

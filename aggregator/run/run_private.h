@@ -24,6 +24,7 @@ struct cn_run {
     uint32_t wanted;         // groups to invite; grows when a deadline passes
     uint64_t now_ms;         // clock at the last tick
     uint64_t deadline_ms;    // clock; OPEN
+    bool overdue;            // OPEN: a deadline has passed without the quorum
     uint64_t quorum_seen_ms; // clock; when GATHER saw enough groups; 0: not yet
     uint64_t retry_ms;       // clock; CLOSING: the merge is not tried before
     uint64_t invite_ms;      // clock; OPEN: when to look for more groups

@@ -10,9 +10,14 @@ struct candidate {
     uint32_t last;   // newest earlier round to which the group was invited; 0: none
 };
 
+static bool may_be_invited(const struct cn_roster_group *group)
+{
+    return !group->drained && !group->away;
+}
+
 static bool is_live(const struct cn_roster_group *group, uint64_t now_ms, uint64_t live_ms)
 {
-    return !group->drained && group->heard_ms != 0 && now_ms - group->heard_ms <= live_ms;
+    return may_be_invited(group) && group->heard_ms != 0 && now_ms - group->heard_ms <= live_ms;
 }
 
 uint32_t cn_selection_enrolled(const struct cn_roster *roster)
@@ -21,7 +26,7 @@ uint32_t cn_selection_enrolled(const struct cn_roster *roster)
     uint32_t enrolled = 0;
     const struct cn_roster_group *groups = cn_roster_groups(roster, &count);
     for (size_t i = 0; i < count; i++)
-        enrolled += !groups[i].drained;
+        enrolled += may_be_invited(&groups[i]);
     return enrolled;
 }
 

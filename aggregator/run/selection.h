@@ -18,7 +18,8 @@ struct cn_selection {
     uint64_t live_ms; // a group that was heard within this time is live
 };
 
-// Counts the groups that may be invited: those that people have not drained (steering.h).
+// Counts the groups that may be invited: those that people have not drained (steering.h) and that
+// serve no other job.
 uint32_t cn_selection_enrolled(const struct cn_roster *roster);
 // Counts those of them that were heard within live_ms.
 uint32_t cn_selection_live(const struct cn_roster *roster, uint64_t now_ms, uint64_t live_ms);

@@ -25,15 +25,33 @@ cn_err cn_resources_find_key(void *context, const char *board, uint8_t key[CN_KE
     return cn_roster_find_key(resources->roster, board, key);
 }
 
-const struct cn_roster_board *cn_resources_identify(struct cn_resources *resources,
+struct cn_resources *cn_resources_gateway(struct cn_resources *resources)
+{
+    return resources->gateway ? resources->gateway : resources;
+}
+
+const struct cn_roster_board *cn_resources_identify(struct cn_resources **resources,
                                                     const struct cn_coap_request *request,
                                                     struct cn_coap_reply *reply)
 {
-    const struct cn_roster_board *board = cn_roster_find(resources->roster, request->board);
-    if (!board)
+    struct cn_resources *gateway = *resources;
+    const struct cn_roster_board *board = cn_roster_find(gateway->roster, request->board);
+    if (!board) {
         cn_coap_reply_error(reply, CN_COAP_UNAUTHORIZED, "%s is not enrolled", request->board);
-    else
-        cn_roster_hear(resources->roster, request->board, resources->now_ms());
+        return NULL;
+    }
+    cn_roster_hear(gateway->roster, request->board, gateway->now_ms());
+    if (gateway->serving)
+        *resources = gateway->serving(gateway->context, board->enrolled.group);
+    if (*resources == gateway)
+        return board;
+    board = cn_roster_find((*resources)->roster, request->board);
+    if (board) {
+        cn_roster_hear((*resources)->roster, request->board, gateway->now_ms());
+    } else {
+        cn_coap_reply_error(reply, CN_COAP_UNAVAILABLE, "the job does not know this board yet");
+        reply->max_age_s = 1;
+    }
     return board;
 }
 
@@ -91,7 +109,8 @@ static bool parse_number(const char *text, char stop, uint32_t *number, const ch
 const struct cn_roster_group *cn_resources_group(const struct cn_resources *resources,
                                                  const struct cn_roster_board *board)
 {
-    return cn_roster_find_group(resources->roster, board->enrolled.group);
+    const struct cn_resources *gateway = resources->gateway ? resources->gateway : resources;
+    return cn_roster_find_group(gateway->roster, board->enrolled.group);
 }
 
 uint32_t cn_resources_settings(const struct cn_resources *resources)
@@ -126,7 +145,7 @@ static void handle_pair_key(void *context, const struct cn_coap_request *request
     struct cn_resources *resources = context;
     char name[CN_NAME_SIZE];
     uint64_t key_epoch;
-    const struct cn_roster_board *board = cn_resources_identify(resources, request, reply);
+    const struct cn_roster_board *board = cn_resources_identify(&resources, request, reply);
     if (!board)
         return;
     const char *group = board->enrolled.group;
@@ -145,8 +164,9 @@ static void handle_pair_key(void *context, const struct cn_coap_request *request
         return;
     }
     uint8_t key[CN_KEY_SIZE];
-    cn_err err = cn_security_pair_key(cn_ledger_identity(resources->ledger)->master, group,
-                                      key_epoch, board->enrolled.name, member->enrolled.name, key);
+    cn_err err =
+        cn_security_pair_key(cn_ledger_identity(cn_resources_gateway(resources)->ledger)->master,
+                             group, key_epoch, board->enrolled.name, member->enrolled.name, key);
     if (!err)
         cn_resources_reply(reply, CN_COAP_CONTENT, key, sizeof(key));
     cn_crypto_wipe(key, sizeof(key));
@@ -157,7 +177,7 @@ static void handle_round(void *context, const struct cn_coap_request *request,
 {
     struct cn_resources *resources = context;
     struct cn_round_info info;
-    const struct cn_roster_board *board = cn_resources_identify(resources, request, reply);
+    const struct cn_roster_board *board = cn_resources_identify(&resources, request, reply);
     if (!board)
         return;
     if (!cn_roster_is_registered(board) ||
@@ -171,7 +191,9 @@ static void handle_round(void *context, const struct cn_coap_request *request,
         reply_trouble(resources, reply, err);
         return;
     }
-    info.order = cn_orders_open(&resources->orders, board->enrolled.name, resources->now_ms());
+    info.key_epoch = cn_resources_group(resources, board)->key_epoch;
+    info.order = cn_orders_open(&cn_resources_gateway(resources)->orders, board->enrolled.name,
+                                resources->now_ms());
     uint8_t bytes[CN_MESSAGE_MAX];
     size_t size = 0;
     if (cn_message_put_round(&info, bytes, &size) == CN_OK)
@@ -209,7 +231,7 @@ static void handle_blob(void *context, const struct cn_coap_request *request,
     const uint8_t *data;
     size_t size;
     uint32_t version;
-    const struct cn_roster_board *board = cn_resources_identify(resources, request, reply);
+    const struct cn_roster_board *board = cn_resources_identify(&resources, request, reply);
     if (!board)
         return;
     if (!parse_blob_path(request->path, &blob)) {
@@ -249,6 +271,15 @@ static bool measurement_is_sane(const struct cn_declare_request *declared)
            declared->train_loss < 1e30;
 }
 
+static void tell_signs(struct cn_resources *resources, const struct cn_roster_board *board,
+                       const struct cn_declare_request *declared)
+{
+    struct cn_roster *rosters[] = {resources->roster, cn_resources_gateway(resources)->roster};
+    for (int i = 0; i < (resources->gateway ? 2 : 1); i++)
+        cn_roster_tell(rosters[i], board->enrolled.name, board->enrolled.group, declared->members,
+                       declared->member_count, resources->now_ms());
+}
+
 static void handle_declare(struct cn_resources *resources, const struct cn_roster_board *board,
                            const struct cn_coap_request *request, struct cn_coap_reply *reply)
 {
@@ -266,8 +297,7 @@ static void handle_declare(struct cn_resources *resources, const struct cn_roste
         return;
     }
     if (declared.member_count)
-        cn_roster_tell(resources->roster, board->enrolled.name, group, declared.members,
-                       declared.member_count, resources->now_ms());
+        tell_signs(resources, board, &declared);
     cn_err err = cn_run_judge(resources->run, group, &declared, &status);
     if (err) {
         reply_trouble(resources, reply, err);
@@ -302,6 +332,21 @@ static bool reply_missing(const struct cn_spooled *upload, struct cn_coap_reply 
     return true;
 }
 
+// Returns CN_EAUTH when the gateway's ledger says that the board was revoked or moved. The ledger
+// of a further job learns of it a moment later.
+static cn_err check_enrolled(const struct cn_resources *resources,
+                             const struct cn_roster_board *board)
+{
+    struct cn_ledger_board found;
+    if (!resources->gateway)
+        return CN_OK;
+    cn_err err = cn_ledger_find_board(resources->gateway->ledger, board->enrolled.name, &found);
+    if (!err && (found.revoked || strcmp(found.group, board->enrolled.group) != 0))
+        err = CN_EAUTH;
+    cn_crypto_wipe(&found, sizeof(found));
+    return err;
+}
+
 static void handle_commit(struct cn_resources *resources, const struct cn_roster_board *board,
                           struct cn_spooled *upload, struct cn_coap_reply *reply)
 {
@@ -309,7 +354,9 @@ static void handle_commit(struct cn_resources *resources, const struct cn_roster
     if (reply_missing(upload, reply))
         return;
     cn_spool_describe(upload, 0, 0, &progress);
-    cn_err err = cn_run_accept(resources->run, upload, &status);
+    cn_err err = check_enrolled(resources, board);
+    if (!err)
+        err = cn_run_accept(resources->run, upload, &status);
     if (err == CN_EAGAIN && reply_missing(cn_spool_find(resources->spool, board->enrolled.name,
                                                         board->enrolled.group, progress.id),
                                           reply))
@@ -403,7 +450,7 @@ static void handle_upload(void *context, const struct cn_coap_request *request,
 {
     struct cn_resources *resources = context;
     const char *rest;
-    const struct cn_roster_board *board = cn_resources_identify(resources, request, reply);
+    const struct cn_roster_board *board = cn_resources_identify(&resources, request, reply);
     if (!board)
         return;
     if (request->method == CN_COAP_POST && !*request->path) {

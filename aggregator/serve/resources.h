@@ -17,8 +17,11 @@
 // for one kilobyte. In the answer to a commit ACCEPTED means durable.
 //
 // The messages are those of transport/message/message.h. The DTLS session proves which board asks;
-// no message can change that. Error replies carry a sentence for the board's log. Threading: that
-// of the CoAP server.
+// no message can change that. Error replies carry a sentence for the board's log.
+//
+// A gateway with several jobs has resources for each. A request is answered by those of the job
+// that the board's group serves at the time; keys and orders are those of the gateway. Threading:
+// that of the CoAP server.
 #pragma once
 
 #include "aggregator/roster/orders.h"
@@ -32,7 +35,13 @@
 
 struct cn_resources {
     struct cn_ledger *ledger; // borrowed, as all pointers here
-    struct cn_roster *roster;
+    struct cn_roster *roster; // of the run, which this process alone changes for a further job
+    // Those of the gateway, which have the boards' keys; NULL: these are the gateway's own.
+    struct cn_resources *gateway;
+    // Finds the resources of the job that a group serves; NULL: all groups serve this one. Only the
+    // gateway's own have it.
+    struct cn_resources *(*serving)(void *context, const char *group);
+    void *context; // passed to serving
     struct cn_spool *spool;
     struct cn_model_store *models;
     struct cn_run *run;
@@ -47,7 +56,7 @@ struct cn_resources {
     struct cn_log_limit ahead[CN_LOG_QUOTA_BUCKETS];
 };
 
-// Returns the routes. The context of each is a struct cn_resources.
+// Returns the routes. The context of each is the gateway's struct cn_resources.
 const struct cn_coap_route *cn_resources_routes(size_t *count);
 
 // Finds the key of a board for the CoAP server. context is a struct cn_resources.

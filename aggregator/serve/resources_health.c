@@ -22,6 +22,11 @@ void cn_resources_health(void *context, const struct cn_coap_request *request,
         return;
     }
     cn_roster_report(resources->roster, request->board, &health, resources->now_ms());
+    struct cn_resources *job = resources;
+    if (resources->serving)
+        job = resources->serving(resources->context, board->enrolled.group);
+    if (job != resources)
+        cn_roster_report(job->roster, request->board, &health, resources->now_ms());
     reply->code = request->wants_reply ? CN_COAP_CHANGED : CN_COAP_SILENT;
     const struct cn_order order =
         cn_orders_open(&resources->orders, request->board, resources->now_ms());

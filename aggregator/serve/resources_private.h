@@ -14,9 +14,10 @@ void cn_resources_health(void *context, const struct cn_coap_request *request,
 void cn_resources_order(void *context, const struct cn_coap_request *request,
                         struct cn_coap_reply *reply);
 
-// Finds the board behind a request and notes that it was heard. If it was revoked, answers and
+// Finds the board behind a request and notes that it was heard. Sets *resources, which are the
+// gateway's, to those of the job that its group serves. If the board was revoked, answers and
 // returns NULL.
-const struct cn_roster_board *cn_resources_identify(struct cn_resources *resources,
+const struct cn_roster_board *cn_resources_identify(struct cn_resources **resources,
                                                     const struct cn_coap_request *request,
                                                     struct cn_coap_reply *reply);
 
@@ -24,7 +25,10 @@ const struct cn_roster_board *cn_resources_identify(struct cn_resources *resourc
 void cn_resources_reply(struct cn_coap_reply *reply, enum cn_coap_code code, const uint8_t *bytes,
                         size_t size);
 
-// Returns the group of a board.
+// Returns the gateway's resources.
+struct cn_resources *cn_resources_gateway(struct cn_resources *resources);
+
+// Returns the group of a board, as the gateway knows it.
 const struct cn_roster_group *cn_resources_group(const struct cn_resources *resources,
                                                  const struct cn_roster_board *board);
 

@@ -103,6 +103,15 @@ static void clean(char *text)
     memcpy(text, cleaned, strlen(cleaned) + 1);
 }
 
+static void note_in(const struct cn_resources *resources, struct cn_roster *roster,
+                    const char *board, const struct cn_registration *registration,
+                    const struct cn_roster_facts *facts)
+{
+    cn_roster_note(roster, board, facts);
+    cn_roster_blame(roster, board, registration->fault, registration->fault_code,
+                    resources->now_ms());
+}
+
 static void note_facts(struct cn_resources *resources, const struct cn_coap_request *request,
                        uint32_t protocol, const struct cn_registration *registration)
 {
@@ -124,12 +133,16 @@ static void note_facts(struct cn_resources *resources, const struct cn_coap_requ
     clean(facts.inventory.update);
     clean(facts.inventory.update_version);
     note_ahead(resources, board, registration, &facts);
-    cn_roster_note(resources->roster, board, &facts);
-    cn_roster_blame(resources->roster, board, registration->fault, registration->fault_code,
-                    resources->now_ms());
+    note_in(resources, resources->roster, board, registration, &facts);
+    if (resources->gateway) {
+        facts.settings = UINT32_MAX; // of no job there: the board registers again for the gateway's
+        facts.ahead_lineage = facts.ahead_version = 0;
+        note_in(resources, resources->gateway->roster, board, registration, &facts);
+    }
     if (request->from)
         name_origin(request->from, origin);
-    cn_roster_meet(resources->roster, board, registration->instance, origin, resources->now_ms());
+    cn_roster_meet(cn_resources_gateway(resources)->roster, board, registration->instance, origin,
+                   resources->now_ms());
 }
 
 // Returns the name of the tensors that never change. It is computed once, from the newest version:
@@ -156,7 +169,7 @@ void cn_resources_register(void *context, const struct cn_coap_request *request,
         .chunk_size = CN_RESOURCES_CHUNK_SIZE,
         .window = CN_RESOURCES_WINDOW,
     };
-    const struct cn_roster_board *board = cn_resources_identify(resources, request, reply);
+    const struct cn_roster_board *board = cn_resources_identify(&resources, request, reply);
     if (!board)
         return;
     if (cn_message_get_register(request->body, request->size, &message) != CN_OK) {

@@ -1,20 +1,6 @@
 // Checks a job's asynchronous rounds against its other keys.
 #include "runtime/profile/profile_private.h"
 
-// A key below rounds.async has no effect in synchronous rounds.
-static void check_companions(const struct cn_profile *profile, struct cn_diagnostics *report)
-{
-    static const char *const keys[] = {"job.rounds.async.buffer", "job.rounds.async.max_staleness",
-                                       "job.rounds.async.wait"};
-
-    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
-        if (cn_profile_is_set(profile, keys[i]))
-            cn_diagnostics_warning(report, cn_profile_place(profile, keys[i], report),
-                                   "%s: has no effect; it means something with rounds.mode: "
-                                   "asynchronous only",
-                                   keys[i] + 4);
-}
-
 // A group has at most one update in a version, so a larger buffer would never be full.
 static void check_buffer(const struct cn_profile *profile, struct cn_diagnostics *report)
 {
@@ -51,10 +37,8 @@ void cn_profile_check_async(const struct cn_profile *profile, struct cn_diagnost
 {
     const struct cn_job *job = &profile->settings.job;
 
-    if (!cn_job_is_async(job)) {
-        check_companions(profile, report);
+    if (!cn_job_is_async(job))
         return;
-    }
     check_buffer(profile, report);
     check_robust(profile, report);
     if (job->server.normalize != CN_NORMALIZE_OFF)

@@ -56,27 +56,18 @@ static void check_trust(const struct cn_profile *profile, struct cn_diagnostics 
             "a robust rule sees less of it; another mode suits it");
 }
 
-// A key below robust has no effect without a rule.
-static void check_companions(const struct cn_profile *profile, struct cn_diagnostics *report)
+static void check_mix(const struct cn_profile *profile, struct cn_diagnostics *report)
 {
-    static const char *const keys[] = {"job.robust.tolerate", "job.robust.short"};
-
     if (profile->settings.job.robust.mix != CN_ROBUST_MIX_NONE)
         cn_diagnostics_error(report, cn_profile_place(profile, "job.robust.mix", report),
                              "robust.mix: has a meaning with a rule only; expected robust.rule "
                              "other than none");
-    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
-        if (cn_profile_is_set(profile, keys[i]))
-            cn_diagnostics_warning(report, cn_profile_place(profile, keys[i], report),
-                                   "%s: has no effect; it means something with robust.rule other "
-                                   "than none only",
-                                   keys[i] + 4);
 }
 
 void cn_profile_check_robust(const struct cn_profile *profile, struct cn_diagnostics *report)
 {
     if (profile->settings.job.robust.rule == CN_ROBUST_NONE) {
-        check_companions(profile, report);
+        check_mix(profile, report);
         return;
     }
     check_mode(profile, report);

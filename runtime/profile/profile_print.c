@@ -93,6 +93,9 @@ static bool is_printed(const struct cn_profile *profile, size_t index)
         return false;
     if (strncmp(row->path, "job.", 4) == 0 && !profile->settings.has_job)
         return false;
+    if (!profile->origins[index].source &&
+        !cn_profile_has_meaning(row->path, &profile->settings.job))
+        return false; // a profile that is loaded again would warn of it
     if (strncmp(row->path, "gateway.", 8) == 0 && profile->settings.gateway.listen_count == 0)
         return profile->origins[index].source != NULL;
     if (strncmp(row->path, "http.", 5) == 0 && !profile->settings.http.listen[0])

@@ -61,6 +61,11 @@ void cn_profile_check_async(const struct cn_profile *profile, struct cn_diagnost
 // http_settings.c: Reports an address without a token that other machines reach, and bad names.
 void cn_profile_check_http(const struct cn_profile *profile, struct cn_diagnostics *report);
 
+// profile_companions.c: Says whether a key of the job means something with the job's other values.
+bool cn_profile_has_meaning(const char *path, const struct cn_job *job);
+// Warns of keys that are set and mean nothing.
+void cn_profile_check_companions(const struct cn_profile *profile, struct cn_diagnostics *report);
+
 // Checks that the steps of groups can be compared, if the job compares them.
 void cn_profile_check_normalize(const struct cn_profile *profile, struct cn_diagnostics *report);
 

@@ -432,3 +432,15 @@ bool cn_rule_needs_live(const struct cn_rule *rule)
 {
     return speaks_of(rule, FACT_BATTERY) || speaks_of(rule, FACT_BYTES);
 }
+
+bool cn_rule_is_of_registration(const struct cn_rule *rule)
+{
+    for (uint32_t i = 0; i < rule->count; i++) {
+        const struct cn_rule_part *part = &rule->parts[i];
+
+        if (part->kind == KIND_CONDITION && part->fact != FACT_NAME && part->fact != FACT_MEMORY &&
+            part->fact != FACT_CORES)
+            return false;
+    }
+    return true;
+}

@@ -120,6 +120,30 @@ static void what_cannot_be_written_as_a_whole_is_not_written_at_all(void **state
     assert_int_equal(cn_ledger_check_empty(both->next.ledger), CN_OK);
 }
 
+static void the_ledger_of_a_job_gets_each_change_of_its_gateways_boards(void **state)
+{
+    struct both *both = *state;
+    char text[1000] = "";
+    bool changed;
+    assert_int_equal(cn_ledger_mirror_boards(both->next.ledger, both->earlier.ledger, &changed),
+                     CN_OK);
+    assert_true(changed);
+    assert_int_equal(cn_ledger_boards(both->next.ledger, describe, text), CN_OK);
+    assert_string_equal(text, "b g 98 7 0; a h 97 0 0; lost h 108 0 1; ");
+    assert_int_equal(cn_ledger_mirror_boards(both->next.ledger, both->earlier.ledger, &changed),
+                     CN_OK);
+    assert_false(changed);
+    assert_int_equal(cn_ledger_revoke(both->earlier.ledger, "b"), CN_OK);
+    assert_int_equal(world_enroll(&both->earlier, "lost", "i", 3), CN_OK);
+    assert_int_equal(world_enroll(&both->next, "unknown", "i", 0), CN_OK);
+    assert_int_equal(cn_ledger_mirror_boards(both->next.ledger, both->earlier.ledger, &changed),
+                     CN_OK);
+    assert_true(changed);
+    text[0] = '\0';
+    assert_int_equal(cn_ledger_boards(both->next.ledger, describe, text), CN_OK);
+    assert_string_equal(text, "b g 98 7 1; a h 97 0 0; lost i 108 3 0; unknown i 117 0 1; ");
+}
+
 #define WITH_BOTH(test) cmocka_unit_test_setup_teardown(test, open_both, close_both)
 
 int main(void)
@@ -129,6 +153,7 @@ int main(void)
         WITH_BOTH(the_first_version_model_and_settings_come_with_the_boards),
         WITH_BOTH(a_ledger_that_is_used_is_left_as_it_is),
         WITH_BOTH(what_cannot_be_written_as_a_whole_is_not_written_at_all),
+        WITH_BOTH(the_ledger_of_a_job_gets_each_change_of_its_gateways_boards),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,234 @@
+#define _XOPEN_SOURCE 700 // nftw
+#include "aggregator/command/job_submit.h"
+
+#include <ftw.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "aggregator/command/init_after.h"
+#include "aggregator/daemon/job_opening.h"
+#include "runtime/engine/onnx/onnx_file.h"
+
+#define MODEL_FILE "model.onnx"
+#define WHOLE_FILE "submitted.yaml" // the profile as it was submitted, with all values
+#define OPEN_FILES 16
+
+// --- the profile of the job's run ---
+
+// Makes an absolute path of one that YAML can have between quotes.
+static bool resolve(const char *path, char absolute[PATH_MAX])
+{
+    if (!realpath(path, absolute)) {
+        fprintf(stderr, "error: %s: %s\n", path, cn_err_text(CN_ENOTFOUND));
+        return false;
+    }
+    if (!strpbrk(absolute, "\"\\\n"))
+        return true;
+    fprintf(stderr, "error: %s: the path may have no quotes, backslashes or line ends\n", absolute);
+    return false;
+}
+
+// Loads the gateway's profile with another job and another state directory.
+static struct cn_profile *load(const struct cn_job_submission *submission, const char *folder)
+{
+    char gateway[PATH_MAX], job[PATH_MAX], text[3 * PATH_MAX];
+    struct cn_profile *profile = NULL;
+    struct cn_diag diag;
+    if (!resolve(submission->profile, gateway) || !resolve(submission->job, job))
+        return NULL;
+    int length = snprintf(text, sizeof(text),
+                          "schema: cairn/site/v1\nextends: \"%s\"\nstate: \"%s\"\njob: \"%s\"\n",
+                          gateway, folder, job);
+    cn_diag_init(&diag);
+    cn_err err = cn_profile_parse(submission->job, text, (size_t)length, &diag, &profile);
+    if (!err)
+        err = cn_profile_require(profile, CN_PROFILE_GATEWAY, &diag);
+    if (!err)
+        return profile;
+    cn_command_print_diag(&diag);
+    cn_profile_free(profile);
+    return NULL;
+}
+
+static cn_err write_whole(const struct cn_profile *profile, struct cn_store *store)
+{
+    char *text = NULL;
+    size_t size = 0;
+    FILE *file = open_memstream(&text, &size);
+    if (!file)
+        return CN_ENOMEM;
+    cn_profile_print(profile, false, file);
+    cn_err err = fclose(file) ? CN_ENOMEM : cn_store_replace(store, WHOLE_FILE, text, size);
+    free(text);
+    return err;
+}
+
+// The copy is one file: external data of the model is joined.
+static cn_err copy_model(const char *path, struct cn_store *store, struct cn_diag *diag)
+{
+    struct cn_onnx_file file;
+    cn_err err = cn_onnx_file_open(path, diag, &file);
+    if (err)
+        return err;
+    err = cn_store_replace(store, MODEL_FILE, file.data, file.size);
+    cn_onnx_file_close(&file);
+    return err;
+}
+
+static int write_files(const struct cn_profile *profile, const char *folder)
+{
+    static const char text[] = "# Written by cairn-aggregator job submit. Commands that take the\n"
+                               "# profile of a gateway take this one for the job's run.\n"
+                               "schema: cairn/site/v1\n"
+                               "extends: " WHOLE_FILE "\n"
+                               "job: {model: " MODEL_FILE "}\n";
+    const char *model = cn_profile_settings(profile)->model;
+    struct cn_store *store = NULL;
+    struct cn_diag diag;
+    cn_diag_init(&diag);
+    cn_err err = cn_platform_open_store(folder, &store);
+    if (!err)
+        err = copy_model(model, store, &diag);
+    if (!err)
+        err = write_whole(profile, store);
+    if (!err)
+        err = cn_store_replace(store, CN_JOB_PROFILE, text, sizeof(text) - 1);
+    if (store)
+        store->ops->close(store);
+    if (diag.count)
+        cn_command_print_about(model, err, &diag);
+    else if (err)
+        fprintf(stderr, "error: %s: %s\n", folder, cn_err_reason(err));
+    return err ? CN_EXIT_FAILED : CN_EXIT_DONE;
+}
+
+// --- checks ---
+
+static int remove_entry(const char *path, const struct stat *info, int kind, struct FTW *place)
+{
+    (void)info, (void)kind, (void)place;
+    return remove(path);
+}
+
+// Removes what an attempt that was killed left. The job has no row.
+static void clear_folder(const char *folder)
+{
+    (void)!nftw(folder, remove_entry, OPEN_FILES, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
+}
+
+static int check_name(const struct cn_setup *setup, const char *name)
+{
+    struct cn_queued_job found;
+    if (strcmp(name, setup->settings->job.name) == 0) {
+        fprintf(stderr,
+                "error: %s is the job of the gateway's profile; give the other one a name "
+                "of its own: --name\n",
+                name);
+        return CN_EXIT_FAILED;
+    }
+    cn_err err = cn_jobs_find(setup->ledger, name, &found);
+    if (!err)
+        fprintf(stderr,
+                "error: a job %s was submitted before and is %s; --name gives this one "
+                "another name\n",
+                name, cn_job_state_name(found.state));
+    else if (err != CN_ENOTFOUND)
+        fprintf(stderr, "error: %s: %s\n", setup->settings->state, cn_err_text(err));
+    return err == CN_ENOTFOUND ? CN_EXIT_DONE : CN_EXIT_FAILED;
+}
+
+// Opens the job as its run would, and warns when it needs more groups than there are.
+static int check_run(const struct cn_setup *gateway, const char *profile)
+{
+    struct cn_setup setup = {0};
+    uint32_t groups = 0;
+    int result = CN_EXIT_PROFILE;
+    setup.profile = cn_command_load_profile(profile, CN_PROFILE_GATEWAY);
+    if (setup.profile) {
+        setup.settings = cn_profile_settings(setup.profile);
+        setup.job = setup.settings->job;
+        result = cn_setup_load_model(&setup);
+    }
+    if (!result)
+        result = cn_setup_set_tensor_rules(&setup);
+    const char *set = setup.settings ? setup.settings->job.central_set : "";
+    if (!result && set[0] && !cn_profile_data(setup.settings, set)) {
+        fprintf(stderr, "error: the job's central set %s is not in the gateway's data section\n",
+                set);
+        result = CN_EXIT_FAILED;
+    }
+    uint32_t needed = cn_job_updates_needed(&setup.job);
+    if (!result && !cn_ledger_group_count(gateway->ledger, &groups) && groups < needed)
+        fprintf(stderr, "warning: the job needs %u groups and %u are enrolled: it waits for more\n",
+                needed, groups);
+    cn_setup_deinit(&setup);
+    return result;
+}
+
+// --- submitting ---
+
+static int make_folder(const struct cn_setup *setup, const struct cn_job_submission *submission,
+                       const struct cn_profile *profile, const char *folder)
+{
+    char path[CN_PATH_SIZE], jobs[CN_PATH_SIZE];
+    if (!cn_job_opening_path(setup->settings->state, "", "", jobs) ||
+        snprintf(path, sizeof(path), "%s/" CN_JOB_PROFILE, folder) >= (int)sizeof(path)) {
+        fprintf(stderr, "error: %s: the path is too long\n", folder);
+        return CN_EXIT_FAILED;
+    }
+    clear_folder(folder);
+    (void)!mkdir(jobs, 0700);
+    int result = write_files(profile, folder);
+    if (!result)
+        result = check_run(setup, path);
+    if (!result && submission->from)
+        result = cn_init_after(submission->from, submission->version, path, true);
+    return result;
+}
+
+static int add_row(const struct cn_setup *setup, const struct cn_queued_job *job)
+{
+    cn_err err = cn_jobs_add(setup->ledger, job);
+    if (err == CN_ERANGE)
+        fprintf(stderr, "error: %d jobs are in the queue: one of them must end first\n",
+                CN_JOBS_MOST);
+    else if (err)
+        fprintf(stderr, "error: %s: %s\n", setup->settings->state, cn_err_text(err));
+    return err ? CN_EXIT_FAILED : CN_EXIT_DONE;
+}
+
+int cn_job_submit(const struct cn_setup *setup, const struct cn_job_submission *submission,
+                  struct cn_queued_job *job)
+{
+    char folder[CN_PATH_SIZE], state[PATH_MAX];
+    if (!resolve(setup->settings->state, state))
+        return CN_EXIT_FAILED;
+    struct cn_profile *profile = load(submission, state);
+    if (!profile)
+        return CN_EXIT_PROFILE;
+    *job = (struct cn_queued_job){.priority = submission->priority, .turn = submission->turn};
+    snprintf(job->name, sizeof(job->name), "%s",
+             submission->name ? submission->name : cn_profile_settings(profile)->job.name);
+    snprintf(job->needs, sizeof(job->needs), "%s", submission->needs);
+    cn_profile_free(profile);
+    int result = check_name(setup, job->name);
+    if (result)
+        return result;
+    if (!cn_job_opening_path(state, job->name, "", folder)) {
+        fprintf(stderr, "error: %s: the path is too long\n", state);
+        return CN_EXIT_FAILED;
+    }
+    profile = load(submission, folder); // the state of its run is the folder
+    if (!profile)
+        return CN_EXIT_PROFILE;
+    result = make_folder(setup, submission, profile, folder);
+    cn_profile_free(profile);
+    if (!result)
+        result = add_row(setup, job);
+    else
+        clear_folder(folder);
+    return result;
+}

@@ -1,0 +1,328 @@
+#include "aggregator/daemon/job_set.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "aggregator/daemon/job_list.h"
+#include "aggregator/daemon/job_opening.h"
+#include "aggregator/daemon/job_set_plan.h"
+#include "aggregator/serve/status.h"
+#include "runtime/base/log.h"
+
+#define PLAN_MS 200    // time between two schedules
+#define WRITE_MS 1000  // between two writes of the jobs' status files
+#define RETRY_MS 10000 // between two attempts to open a run
+#define OPEN_MOST 8    // runs that are open, each with its model in memory
+
+// --- opening ---
+
+cn_err cn_job_set_open(struct cn_job_set *set, const struct cn_job_run_shared *shared,
+                       struct cn_job_run *first, struct cn_resources *resources, const char *state,
+                       bool restored)
+{
+    *set = (struct cn_job_set){.shared = *shared, .state = state, .restored = restored};
+    set->slots = calloc(CN_SCHEDULE_JOBS, sizeof(*set->slots));
+    if (!set->slots)
+        return CN_ENOMEM;
+    struct cn_job_slot *slot = &set->slots[set->count++];
+    slot->row = (struct cn_queued_job){.priority = CN_JOB_PRIORITY, .turn = CN_JOB_TURN};
+    memcpy(slot->row.name, first->setup.job.name, sizeof(slot->row.name));
+    slot->run = first;
+    slot->roster = shared->roster;
+    slot->resources = resources;
+    cn_job_slot_begin(slot, 0);
+    set->started_ms = cn_platform_now_ms();
+    return CN_OK;
+}
+
+void cn_job_set_close(struct cn_job_set *set)
+{
+    for (size_t i = 1; i < set->count; i++)
+        cn_job_opening_close(&set->slots[i]);
+    free(set->slots);
+    free(set->leases);
+    *set = (struct cn_job_set){0};
+}
+
+static struct cn_ledger *ledger_of(const struct cn_job_set *set)
+{
+    return set->slots[0].run->setup.ledger;
+}
+
+// --- rows ---
+
+static struct cn_job_slot *find_slot(struct cn_job_set *set, const char *name)
+{
+    for (size_t i = 1; i < set->count; i++)
+        if (strcmp(set->slots[i].row.name, name) == 0)
+            return &set->slots[i];
+    return NULL;
+}
+
+// Returns a place for a job: a new one, or that of a job that is over.
+static struct cn_job_slot *find_place(struct cn_job_set *set)
+{
+    if (set->count < CN_SCHEDULE_JOBS)
+        return &set->slots[set->count++];
+    for (size_t i = 1; i < set->count; i++)
+        if (cn_job_is_over(set->slots[i].row.state) && !set->slots[i].run)
+            return &set->slots[i];
+    return NULL;
+}
+
+// Takes a row. Jobs that were over before this program started are left out.
+static cn_err take_row(void *context, const struct cn_queued_job *row)
+{
+    struct cn_job_set *set = context;
+    struct cn_job_slot *slot = find_slot(set, row->name);
+    char why[CN_DIAG_LINE_SIZE];
+    if (slot) {
+        slot->row = *row;
+        return CN_OK;
+    }
+    slot = cn_job_is_over(row->state) ? NULL : find_place(set);
+    if (!slot)
+        return CN_OK;
+    *slot = (struct cn_job_slot){.row = *row};
+    if (row->needs[0] && cn_rule_parse(row->needs, why, &slot->rule))
+        cn_log(CN_LOG_ERROR, "jobs", "%s: needs: %s", row->name, why); // submit has checked it
+    cn_log(CN_LOG_INFO, "jobs", "job %s is in the queue with priority %u", row->name,
+           row->priority);
+    return CN_OK;
+}
+
+static cn_err mirror_boards(struct cn_job_set *set, struct cn_job_slot *slot)
+{
+    bool changed;
+    cn_err err = cn_ledger_mirror_boards(slot->run->setup.ledger, ledger_of(set), &changed);
+    if (!err && changed)
+        cn_roster_expire(slot->roster);
+    return err ? err : cn_roster_refresh(slot->roster, NULL, NULL);
+}
+
+cn_err cn_job_set_refresh(struct cn_job_set *set)
+{
+    int64_t generation;
+    cn_err err = cn_ledger_generation(ledger_of(set), &generation);
+    if (err || (set->has_read && generation == set->generation))
+        return err;
+    err = cn_jobs_list(ledger_of(set), take_row, set);
+    for (size_t i = 1; i < set->count && !err; i++)
+        if (set->slots[i].run)
+            err = mirror_boards(set, &set->slots[i]);
+    if (err)
+        return err;
+    set->generation = generation;
+    set->has_read = true;
+    return CN_OK;
+}
+
+// --- runs ---
+
+static double least_share(const struct cn_job_set *set, const struct cn_job_slot *slot)
+{
+    double least = 0;
+    bool any = false;
+    for (size_t i = 0; i < set->count; i++) {
+        const struct cn_job_slot *other = &set->slots[i];
+        if (other == slot || !other->plan.runs || other->row.priority != slot->row.priority)
+            continue;
+        if (!any || other->plan.share < least)
+            least = other->plan.share;
+        any = true;
+    }
+    return least;
+}
+
+static uint32_t count_open(const struct cn_job_set *set)
+{
+    uint32_t open = 0;
+    for (size_t i = 0; i < set->count; i++)
+        open += set->slots[i].run != NULL;
+    return open;
+}
+
+static void end(struct cn_job_set *set, struct cn_job_slot *slot, enum cn_job_state state,
+                const char *reason)
+{
+    cn_err err = cn_jobs_set_state(ledger_of(set), slot->row.name, state, reason);
+    if (err) {
+        cn_log_within(&slot->lines, cn_platform_now_ms(), CN_LOG_ERROR, "jobs",
+                      "the end of job %s is not recorded yet: %s", slot->row.name,
+                      cn_err_text(err));
+        return;
+    }
+    slot->row.state = state;
+    slot->row.ahead = false;
+    snprintf(slot->row.reason, sizeof(slot->row.reason), "%s", reason);
+    cn_log(state == CN_JOB_FAILED ? CN_LOG_ERROR : CN_LOG_INFO, "jobs", "job %s has %s: %s",
+           slot->row.name, cn_job_state_name(state), reason);
+}
+
+static void open_slot(struct cn_job_set *set, struct cn_job_slot *slot, uint64_t now_ms)
+{
+    slot->tried_ms = now_ms;
+    cn_err err =
+        cn_job_opening_open(slot, &set->shared, set->slots[0].resources, set->state, set->restored);
+    if (!err)
+        err = mirror_boards(set, slot);
+    if (!err) {
+        cn_run_get_state(slot->run->run, now_ms, &slot->state);
+        cn_job_slot_begin(slot, least_share(set, slot));
+        cn_log(CN_LOG_INFO, "jobs", "job %s is open: version %u of %u", slot->row.name,
+               cn_model_store_newest(slot->run->models)->number, slot->run->setup.job.rounds);
+        return;
+    }
+    cn_job_opening_close(slot);
+    if (err == CN_EAGAIN || err == CN_ENOSPC || err == CN_EIO || err == CN_ENOMEM)
+        cn_log_within(&slot->lines, now_ms, CN_LOG_ERROR, "jobs",
+                      "job %s cannot be opened now: %s; trying every %d s", slot->row.name,
+                      cn_err_text(err), RETRY_MS / 1000);
+    else
+        end(set, slot, CN_JOB_FAILED, "it cannot be opened; the lines before this one say why");
+}
+
+// Opens and closes the run of a job, by its state.
+static void follow_state(struct cn_job_set *set, struct cn_job_slot *slot, uint64_t now_ms)
+{
+    bool is_due = !slot->tried_ms || now_ms - slot->tried_ms >= RETRY_MS;
+    bool over = cn_job_is_over(slot->row.state);
+    if (!slot->run && !over && is_due && count_open(set) < OPEN_MOST)
+        open_slot(set, slot, now_ms);
+    // A job that ended is served until others want its groups, so that its boards learn of the end.
+    // One that a person stopped, or that failed, gives them back to the first.
+    else if (slot->run && over && (slot->row.state != CN_JOB_ENDED || !slot->holds))
+        cn_job_opening_close(slot);
+}
+
+// Gives back the groups of jobs whose runs are closed.
+static void give_back(struct cn_job_set *set)
+{
+    for (size_t i = 0; i < set->lease_count; i++)
+        if (!set->slots[set->leases[i].holder].run)
+            set->leases[i].holder = 0;
+}
+
+static void tick_slot(struct cn_job_set *set, struct cn_job_slot *slot, uint64_t now_ms)
+{
+    cn_err err = cn_job_run_tick(slot->run, now_ms);
+    cn_run_get_state(slot->run->run, now_ms, &slot->state);
+    if (err)
+        end(set, slot, CN_JOB_FAILED, cn_err_text(err));
+    else if (slot->state.phase == CN_RUN_ENDED && !cn_job_is_over(slot->row.state))
+        end(set, slot, CN_JOB_ENDED, slot->state.end_reason);
+    if (slot->row.ahead && slot->holds && !slot->plan.in_turn && slot->plan.share > 0 &&
+        cn_model_store_newest(slot->run->models)->number > slot->turn_from) {
+        slot->row.ahead = false;
+        (void)!cn_jobs_set_ahead(ledger_of(set), slot->row.name, false);
+    }
+}
+
+// --- bytes ---
+
+static uint64_t add_share(uint64_t *sum, uint64_t now, uint64_t before, double part)
+{
+    uint64_t share = (uint64_t)((double)(now - before) * part);
+    *sum += share;
+    return share;
+}
+
+static void add_shares(struct cn_link_bytes *sum, struct cn_link_bytes *all,
+                       const struct cn_link_bytes *now, const struct cn_link_bytes *before,
+                       double part)
+{
+    all->payload += add_share(&sum->payload, now->payload, before->payload, part);
+    all->messages += add_share(&sum->messages, now->messages, before->messages, part);
+    all->wire += add_share(&sum->wire, now->wire, before->wire, part);
+}
+
+// Divides the server's new bytes among the jobs by their boards' requests since the last call. A
+// call comes often, so that mostly one job has all. The first job has what the others have not.
+static void divide_bytes(struct cn_job_set *set, const struct cn_coap_server *server)
+{
+    struct cn_coap_server_stats now = {0};
+    uint64_t requests = 0;
+    cn_coap_server_stats(server, &now);
+    for (size_t i = 0; i < set->count; i++)
+        requests += set->slots[i].requests;
+    for (size_t i = 0; i < set->count && requests; i++) {
+        struct cn_job_slot *slot = &set->slots[i];
+        double part = i ? (double)slot->requests / (double)requests : 0;
+        add_shares(&slot->traffic.in, &set->others.in, &now.in, &set->counted.in, part);
+        add_shares(&slot->traffic.out, &set->others.out, &now.out, &set->counted.out, part);
+        slot->requests = 0;
+    }
+    set->counted = (struct cn_run_traffic){now.in, now.out};
+}
+
+static void take_off(struct cn_link_bytes *sum, const struct cn_link_bytes *part)
+{
+    sum->payload -= part->payload;
+    sum->messages -= part->messages;
+    sum->wire -= part->wire;
+}
+
+void cn_job_set_take_off(const struct cn_job_set *set, struct cn_run_traffic *traffic)
+{
+    take_off(&traffic->in, &set->others.in);
+    take_off(&traffic->out, &set->others.out);
+}
+
+// --- stepping ---
+
+// Lets people look at a job as at any run: by the files in its state directory.
+static void write_status(struct cn_job_set *set, uint64_t now_ms)
+{
+    if (now_ms - set->written_ms < WRITE_MS)
+        return;
+    set->written_ms = now_ms;
+    for (size_t i = 1; i < set->count; i++) {
+        struct cn_job_slot *slot = &set->slots[i];
+        if (slot->run &&
+            cn_status_write(slot->run->setup.settings->state, slot->roster, &slot->state, now_ms))
+            cn_log(CN_LOG_DEBUG, "jobs", "the status of job %s is not written", slot->row.name);
+    }
+    if (cn_job_list_write(set))
+        cn_log(CN_LOG_DEBUG, "jobs", "the list of jobs is not written");
+}
+
+void cn_job_set_step(struct cn_job_set *set, const struct cn_run_state *first,
+                     const struct cn_coap_server *server, uint64_t now_ms)
+{
+    divide_bytes(set, server);
+    if (set->count == 1)
+        return;
+    set->slots[0].state = *first;
+    for (size_t i = 1; i < set->count; i++)
+        follow_state(set, &set->slots[i], now_ms);
+    give_back(set);
+    if (now_ms - set->planned_ms >= PLAN_MS) {
+        set->planned_ms = now_ms;
+        cn_err err = cn_job_set_plan(set, now_ms);
+        if (err)
+            cn_log_within(&set->lines, now_ms, CN_LOG_ERROR, "jobs",
+                          "groups stay with their jobs for now: %s", cn_err_text(err));
+    }
+    for (size_t i = 1; i < set->count; i++)
+        if (set->slots[i].run)
+            tick_slot(set, &set->slots[i], now_ms);
+    write_status(set, now_ms);
+}
+
+bool cn_job_set_is_over(const struct cn_job_set *set)
+{
+    for (size_t i = 1; i < set->count; i++)
+        if (!cn_job_is_over(set->slots[i].row.state))
+            return false;
+    return true;
+}
+
+bool cn_job_set_is_idle(const struct cn_job_set *set)
+{
+    for (size_t i = 1; i < set->count; i++)
+        if (set->slots[i].run && (set->slots[i].state.phase == CN_RUN_OPEN ||
+                                  set->slots[i].state.phase == CN_RUN_CLOSING))
+            return false;
+    return true;
+}

@@ -1,0 +1,60 @@
+// job_set.h - the jobs of a running gateway: opens their runs and lends them groups.
+//
+// The first job is that of the gateway's profile; its parts belong to the daemon. The others are
+// rows of its ledger (ledger/jobs.h), each with a state directory STATE/jobs/NAME. A group serves
+// one job at a time. Which one is decided anew all the time (jobs/schedule.h) and written nowhere:
+// after a start, a group serves the job whose open round waits for its update, or else what the
+// schedule says. Threading: that of the daemon.
+#pragma once
+
+#include "aggregator/daemon/job_slot.h"
+#include "transport/coap/coap_server.h"
+
+struct cn_job_lease {
+    char group[CN_NAME_SIZE];
+    uint32_t holder; // place of the job that it serves
+};
+
+struct cn_job_set {
+    struct cn_job_run_shared shared; // what runs use of the gateway; roster is that of the boards
+    const char *state;               // directory of the gateway; borrowed
+    bool restored;                   // it is an older copy, so each run begins another lineage
+    struct cn_job_slot *slots;       // CN_SCHEDULE_JOBS, owned; the first job is slots[0]
+    size_t count;
+    struct cn_job_lease *leases; // sorted by group, owned
+    size_t lease_count;
+    int64_t generation; // of the gateway's ledger, when the rows were read
+    bool has_read;
+    uint64_t started_ms, planned_ms, written_ms; // clock; 0: not yet
+    struct cn_log_quota lines;
+    // Bytes of the server that were divided among the jobs, and what all but the first have.
+    struct cn_run_traffic counted, others;
+};
+
+// Opens the set with the first job, whose run is open. first, shared and state are borrowed until
+// close. Opens no other run yet.
+cn_err cn_job_set_open(struct cn_job_set *set, const struct cn_job_run_shared *shared,
+                       struct cn_job_run *first, struct cn_resources *resources, const char *state,
+                       bool restored);
+void cn_job_set_close(struct cn_job_set *set);
+
+// Reads the rows and the boards again if another process changed them. Call it after the gateway's
+// roster was refreshed.
+cn_err cn_job_set_refresh(struct cn_job_set *set);
+
+// Decides which job each group serves, and advances the runs of all jobs but the first, whose state
+// is passed. server has the bytes that are divided among the jobs. Errors are logged, and tried
+// again.
+void cn_job_set_step(struct cn_job_set *set, const struct cn_run_state *first,
+                     const struct cn_coap_server *server, uint64_t now_ms);
+
+// Takes the bytes of the other jobs off those of the whole server, which leaves the first one's.
+void cn_job_set_take_off(const struct cn_job_set *set, struct cn_run_traffic *traffic);
+
+// Returns the resources of the job that a group serves. context is the set.
+struct cn_resources *cn_job_set_serving(void *context, const char *group);
+
+// Says whether no job but the first has anything left to do.
+bool cn_job_set_is_over(const struct cn_job_set *set);
+// Says whether no job but the first has an open round or makes a version.
+bool cn_job_set_is_idle(const struct cn_job_set *set);

@@ -1,0 +1,203 @@
+#include "aggregator/daemon/job_set_plan.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/base/log.h"
+
+#define LIVE_MS 120000 // a group heard within this time is live
+#define START_MS 10000 // after the start, all groups count as live: they had no time to come back
+
+static int compare_lease(const void *group, const void *lease)
+{
+    return strcmp(group, ((const struct cn_job_lease *)lease)->group);
+}
+
+static struct cn_job_lease *find_lease(const struct cn_job_set *set, const char *group)
+{
+    return set->lease_count
+               ? bsearch(group, set->leases, set->lease_count, sizeof(*set->leases), compare_lease)
+               : NULL;
+}
+
+// Finds the job whose open round waits for a group that no lease knows; else it is the first.
+static cn_err find_holder(const struct cn_job_set *set, const char *group, uint32_t *holder)
+{
+    *holder = 0;
+    for (uint32_t i = 1; i < set->count; i++) {
+        enum cn_run_use use = CN_RUN_UNUSED;
+        if (!set->slots[i].run)
+            continue;
+        cn_err err = cn_run_use_of(set->slots[i].run->run, group, &use);
+        if (err)
+            return err;
+        if (use == CN_RUN_AWAITED)
+            *holder = i;
+    }
+    return CN_OK;
+}
+
+// Makes the leases those of the groups of the gateway's roster.
+static cn_err follow_groups(struct cn_job_set *set)
+{
+    size_t count;
+    const struct cn_roster_group *groups = cn_roster_groups(set->shared.roster, &count);
+    struct cn_job_lease *leases = calloc(count + 1, sizeof(*leases));
+    cn_err err = leases ? CN_OK : CN_ENOMEM;
+    for (size_t i = 0; i < count && !err; i++) {
+        const struct cn_job_lease *before = find_lease(set, groups[i].name);
+        memcpy(leases[i].group, groups[i].name, CN_NAME_SIZE);
+        if (before)
+            leases[i].holder = before->holder;
+        else
+            err = find_holder(set, groups[i].name, &leases[i].holder);
+    }
+    if (err) {
+        free(leases);
+        return err;
+    }
+    free(set->leases);
+    set->leases = leases;
+    set->lease_count = count;
+    return CN_OK;
+}
+
+struct cn_resources *cn_job_set_serving(void *context, const char *group)
+{
+    const struct cn_job_set *set = context;
+    const struct cn_job_lease *lease = find_lease(set, group);
+    struct cn_job_slot *slot = &set->slots[lease ? lease->holder : 0];
+    slot->requests++;
+    return slot->resources;
+}
+
+// --- the schedule ---
+
+static cn_err fill_fits(struct cn_job_set *set, const char *name, uint64_t now_ms,
+                        struct cn_schedule_group *group)
+{
+    char why[CN_JOB_REASON];
+    for (uint32_t i = 0; i < set->count; i++) {
+        struct cn_job_slot *slot = &set->slots[i];
+        const struct cn_job_need need = {&slot->rule, slot->row.needs, set->shared.roster,
+                                         slot->roster, now_ms};
+        enum cn_run_use use = CN_RUN_UNUSED;
+        if (!slot->run)
+            continue;
+        bool fits = cn_job_fit(&need, name, why);
+        cn_err err = cn_run_use_of(slot->run->run, name, &use);
+        if (err)
+            return err;
+        if (!fits && why[0])
+            snprintf(slot->unfit, sizeof(slot->unfit), "%s", why);
+        group->busy |= i == group->holder && fits && use == CN_RUN_AWAITED;
+        if (fits && !(slot->state.overdue && use == CN_RUN_DONE))
+            group->fits |= 1ull << i;
+    }
+    return CN_OK;
+}
+
+// Notes the job of a group in the rosters of all jobs.
+static void lend(struct cn_job_set *set, const struct cn_roster_group *group, uint32_t holder)
+{
+    for (uint32_t i = 0; i < set->count; i++)
+        if (set->slots[i].run)
+            cn_roster_lend(set->slots[i].roster, group->name, i != holder, group->heard_ms);
+}
+
+// Gives each group to the job that claimed it, if no job waits for its update.
+static void apply(struct cn_job_set *set, const struct cn_schedule_group *plan, uint64_t now_ms)
+{
+    size_t count;
+    uint32_t holds[CN_SCHEDULE_JOBS] = {0};
+    bool moved = false;
+    const struct cn_roster_group *groups = cn_roster_groups(set->shared.roster, &count);
+    for (size_t g = 0; g < count; g++) {
+        struct cn_job_lease *lease = &set->leases[g];
+        bool moves = !plan[g].busy && plan[g].claimed != CN_SCHEDULE_NONE &&
+                     plan[g].claimed != lease->holder;
+        if (moves) {
+            cn_log(CN_LOG_DEBUG, "jobs", "group %s goes from job %s to job %s", lease->group,
+                   set->slots[lease->holder].row.name, set->slots[plan[g].claimed].row.name);
+            lease->holder = plan[g].claimed;
+        }
+        moved |= moves;
+        holds[lease->holder]++;
+        lend(set, &groups[g], lease->holder);
+    }
+    for (uint32_t i = 0; i < set->count; i++)
+        cn_job_slot_follow(&set->slots[i], holds[i], now_ms);
+    if (moved && set->shared.changed)
+        set->shared.changed(set->shared.context);
+}
+
+static cn_err plan_groups(struct cn_job_set *set, struct cn_schedule_group *plan, uint64_t now_ms)
+{
+    size_t count;
+    struct cn_schedule_job jobs[CN_SCHEDULE_JOBS];
+    const struct cn_roster_group *groups = cn_roster_groups(set->shared.roster, &count);
+    for (size_t i = 0; i < set->count; i++) {
+        set->slots[i].unfit[0] = '\0';
+        cn_job_slot_plan(&set->slots[i], now_ms);
+        jobs[i] = set->slots[i].plan;
+    }
+    for (size_t g = 0; g < count; g++) {
+        bool heard = groups[g].heard_ms && now_ms - groups[g].heard_ms <= LIVE_MS;
+        plan[g] = (struct cn_schedule_group){
+            .live = !groups[g].drained && (heard || now_ms - set->started_ms < START_MS),
+            .holder = set->leases[g].holder,
+        };
+        cn_err err = fill_fits(set, groups[g].name, now_ms, &plan[g]);
+        if (err)
+            return err;
+    }
+    cn_err err = cn_schedule(jobs, set->count, plan, count);
+    for (size_t i = 0; i < set->count && !err; i++)
+        set->slots[i].plan = jobs[i];
+    return err;
+}
+
+// Jobs that take turns wait for each other all the time; that is no news.
+static enum cn_log_level level_of(enum cn_schedule_wait wait)
+{
+    if (wait == CN_WAIT_FEW)
+        return CN_LOG_WARN;
+    return wait == CN_WAIT_SILENT ? CN_LOG_INFO : CN_LOG_DEBUG;
+}
+
+// Logs when a job begins to wait for something else.
+static void tell_waits(struct cn_job_set *set, uint64_t now_ms)
+{
+    for (size_t i = 0; i < set->count; i++) {
+        struct cn_job_slot *slot = &set->slots[i];
+        char text[CN_JOB_TEXT];
+        bool waits = slot->plan.wait != CN_WAIT_NONE && slot->plan.wait != CN_WAIT_IDLE;
+        text[0] = '\0';
+        if (waits)
+            cn_job_slot_describe(slot, text);
+        if (strncmp(text, slot->told, sizeof(slot->told) - 1) == 0)
+            continue;
+        snprintf(slot->told, sizeof(slot->told), "%.*s", CN_JOB_REASON - 1, text);
+        if (text[0])
+            cn_log_within(&slot->lines, now_ms, level_of(slot->plan.wait), "jobs", "job %s %s",
+                          slot->row.name, text);
+    }
+}
+
+cn_err cn_job_set_plan(struct cn_job_set *set, uint64_t now_ms)
+{
+    cn_err err = follow_groups(set);
+    if (err)
+        return err;
+    struct cn_schedule_group *plan = calloc(set->lease_count + 1, sizeof(*plan));
+    if (!plan)
+        return CN_ENOMEM;
+    err = plan_groups(set, plan, now_ms);
+    if (!err) {
+        apply(set, plan, now_ms);
+        tell_waits(set, now_ms);
+    }
+    free(plan);
+    return err;
+}
