@@ -39,8 +39,8 @@ static const char help[] =
     "  --turn ROUNDS    after so many rounds, others of its priority have the groups;\n"
     "                   default 10\n"
     "  --needs RULE     of the boards of its groups: 'memory >= 4 GiB and cores >= 4'\n"
-    "  --from RUN[:V]   begins with what another job trained: its name, and a version,\n"
-    "                   which is a number, last (the default) or best\n"
+    "  --from RUN[:V]   begins with what another job trained: the name of that, and a\n"
+    "                   version: a number, last (the default) or best\n"
     "  --json           for programs\n" //
     CN_STEER_HELP;
 

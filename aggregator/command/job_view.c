@@ -21,15 +21,16 @@ static cJSON *read_list(const char *state)
     struct cn_live_state live;
     char path[CN_PATH_SIZE];
     struct cn_mapping mapping;
-    cJSON *list = NULL;
     bool running = !cn_status_read(state, cn_platform_now_ms(), &live) && live.running;
     cn_status_deinit(&live);
     int length = snprintf(path, sizeof(path), "%s/" CN_JOB_LIST_FILE, state);
     if (!running || length < 0 || (size_t)length >= sizeof(path) ||
         cn_platform_map(path, LIST_MAX, &mapping))
         return NULL;
-    list = cJSON_ParseWithLength((const char *)mapping.data, mapping.size);
+    cJSON *root = cJSON_ParseWithLength((const char *)mapping.data, mapping.size);
     cn_platform_unmap(&mapping);
+    cJSON *list = cJSON_DetachItemFromObject(root, "jobs");
+    cJSON_Delete(root);
     return list;
 }
 

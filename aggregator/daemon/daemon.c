@@ -2,6 +2,7 @@
 
 #include <stdio.h>
 
+#include "aggregator/daemon/job_list.h"
 #include "aggregator/serve/listening.h"
 #include "aggregator/store/restore.h"
 #include "runtime/base/build_version.h"
@@ -132,6 +133,7 @@ static cn_err open_http(struct cn_daemon *daemon)
         .run = daemon->first.run,
         .server = daemon->server,
         .events = &daemon->events.events,
+        .jobs = {&daemon->jobs, cn_job_list_count, cn_job_list_show, cn_job_list_measure},
         .parameters = daemon->first.setup.model.layout.total,
         .release = cn_build_version,
     };

@@ -2,7 +2,6 @@
 
 #include <stdio.h>
 
-#include "aggregator/show/json_text.h"
 #include "runtime/port/platform.h"
 
 #define LIST_MAX ((size_t)1 << 20)
@@ -35,15 +34,58 @@ static void show_job(struct cn_json_text *json, const struct cn_job_set *set, ui
     cn_json_close(json, '}');
 }
 
-cn_err cn_job_list_show(const struct cn_job_set *set, struct cn_buffer *out)
+uint32_t cn_job_list_count(const void *jobs)
 {
-    struct cn_json_text json;
-    cn_json_text_init(&json, out);
-    cn_json_open(&json, NULL, '[');
+    return (uint32_t)((const struct cn_job_set *)jobs)->count;
+}
+
+cn_err cn_job_list_show(const void *jobs, struct cn_json_text *json)
+{
+    const struct cn_job_set *set = jobs;
+    cn_json_open(json, "jobs", '[');
     for (uint32_t i = 0; i < set->count; i++)
-        show_job(&json, set, i);
-    cn_json_close(&json, ']');
-    return json.err;
+        show_job(json, set, i);
+    cn_json_close(json, ']');
+    return json->err;
+}
+
+enum number { NUMBER_GROUPS, NUMBER_VERSION, NUMBER_ROUNDS, NUMBER_WAITS };
+
+static double number_of(const struct cn_job_slot *slot, enum number number)
+{
+    switch (number) {
+    case NUMBER_GROUPS:
+        return slot->holds;
+    case NUMBER_VERSION:
+        return slot->run ? cn_model_store_newest(slot->run->models)->number : 0;
+    case NUMBER_ROUNDS:
+        return slot->run ? slot->run->setup.job.rounds : 0;
+    default:
+        return slot->plan.wait != CN_WAIT_NONE && slot->plan.wait != CN_WAIT_IDLE;
+    }
+}
+
+void cn_job_list_measure(const void *jobs, struct cn_metric_text *text)
+{
+    static const struct {
+        const char *name, *help;
+        enum number number;
+    } rows[] = {
+        {"cairn_job_groups", "Groups that serve a job.", NUMBER_GROUPS},
+        {"cairn_job_version", "Newest version of a job.", NUMBER_VERSION},
+        {"cairn_job_rounds", "Rounds of a job in all.", NUMBER_ROUNDS},
+        {"cairn_job_waiting", "1 while a job waits for groups.", NUMBER_WAITS},
+    };
+    const struct cn_job_set *set = jobs;
+    if (set->count == 1)
+        return;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        cn_metric_begin(text, rows[i].name, "gauge", rows[i].help);
+        for (size_t j = 0; j < set->count; j++)
+            if (!cn_job_is_over(set->slots[j].row.state))
+                cn_metric_add_by(text, "name", set->slots[j].row.name,
+                                 number_of(&set->slots[j], rows[i].number));
+    }
 }
 
 cn_err cn_job_list_write(const struct cn_job_set *set)
@@ -54,7 +96,11 @@ cn_err cn_job_list_write(const struct cn_job_set *set)
     if (length < 0 || (size_t)length >= sizeof(path))
         return CN_ERANGE;
     cn_buffer_init(&out, LIST_MAX);
-    cn_err err = cn_job_list_show(set, &out);
+    struct cn_json_text json;
+    cn_json_text_init(&json, &out);
+    cn_json_open(&json, NULL, '{');
+    cn_err err = cn_job_list_show(set, &json);
+    cn_json_close(&json, '}');
     if (!err)
         err = cn_buffer_append(&out, "", 1);
     if (!err)

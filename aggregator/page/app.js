@@ -12,7 +12,7 @@
 
   const store = {
     state: null, boards: new Map(), versions: [], seq: 0, filter: "", open: new Set(), details: new Map(),
-    allVersions: false, live: true, events: [],
+    allVersions: false, live: true, events: [], jobs: [],
   };
   let versionsKey = ""; // what the state said when all versions were here
   const tags = new Map(); // ETag and answer of each address
@@ -106,11 +106,16 @@
     store.events = [...store.events, ...answer.events].slice(-EVENTS);
   }
 
+  async function getJobs() {
+    store.jobs = store.state.jobs > 1 ? (await get("/v1/jobs")).jobs : [];
+  }
+
   async function ask() {
     takeState(await get(`/v1/state${store.seq ? `?since=${store.seq}` : ""}`));
     await getVersions();
     await getDetails();
     await getEvents();
+    await getJobs();
   }
 
   function login(shown) {
@@ -152,6 +157,7 @@
     Cairn.showCharts(store, force);
     Cairn.showInventory(store);
     Cairn.showEvents(store);
+    Cairn.showJobs(store);
     Cairn.showAges(store, now() + shift);
   }
 

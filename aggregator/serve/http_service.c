@@ -84,7 +84,11 @@ static cn_err produce_metrics(void *context, const struct cn_http_request *reque
         .board_series = from->settings->http.board_series,
         .now_ms = now_ms,
     };
-    return cn_metrics_write(&source, &answer->body);
+    cn_err err = cn_metrics_write(&source, &answer->body);
+    struct cn_metric_text text = {.out = &answer->body};
+    if (!err)
+        from->jobs.measure(from->jobs.jobs, &text);
+    return err ? err : text.err;
 }
 
 // --- JSON ---
@@ -118,6 +122,7 @@ static cn_err show(struct cn_http_service *service, enum view view,
         .disk_free = disk_free(service),
         .disk_reserve = from->settings->reserve,
         .events = from->events->newest,
+        .jobs = from->jobs.count(from->jobs.jobs),
     };
     if (!err && view == VIEW_STATE)
         err = cn_show_state(&source, &service->tracker, request->number, out);
@@ -170,6 +175,20 @@ static cn_err produce_events(void *context, const struct cn_http_request *reques
     return json.err;
 }
 
+static cn_err produce_jobs(void *context, const struct cn_http_request *request,
+                           struct cn_http_answer *answer)
+{
+    const struct cn_http_service *service = context;
+    struct cn_json_text json;
+    (void)request;
+    cn_json_text_init(&json, &answer->body);
+    cn_json_open(&json, NULL, '{');
+    cn_json_count(&json, "v", CN_SHOW_FORMAT);
+    cn_err err = service->sources.jobs.show(service->sources.jobs.jobs, &json);
+    cn_json_close(&json, '}');
+    return err ? err : json.err;
+}
+
 static const struct cn_http_route produced[] = {
     {.path = "/healthz",
      .type = TEXT,
@@ -193,6 +212,7 @@ static const struct cn_http_route produced[] = {
      .type = JSON,
      .produce = produce_events,
      .fresh_ms = FRESH_MS},
+    {.path = "/v1/jobs", .type = JSON, .produce = produce_jobs, .fresh_ms = FRESH_MS},
     {.path = "/v1/board",
      .named = true,
      .type = JSON,

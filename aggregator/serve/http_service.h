@@ -8,6 +8,7 @@
 //   GET /v1/versions      show.h; ?from=N
 //   GET /v1/board/NAME    show.h
 //   GET /v1/events        events.h; ?from=SEQ
+//   GET /v1/jobs          the gateway's jobs
 //
 // An answer without parameter and name is made at most once a second, however many clients ask. All
 // other answers take at most a tenth of the program's time. Threading: that of the run.
@@ -15,11 +16,21 @@
 
 #include "aggregator/run/run.h"
 #include "aggregator/show/events.h"
+#include "aggregator/show/json_text.h"
 #include "aggregator/show/show.h"
 #include "runtime/base/histogram.h"
+#include "runtime/base/metric_text.h"
 #include "runtime/profile/profile.h"
 #include "transport/coap/coap_server.h"
 #include "transport/http/http_server.h"
+
+// The jobs of the gateway, as the part that knows them shows them. The functions get jobs.
+struct cn_http_jobs {
+    const void *jobs;
+    uint32_t (*count)(const void *jobs);
+    cn_err (*show)(const void *jobs, struct cn_json_text *json); // an array
+    void (*measure)(const void *jobs, struct cn_metric_text *text);
+};
 
 struct cn_http_sources { // borrowed until close
     const struct cn_settings *settings;
@@ -31,6 +42,7 @@ struct cn_http_sources { // borrowed until close
     struct cn_run *run;
     struct cn_coap_server *server;
     const struct cn_events *events;
+    struct cn_http_jobs jobs;
     size_t parameters;   // values of the model
     const char *release; // of this program
 };

@@ -28,6 +28,7 @@ struct cn_show_source {
     uint64_t disk_free;    // bytes that are free where the state is; 0: not known
     uint64_t disk_reserve; // bytes that the profile wants to stay free
     uint64_t events;       // sequence number of the newest event; 0: there is none
+    uint32_t jobs;         // of the gateway; 0: not known
 };
 
 // Writes the run, its alerts, its groups and its boards. With a tracker, writes only the boards

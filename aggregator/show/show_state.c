@@ -196,6 +196,8 @@ static cn_err write_boards(struct state_answer *answer, struct cn_show_tracker *
         cn_json_count(json, "seq", tracker->newest);
     if (answer->source->events)
         cn_json_count(json, "events", answer->source->events);
+    if (answer->source->jobs)
+        cn_json_count(json, "jobs", answer->source->jobs);
     return CN_OK;
 }
 
