@@ -13,7 +13,7 @@
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
                "weights are stored as they lie in memory");
 
-#define CN_DIGEST_SIZE 32 // SHA-256
+#define CN_DIGEST_SIZE 32 // bytes of a SHA-256 digest
 #define CN_KEY_SIZE 32    // bytes of a secret key: of a board, a session or a pair of members
 
 void cn_put_u16(uint8_t *to, uint16_t value);
@@ -26,11 +26,11 @@ uint64_t cn_get_u64(const uint8_t *from);
 float cn_get_f32(const uint8_t *from);
 double cn_get_f64(const uint8_t *from);
 
-// Writes size bytes of data as 2 * size lower-case digits and a terminating 0.
+// Writes size bytes of data as 2 * size lower-case hexadecimal digits and a terminating 0.
 void cn_hex(char *text, const void *data, size_t size);
 
-// Reads size bytes from a text of exactly 2 * size lower- or upper-case digits. Returns CN_EFORMAT
-// for any other text; data may then be partly written.
+// Reads size bytes from a text of exactly 2 * size hexadecimal digits, lower or upper case. Returns
+// CN_EFORMAT for any other text; data may then be partly written.
 cn_err cn_hex_parse(const char *text, void *data, size_t size);
 
 // A byte buffer that grows up to a fixed limit.

@@ -1,7 +1,6 @@
 // deadline.h - waiting for a condition for a limited time, on the monotonic clock.
 //
-// The wall clock does not serve: a board boots with the date of 1970 and may correct it at any
-// time.
+// The wall clock is not used: a board may boot with a date of 1970 and correct it at any time.
 #pragma once
 
 #include <pthread.h>

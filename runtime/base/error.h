@@ -37,9 +37,9 @@ typedef enum CN_CHECKED cn_err {
 // Returns a short English sentence without a full stop, for example "the disk is full". Never NULL.
 const char *cn_err_text(cn_err err);
 
-// Returns the text for a call that has just failed with err. For CN_EIO it looks at errno and names
-// a wrong permission or path where errno does; otherwise as cn_err_text.
+// Returns the text for a call that has just failed with err. For CN_EIO, an errno that means a
+// wrong permission or path has a text of its own. For all others, returns cn_err_text.
 const char *cn_err_reason(cn_err err);
 
-// Returns the error for the errno of a failed system call; CN_EIO for one that has no other.
+// Returns the error for number, the errno of a failed system call: CN_EIO when no other fits.
 cn_err cn_err_from_errno(int number);

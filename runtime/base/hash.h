@@ -1,4 +1,6 @@
-// hash.h - a quick hash for tables and for seeing changes; no protection against chosen bytes.
+// hash.h - a quick hash, for tables and for noticing changes.
+//
+// It is not cryptographic: equal hashes of different bytes are easy to make.
 #pragma once
 
 #include <stddef.h>

@@ -1,9 +1,10 @@
 // log.h - one line for each event, on standard error.
 //
-// A line is "TIME LEVEL area: message"; docs/log.md has the formats. Level, format and name are the
-// only process-wide state of the runtime; a main program sets them once at start. Secrets, weights
-// and samples are never logged.
-// Threading: any thread; a line is written with one call.
+// A line is "TIME LEVEL area: message"; docs/log.md has the formats. Levels, format and name are
+// state of the process; a main program sets them once at start. Secrets, weights and samples are
+// never logged.
+// Threading: any thread, except where a function says otherwise. Lines do not mix: each is written
+// with one system call.
 #pragma once
 
 #include <stdbool.h>
@@ -19,19 +20,21 @@ enum cn_log_level {
 
 enum cn_log_format {
     CN_LOG_TEXT,    // with the time
-    CN_LOG_JOURNAL, // with a priority in place of the time, which journald knows itself
-    CN_LOG_JSON,    // an object a line
+    CN_LOG_JOURNAL, // with a priority instead of the time, since journald adds the time
+    CN_LOG_JSON,    // one JSON object for each line
 };
 
-#define CN_LOG_AREAS 16     // areas with a level of their own, at most
-#define CN_LOG_AREA_SIZE 24 // of an area's name, with its end
+#define CN_LOG_AREAS 16     // most areas with a level of their own
+#define CN_LOG_AREA_SIZE 24 // bytes of an area's name, with its terminating 0
 
+// Sets the level of all areas that have none of their own. It is CN_LOG_INFO at first.
 void cn_log_set_level(enum cn_log_level level);
 
-// Sets the level of one area; the others keep theirs. Returns CN_ERANGE for an empty or too long
-// name, or when too many areas have one. Call it before any thread is started.
+// Gives one area a level of its own. Returns CN_ERANGE for an empty or too long name, or when
+// CN_LOG_AREAS other areas have a level of their own. Call it before any thread is started.
 cn_err cn_log_set_area_level(const char *area, enum cn_log_level level);
 
+// Sets the format of later lines. It is CN_LOG_TEXT at first.
 void cn_log_set_format(enum cn_log_format format);
 
 // Returns CN_LOG_JOURNAL when standard error leads to journald: JOURNAL_STREAM names its device and
@@ -42,8 +45,8 @@ enum cn_log_format cn_log_find_format(void);
 // characters. Call it before any thread is started.
 void cn_log_set_name(const char *name);
 
-// With over, each later line first clears the line of the terminal that it begins on, where a
-// program draws its progress.
+// With over, each later line first clears the line of the terminal at which the cursor stands. Use
+// it in a program that draws its progress there.
 void cn_log_set_over_line(bool over);
 
 // Returns whether a line of this level is written in this area.
@@ -54,7 +57,7 @@ const char *cn_log_level_name(enum cn_log_level level);
 // Reads "error", "warn", "info" or "debug". Returns CN_EINVAL for any other text.
 cn_err cn_log_parse_level(const char *text, enum cn_log_level *level);
 
-// Writes one line if level is within the level that was set. area names the unit that logs, for
-// example "ledger". A line is cut to 1024 bytes.
+// Writes one line if cn_log_is_written(level, area). area names the unit that logs, for example
+// "ledger". A line is cut to 1024 bytes.
 void cn_log(enum cn_log_level level, const char *area, const char *format, ...)
     __attribute__((format(printf, 3, 4)));

@@ -46,7 +46,7 @@ void cn_log_within(struct cn_log_quota *quota, uint64_t now_ms, enum cn_log_leve
     uint64_t left_out = 0;
     va_list values;
 
-    // A line that nobody sees takes no token, and what is said of lines left out is seen.
+    // The level of lines about lines left out: an error for errors, else a warning.
     enum cn_log_level notice = level < CN_LOG_WARN ? level : CN_LOG_WARN;
 
     if (!cn_log_is_written(level, area))

@@ -39,8 +39,8 @@ static bool is_control(uint32_t code)
            (code >= 0x2066 && code < 0x206a);
 }
 
-// Writes the first character of text as the line shows it. Returns the bytes of text it stands for.
-// In JSON (RFC 8259, section 7) a byte that is not UTF-8 becomes the replacement character.
+// Writes the first character of text as the line shows it. Returns its number of bytes in text. In
+// JSON (RFC 8259, section 7) a byte that is not UTF-8 becomes the replacement character.
 static size_t write_character(bool json, const char *text, char unit[UNIT_SIZE])
 {
     uint32_t code;
@@ -59,7 +59,8 @@ static size_t write_character(bool json, const char *text, char unit[UNIT_SIZE])
     return size ? size : 1;
 }
 
-// Appends message to the line of which used bytes are written, and leaves room for its end.
+// Appends message to line, whose first used bytes are written, and cuts it so that `end` bytes stay
+// free. Returns the number of bytes that are used then.
 static size_t append_message(bool json, const char *message, size_t end, char *line, size_t used)
 {
     char unit[UNIT_SIZE];

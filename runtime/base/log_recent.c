@@ -51,7 +51,7 @@ void cn_log_recent_add(const char *line, size_t length)
     pthread_mutex_unlock(&lock);
 }
 
-// Returns where the newest whole lines begin, as a number of bytes added before.
+// Returns where the newest whole lines begin, as the number of bytes that were added before them.
 static uint64_t find_begin(uint32_t lines, size_t size)
 {
     uint64_t oldest = added > room ? added - room : 0, begin = added, place = added;

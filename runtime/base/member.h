@@ -7,9 +7,9 @@
 #include "runtime/base/bytes.h"
 #include "runtime/base/name.h"
 
-#define CN_GROUP_MAX 16     // members of a group
+#define CN_GROUP_MAX 16     // most members of a group
 #define CN_ADDRESS_SIZE 128 // bytes of "host:port", with the terminating 0
-#define CN_LINK_ADDRESSES 4 // addresses of the aggregator in a profile
+#define CN_LINK_ADDRESSES 4 // most addresses of the aggregator in a profile
 
 // A member of a group, as the group's other members know it.
 struct cn_member {
@@ -21,7 +21,7 @@ struct cn_member {
 
 // How a board reaches the aggregator.
 enum cn_link_transport {
-    CN_LINK_AUTO, // UDP, unless UDP is not answered or TCP proves faster
+    CN_LINK_AUTO, // UDP; TCP when UDP gets no answer or TCP proves faster
     CN_LINK_UDP,
     CN_LINK_TCP,
 };

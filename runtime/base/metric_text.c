@@ -40,7 +40,7 @@ static void print_value(struct cn_metric_text *text, double value)
         print(text, " %.10g\n", value);
 }
 
-// Writes a value of a label; \, " and a new line are escaped.
+// Writes a label as KEY="VALUE"; in the value, \, " and a newline are escaped.
 static void print_label(struct cn_metric_text *text, const struct cn_metric_label *label)
 {
     const char *rest = label->value;

@@ -1,8 +1,8 @@
 // metric_text.h - writes metrics in the text format 0.0.4 of Prometheus.
 //
-// A family of samples begins with its help and its type, and its samples follow at once. The first
-// error stays in err, and later calls then do nothing. Names, labels and help are constant text of
-// this program; values of labels may be any text. Threading: none.
+// A family is a metric with its samples: its help and its type are written first, then its samples.
+// The first error stays in err, and later calls then do nothing. Names, keys of labels and help are
+// constant text of this program; values of labels may be any text. Threading: none.
 // Format: https://prometheus.io/docs/instrumenting/exposition_formats/
 #pragma once
 
@@ -13,8 +13,8 @@
 
 struct cn_metric_text {
     struct cn_buffer *out; // borrowed
-    const char *name;      // name of the family that was begun last
-    cn_err err;            // CN_ERANGE or CN_ENOMEM of the buffer
+    const char *name;      // name of the family that was begun last; borrowed
+    cn_err err;            // CN_OK, or CN_ERANGE or CN_ENOMEM of the buffer
 };
 
 struct cn_metric_label {
@@ -25,7 +25,7 @@ struct cn_metric_label {
 void cn_metric_begin(struct cn_metric_text *text, const char *name, const char *type,
                      const char *help);
 
-// Adds a sample of the family.
+// Adds a sample of the family with count labels.
 void cn_metric_add(struct cn_metric_text *text, const struct cn_metric_label *labels, size_t count,
                    double value);
 // As cn_metric_add, with one label.

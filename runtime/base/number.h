@@ -7,13 +7,14 @@ enum cn_number {
     CN_FLOAT32,
     CN_BFLOAT16,
     CN_FLOAT16,
-    CN_INT64, // sums wrap
+    CN_INT64, // sums wrap around on overflow
 };
 
-// The format to which MATMUL, PRODUCTS and convolutions round their factors before multiplying.
-// Sums, all other ops and all stored values stay float32; a port may round the results of a
-// convolution and of its gradients to that format, too. With float16 the port scales the loss
-// itself; gradients are unscaled once CN_OP_SUM_LANES has run.
+// The format to which matrix products and convolutions (CN_OP_MATMUL, CN_OP_PRODUCTS and CN_OP_CONV
+// of runtime/port/compute.h) round their factors before multiplying. Sums, all other ops and all
+// stored values stay float32. A port may also round the results of a convolution and of its
+// gradients. With float16 the port scales the loss itself. Gradients are unscaled once
+// CN_OP_SUM_LANES has run.
 enum cn_precision {
     CN_PRECISION_FLOAT32,
     CN_PRECISION_BFLOAT16,

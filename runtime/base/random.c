@@ -54,7 +54,8 @@ uint64_t cn_random_permute(uint64_t key, uint64_t count, uint64_t index)
 
     while (half_bits < 32 && (count - 1) >> (2 * half_bits))
         half_bits++;
-    // Cycle walking: permutes a power of four >= count, repeatedly until the result is below count.
+    // Cycle walking: permutes the numbers below a power of four >= count, again and again until the
+    // result is below count.
     do {
         index = feistel(key, half_bits, index);
     } while (index >= count);

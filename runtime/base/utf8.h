@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-// Reads the character at text, which ends with a 0. Returns its size in bytes and its code point.
-// Returns 0 when the bytes are no valid UTF-8 (RFC 3629); *point has no meaning then.
+// Reads the first character of text, which ends with a 0. Returns its size of 1 to 4 bytes and sets
+// *point to its code point. Returns 0 when the bytes are not valid UTF-8 (RFC 3629); *point has no
+// meaning then.
 size_t cn_utf8_read(const char *text, uint32_t *point);
