@@ -24,7 +24,7 @@
 struct cn_view {
     uint64_t epoch;
     uint32_t size;                // 1 to CN_GROUP_MAX
-    uint32_t rank;                // of this board
+    uint32_t rank;                // rank of this board
     uint32_t ranks[CN_GROUP_MAX]; // rank -> index in the profile's member list; ascending
 };
 
@@ -37,11 +37,11 @@ struct cn_collective_config {
     uint32_t member_count;
     const char *listen; // "host:port" to listen on; NULL: this member's address in the list
     struct cn_view view;
-    uint32_t open_timeout_ms;
+    uint32_t open_timeout_ms;     // longest duration of open
     uint32_t progress_timeout_ms; // longest time without a byte from a peer
     int cancel_fd;                // acts as cancel once readable, also while open runs; -1: none
-    // A collective that is open with the same view, borrowed until close. For ports that cannot
-    // find their peers, or notice the loss of one, by themselves.
+    // An open collective with the same view, borrowed until close. It serves ports that cannot find
+    // their peers, or notice the loss of one, by themselves.
     struct cn_collective *control;
     uint32_t device;             // number of this member's GPU, for a port that reduces on one
     struct cn_log_quotas *lines; // limits the log lines about each member; NULL: no limit
@@ -65,13 +65,13 @@ struct cn_set {
     uint32_t ranks[CN_GROUP_MAX]; // ranks in the view, ascending
 };
 
-// Share s of a buffer of count elements over a set of n: [s * count / n, (s + 1) * count / n),
-// where s is a member's place in the set.
+// What a call does. The share of a member is the elements [s * count / n, (s + 1) * count / n) of a
+// buffer of count elements, where s is the member's place in the set and n the size of the set.
 enum cn_collective_kind {
     CN_COLLECTIVE_ALL_REDUCE = 1, // data becomes the reduced values, the same bits on all members
     CN_COLLECTIVE_REDUCE_SCATTER, // own share of data becomes the reduced values, the rest garbage
-    CN_COLLECTIVE_ALL_GATHER,     // each share of data becomes that of the member it belongs to
-    CN_COLLECTIVE_BROADCAST,      // data becomes peer's; count is in bytes
+    CN_COLLECTIVE_ALL_GATHER,     // each share of data is taken from the member that has this share
+    CN_COLLECTIVE_BROADCAST,      // data becomes a copy of peer's; count is in bytes
     CN_COLLECTIVE_SEND,           // data goes to peer; count is in bytes and the same at both ends
     CN_COLLECTIVE_RECEIVE,        // data becomes what peer sends; count is in bytes
     CN_COLLECTIVE_BARRIER,        // returns once all members of the set have called it
@@ -79,14 +79,15 @@ enum cn_collective_kind {
 
 struct cn_collective_call {
     enum cn_collective_kind kind;
-    enum cn_reduce how;
-    enum cn_number type;
-    // Number format on the network. CN_BFLOAT16 halves the bytes of ALL_REDUCE and REDUCE_SCATTER,
-    // for sums of float32 only. Each member rounds its numbers before sending; they are added in
-    // float32, and the sums are rounded once.
+    enum cn_reduce how;  // for ALL_REDUCE and REDUCE_SCATTER
+    enum cn_number type; // type of the elements of data
+    // Number format on the network. CN_FLOAT32, which is 0, leaves the numbers as they are.
+    // CN_BFLOAT16 halves the bytes of ALL_REDUCE and REDUCE_SCATTER, for sums of float32 only. Each
+    // member rounds its numbers before sending; they are added in float32, and the sums are rounded
+    // once.
     enum cn_number wire;
     const struct cn_set *set; // borrowed for the call; NULL for the whole group
-    uint32_t peer;            // rank in the view
+    uint32_t peer;            // rank in the view: of the root, receiver or sender
     void *data;               // input and output, aligned to its type
     size_t count;             // elements, or bytes for the kinds above that say so
     uint32_t fingerprint;     // names the purpose of data; all members must give the same value
@@ -106,22 +107,23 @@ struct cn_collective_ops {
     // set that was not announced is allowed but may be slower. Errors are those of run.
     cn_err (*prepare)(struct cn_collective *collective, const struct cn_set *sets, uint32_t count);
 
-    // Runs one call. Every member of the set, which includes this board, issues the same calls on
-    // it in the same order. Returns CN_ECONFLICT, before any data has changed, when another member
-    // issues a different call; the log names that call.
+    // Runs one call and blocks until it has ended. Every member of the set issues the same calls on
+    // the set in the same order; this board is a member of the set. Returns CN_EINVAL for a call
+    // that breaks these rules. Returns CN_ECONFLICT, before any data has changed, when another
+    // member issues a different call; the log names that call.
     cn_err (*run)(struct cn_collective *collective, const struct cn_collective_call *call);
 
-    // Makes a running call return CN_ECANCELED soon. gives_up: it ends because another member is
-    // lost, so the others are told first and do not take this one for lost. Without it this member
-    // is the one that ends. May be called from any thread.
+    // Makes a running call return CN_ECANCELED soon. With gives_up the call ends because another
+    // member is lost; the others are told first, so that they do not take this member for lost.
+    // Without gives_up this member itself leaves. May be called from any thread.
     void (*cancel)(struct cn_collective *collective, bool gives_up);
 
     // Returns CN_EPEER when a member has closed, else CN_OK. For use between calls. Does not block.
     cn_err (*check)(struct cn_collective *collective);
 
-    // Returns the index in the member list of the member that failed, the same on all members that
-    // name one. UINT32_MAX if only members have closed that gave up because of another. Call it
-    // after CN_EPEER or CN_ETIMEOUT.
+    // Returns the index in the member list of the member that failed; all members that name one
+    // name the same. Returns UINT32_MAX when the only members that have closed are those that gave
+    // up because of another. Call it after CN_EPEER or CN_ETIMEOUT.
     uint32_t (*lost)(const struct cn_collective *collective);
 };
 

@@ -30,23 +30,23 @@
 enum cn_arena {
     CN_ARENA_NONE,        // marks an operand that is left out
     CN_ARENA_WEIGHTS,     // all parameters, in layout order
-    CN_ARENA_OPTIMIZER,   // momentum of all weights or of a part of them, in layout order
+    CN_ARENA_OPTIMIZER,   // momentum (Adam: first moment) of all or some weights, in layout order
     CN_ARENA_CONSTANTS,   // numbers of the model that are not trained
     CN_ARENA_BATCH,       // one batch as it comes from the data set
     CN_ARENA_GRADIENTS,   // gradients of the weights, in an order of their own; one arena for each
-                          // lane, map shows the first lane's
-    CN_ARENA_ACTIVATIONS, // values of runs, which later runs may read, and workspaces; one for each
-                          // lane
+                          // lane, of which map shows the first
+    CN_ARENA_ACTIVATIONS, // values of runs, which later runs may read, and workspaces; one arena
+                          // for each lane
     CN_ARENA_OUTPUTS,     // outputs of an evaluation for the host, one batch
     CN_ARENA_SECOND,      // the optimizer's second moment, same order as CN_ARENA_OPTIMIZER
-    CN_ARENA_BASE,        // the weights that a proximal term pulls to, in layout order
+    CN_ARENA_BASE,        // weights towards which the proximal term pulls, in layout order
     CN_ARENA_SHARE,       // gradient of this board's share of the weights, once for all lanes
     CN_ARENA_OWN,         // this board's share of the weights, when it does not hold all of them
     CN_ARENA_BOUNDARY,    // what a part of a model receives and sends, samples as in CN_ARENA_BATCH
     CN_ARENA_COUNT,
 };
 
-// Words. Operands in CN_ARENA_ACTIVATIONS, _BATCH and _BOUNDARY begin at a multiple of it.
+// Words. Operands in CN_ARENA_ACTIVATIONS, _BATCH and _BOUNDARY begin at a multiple of this number.
 #define CN_ARENA_ALIGNMENT 16
 
 // Any operand may lie in any arena. Workspaces lie in CN_ARENA_ACTIVATIONS only.
@@ -56,7 +56,7 @@ struct cn_operand {
     size_t stride; // words from one sample to the next; 0 when all samples share it
 };
 
-// The ops of a call and its operands; [x] may be left out. An output that all samples share
+// The ops and their operands; an operand in [] may be left out. An output that all samples share
 // (stride 0) is a sum over the samples of the lane. A call without any stride runs once on each
 // lane, also on a lane without samples.
 enum cn_op {
@@ -92,7 +92,7 @@ enum cn_op {
                              //                              struct cn_batch_norm
     CN_OP_BATCH_NORM_GRAD,   // dy, x, gamma, saved, [y]
                              //                    [dx], [dgamma], [dbeta], [dresidual]
-    CN_OP_DROPOUT,           // x                  y         struct cn_dropout; its own gradient
+    CN_OP_DROPOUT,           // x                  y         struct cn_dropout; on dy it gives dx
     CN_OP_GATHER,            // x, index           y         struct cn_gather; index: int32
     CN_OP_GATHER_GRAD,       // dy, index          dx
     CN_OP_RESIZE,            // x                  y         struct cn_resize
@@ -111,8 +111,8 @@ enum cn_op {
     CN_OP_MEAN_LOSS,         // y                  [dy]      the model computes its loss itself
     CN_OP_BATCH_COUNT,       // the ops above make up batch programs, those below flat programs
 
-    // Adds the gradients of all lanes into the first lane's and clears the others. With a range
-    // whose count is not 0 it does so for that range only; the sums are the same.
+    // Adds the gradients of all lanes into those of the first lane and clears the others. With a
+    // struct cn_range whose count is not 0, does so for that range only; the sums are the same.
     CN_OP_SUM_LANES = CN_OP_BATCH_COUNT,
     CN_OP_CHECK,     // skips the later calls of the run unless all gradients are finite
     CN_OP_CLIP,      // this op and those below take struct cn_range; see cn_hyper.clip
@@ -142,12 +142,12 @@ struct cn_matmul {
 };
 
 // A window that slides over planes; index 0 is y, 1 is x (a 1-D window has extent 1 in y). pad is
-// that at the start; the pad at the end follows from out. Elements outside of the input count as
-// zero in a convolution and are left out by pooling.
+// the padding at the start; the padding at the end follows from out. Elements outside of the input
+// count as zero in a convolution and are left out by pooling.
 struct cn_window {
-    uint32_t channels_in, channels_out, groups; // pooling: equal, equal, unused
+    uint32_t channels_in, channels_out, groups; // pooling: both channels equal, groups unused
     uint32_t in[2], out[2], kernel[2], stride[2], pad[2], dilation[2];
-    bool count_pads; // average: divide by the kernel's elements also at the border
+    bool count_pads; // average: divides by the size of the kernel at the border, too
     bool relu;       // convolution: y = max(y, 0)
 };
 
@@ -157,9 +157,9 @@ struct cn_bias {
     float scale;
 };
 
-// Independent matrix products, count of them for each sample. Matrix i starts i * stride words
-// after the first; its rows lie leading words apart. A stride of 0 repeats an operand;
-// stride_c = 0 adds the products up.
+// Independent matrix products c = alpha * op(a) op(b), count of them for each sample. Matrix i of
+// an operand starts i * stride words after its first matrix. Rows of a matrix lie leading words
+// apart. A stride of 0 repeats an operand; stride_c = 0 adds the products up.
 struct cn_products {
     size_t count, rows, inner, cols;
     bool transpose_a, transpose_b;
@@ -189,7 +189,7 @@ enum cn_map_kind {
     CN_MAP_CEIL,
     CN_MAP_ROUND,    // half to even
     CN_MAP_FROM_INT, // float of an int32
-    CN_MAP_TO_INT,   // int32 of a float, towards zero; INT32_MIN for a NaN and what is out of range
+    CN_MAP_TO_INT,   // int32 of a float, towards zero; INT32_MIN for NaN and when out of range
 
     CN_MAP_NEEDS_X,               // the gradients of the kinds below need x
     CN_MAP_GELU = CN_MAP_NEEDS_X, // x / 2 * (1 + erf(x / sqrt(2)))
@@ -234,10 +234,10 @@ enum cn_combine_kind {
 
 // c[i..] = a[i..] op b[i..] for one sample; an operand repeats along a dim where its stride is 0.
 //
-// CN_OP_COMBINE_GRAD gives the gradient of side 0 (a) or 1 (b). dc has the dims. The result is
-// scale times the sum of dc * (dc/da or dc/db) over the dims along which the operand repeats. in[1]
-// and in[2] are a and b where the derivative needs them: the other side for MUL, both for DIV, MIN,
-// MAX, POWER and PRELU. For WHERE in[1] is the condition.
+// CN_OP_COMBINE_GRAD gives the gradient of a (side 0) or b (side 1). Its input dc has the shape
+// dims. The result is scale times the sum of dc * (dc/da or dc/db) over the dims along which the
+// operand repeats. in[1] and in[2] are a and b where the derivative needs them: the other side for
+// MUL, both for DIV, MIN, MAX, POWER and PRELU. For WHERE in[1] is the condition.
 struct cn_combine {
     enum cn_combine_kind kind;
     uint32_t rank;
@@ -249,8 +249,8 @@ struct cn_combine {
     float scale;
 };
 
-// y[y_offset + sum i * y] = scale * x[x_offset + sum i * x]; the rest of y stays as it is. Strides
-// may be 0 in x, and negative.
+// y[y_offset + sum i * y] = scale * x[x_offset + sum i * x]; the rest of y stays as it is. The
+// strides x and y may be negative; those of x may also be 0.
 struct cn_copy {
     uint32_t rank;
     size_t dims[CN_COMBINE_RANK_MAX];
@@ -269,11 +269,11 @@ enum cn_extreme_kind {
     CN_EXTREME_MIN,
 };
 
-// x is dense with the dims; y has stride 0 along the dims that are reduced. Sums over dims are
-// COMBINE_GRAD calls.
+// The largest or smallest element along some dims. x is dense and has the shape dims; y has stride
+// 0 along the dims that are reduced. Sums over dims are COMBINE_GRAD calls.
 //
-// CN_OP_EXTREME_GRAD gives dy to the element at place. With even the graph has other calls instead:
-// elements that are equal to the extreme share dy evenly.
+// CN_OP_EXTREME_GRAD gives dy to the element at place. With even, elements that are equal to the
+// extreme share dy evenly, and the graph has other calls instead of CN_OP_EXTREME_GRAD.
 struct cn_extreme {
     enum cn_extreme_kind kind;
     bool even;
@@ -282,7 +282,7 @@ struct cn_extreme {
     size_t y[CN_COMBINE_RANK_MAX];
 };
 
-// Over cols; element (o, c, i) is at (o * cols + c) * inner + i.
+// Softmax over cols, or its logarithm. Element (o, c, i) of x is at (o * cols + c) * inner + i.
 struct cn_softmax {
     size_t outer, cols, inner;
     bool log;
@@ -310,9 +310,8 @@ struct cn_batch_norm {
 };
 
 // y = x * (keep ? 1 / (1 - rate) : 0). Element e of a sample is kept when word e % 4 of
-// Philox4x32-10 (Salmon et al., SC 2011) is at least rate * 2^32; its key is cn_hyper.seed, its
-// counter e / 4, node, and the low and high half of cn_hyper.first_sample + the sample's index.
-// An element becomes 0 where its random word is below rate * 2^32, else it is divided by 1 - rate.
+// Philox4x32-10 (Salmon et al., SC 2011) is at least rate * 2^32. The key is cn_hyper.seed. The
+// counter is e / 4, node, and the low and high half of cn_hyper.first_sample + the sample's index.
 struct cn_dropout {
     float rate; // [0, 1)
     uint32_t node;
@@ -332,8 +331,8 @@ enum cn_resize_kind {
     CN_RESIZE_LINEAR,
 };
 
-// The place in the input for a place in the output. Computed in float32, since the rounding decides
-// which element is taken on the border between two.
+// The place `in` of the input for a place `out` of the output. It is computed in float32, because
+// the rounding decides which element is taken on the border between two.
 enum cn_resize_place {
     CN_RESIZE_ASYMMETRIC,    // in = out / scale
     CN_RESIZE_HALF_PIXEL,    // in = (out + 1/2) / scale - 1/2
@@ -397,8 +396,8 @@ struct cn_attention {
     bool causal;
 };
 
-// A loss adds to the result the sum over samples of weight * loss, and the sum of the weights. It
-// writes the gradient of the first sum.
+// A loss adds to struct cn_compute_result the sum over samples of weight * loss, and the sum of the
+// weights. Its output is the gradient of the first sum.
 // - Cross-entropy: a sample has rows labels (int32, in [0, outputs) or ignore) and rows x outputs
 //   logits. Element (r, c) is at r + c * rows with classes_first, else at r * outputs + c. A row's
 //   weight is that of its label's class, 0 for the label ignore. weight * loss =
@@ -408,14 +407,15 @@ struct cn_attention {
 //   Huber is quadratic up to delta, as PyTorch's HuberLoss; delta 0 is L1. MEAN_LOSS is the mean
 //   of y.
 struct cn_loss_call {
-    size_t outputs, rows; // rows is at least 1, and 1 for all but cross-entropy
+    size_t outputs, rows; // rows is at least 1, and 1 for all losses except cross-entropy
     bool classes_first;
     int32_t ignore; // INT32_MIN for none
     float smoothing, delta;
 };
 
-// A range of count words in the flat arenas. It starts at word weights of weights and base, at
-// weights - state_from of optimizer and second moment, and at gradients of gradients.
+// A range of count words in the flat arenas. The range starts at word `weights` of CN_ARENA_WEIGHTS
+// and _BASE, at word `weights - state_from` of _OPTIMIZER and _SECOND, and at word `gradients` of
+// _GRADIENTS.
 struct cn_range {
     size_t weights, gradients, count;
     size_t state_from;           // model word at the start of the optimizer's arenas; may wrap
@@ -437,7 +437,7 @@ struct cn_call {
     enum cn_write write;
     struct cn_operand in[CN_CALL_INPUTS];
     // Outputs do not overlap inputs, with these exceptions: out[0] of MAP and MAP_GRAD may be
-    // in[0]; out[0] of COMBINE may be in[0] if that does not repeat.
+    // in[0]; out[0] of COMBINE may be in[0] if in[0] does not repeat.
     struct cn_operand out[CN_CALL_OUTPUTS];
     struct cn_operand workspace; // one for each lane, as large as query returned
     union {
@@ -463,7 +463,7 @@ struct cn_call {
     };
 };
 
-// The scale of the loss with float16. Zeros without float16.
+// The factor by which the loss is multiplied with float16. All zero without float16.
 struct cn_loss_scale {
     float factor;   // a power of 2
     uint32_t steps; // steps since factor last changed
@@ -475,7 +475,7 @@ struct cn_hyper {
     bool first;       // first batch of a step, see CN_WRITE_STEP
 
     uint64_t seed;         // seed of dropout
-    uint64_t first_sample; // number in the run of the first sample; no two samples share a number
+    uint64_t first_sample; // number of the batch's first sample; no two of a training share one
 
     // Each operation below is rounded to float32, in the order written; nothing is contracted.
     // - All optimizers: g = gradient * gradient_scale; after a CLIP in the run, g = g * c; with
@@ -502,7 +502,7 @@ struct cn_hyper {
     struct cn_loss_scale loss_scale; // scale to use from this run on; zeros: keep the current one
 };
 
-// Sums over all runs since the last wait.
+// Results of all runs since the last wait. loss, weight and correct are sums.
 struct cn_compute_result {
     double loss;      // sum of weight * loss
     double weight;    // sum of the weights
@@ -514,10 +514,10 @@ struct cn_compute_result {
 };
 
 struct cn_compute_config {
-    uint32_t threads;            // for a device that has threads, at least 1
-    enum cn_precision precision; // open returns CN_ENOTSUP for one that the device lacks
+    uint32_t threads;            // for a device that has threads; at least 1
+    enum cn_precision precision; // open returns CN_ENOTSUP when the device lacks it
     uint32_t number;             // number of the device on a machine with several
-    bool wanted;                 // the user named this device: warn if it is missing
+    bool wanted;                 // the user named this device: open warns if it is missing
 };
 
 // Sizes in words. The port allocates words[a] for each arena a, once per lane for the arenas that
@@ -526,7 +526,7 @@ struct cn_compute_sizes {
     size_t words[CN_ARENA_COUNT];
 };
 
-#define CN_COMPUTE_SHOWS 64
+#define CN_COMPUTE_SHOWS 64 // most calls of show between two unmaps
 
 struct cn_compute; // a port embeds it as its first member
 struct cn_compute_program;
@@ -534,16 +534,16 @@ struct cn_compute_program;
 struct cn_compute_ops {
     const char *name; // as in a profile: "cpu", "cuda"
 
-    // Opens the device. Returns CN_ENOTSUP when there is no such device.
+    // Opens the device. Returns CN_ENOTSUP when there is no such device or it lacks the precision.
     cn_err (*open)(const struct cn_compute_config *config, struct cn_compute **device);
     void (*close)(struct cn_compute *device);
 
     // Returns the number of lanes, constant from open to close.
     uint32_t (*lanes)(const struct cn_compute *device);
 
-    // Sets *workspace to the words that one lane needs for the call with up to samples samples. Of
-    // the operands only the arena matters: whether they are left out. Returns CN_ENOTSUP when the
-    // device cannot run the call.
+    // Sets *workspace to the number of words that one lane needs for the call with at most
+    // `samples` samples. Of an operand, only whether it is left out matters. Returns CN_ENOTSUP
+    // when the device cannot run the call.
     cn_err (*query)(const struct cn_compute *device, const struct cn_call *call, size_t samples,
                     size_t *workspace);
 
@@ -570,15 +570,15 @@ struct cn_compute_ops {
     cn_err (*map)(struct cn_compute *device, enum cn_arena arena, void **host);
     cn_err (*unmap)(struct cn_compute *device, enum cn_arena arena);
 
-    // Queues what map does for a part of the arena. The host may read and change the part from the
-    // time that shown returns CN_OK for it until unmap of the arena. Runs queued meanwhile leave
-    // the part alone. There are at most CN_COMPUTE_SHOWS parts between two unmaps, contiguous from
-    // the first word on.
+    // As map, but only queued, and for the count words from word first on. The host may read and
+    // change this part once shown has returned CN_OK for it, until unmap of the arena. Runs queued
+    // meanwhile do not use the part. At most CN_COMPUTE_SHOWS parts between two unmaps; each begins
+    // where the part before ended, the first at word 0.
     cn_err (*show)(struct cn_compute *device, enum cn_arena arena, size_t first, size_t count,
                    void **host);
 
-    // Returns CN_OK when the next part, in the order of show, is ready for the host. With wait it
-    // blocks until then, else it returns CN_EAGAIN.
+    // Returns CN_OK when the next part, in the order of show, is ready for the host. Before that it
+    // blocks with wait, and returns CN_EAGAIN without.
     cn_err (*shown)(struct cn_compute *device, bool wait);
 };
 

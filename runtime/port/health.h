@@ -11,31 +11,31 @@ enum cn_health_state {
     CN_HEALTH_IDLE,    // waits for a round
     CN_HEALTH_TRAINING,
     CN_HEALTH_DELIVERING, // its update is on its way, or another member sends it
-    CN_HEALTH_PAUSED,     // the flags name the rule
+    CN_HEALTH_PAUSED,     // the pause in the flags says why
     CN_HEALTH_FAILED,     // it cannot train; error says why
-    CN_HEALTH_STATES,
+    CN_HEALTH_STATES,     // number of states
 };
 
 #define CN_HEALTH_THROTTLED 1u   // flag: the system slows itself down for heat or power
 #define CN_HEALTH_BATTERY 2u     // flag: the board runs on a battery
-#define CN_HEALTH_PAUSE_SHIFT 8  // the bits from here on are the pause (enum cn_pause)
-#define CN_HEALTH_PAUSE_MASK 15u // of these bits
+#define CN_HEALTH_PAUSE_SHIFT 8  // first bit of the pause (enum cn_pause)
+#define CN_HEALTH_PAUSE_MASK 15u // mask of the pause, after shifting
 
-#define CN_HEALTH_ERROR_SIZE 120 // of the error text, with its end
+#define CN_HEALTH_ERROR_SIZE 120 // bytes of the error text, with its terminating 0
 
 // Thousandths of a kelvin at 0 degrees Celsius.
 #define CN_HEALTH_ZERO_CELSIUS 273150
 
 struct cn_health {
-    uint32_t state; // enum cn_health_state; a newer board may send a higher number
-    uint32_t round; // 0: none yet
-    uint32_t step, steps;
+    uint32_t state;          // enum cn_health_state; a newer board may send a higher number
+    uint32_t round;          // 0: none yet
+    uint32_t step, steps;    // steps done in the round; steps of the round
     uint64_t temperature_mk; // hottest chosen zone, in thousandths of a kelvin
     uint64_t power_mw;
     uint64_t centisamples; // samples per second x 100
     uint64_t flags;        // CN_HEALTH_THROTTLED and the others
     uint64_t error_code;   // -cn_err; 0: no error
     char error[CN_HEALTH_ERROR_SIZE];
-    uint64_t seq; // counts the messages of a process, from 1
-    uint64_t resident_mib;
+    uint64_t seq;          // number of this message of the process, from 1 on
+    uint64_t resident_mib; // memory of the process in RAM
 };

@@ -20,8 +20,8 @@
 #include "runtime/profile/job.h"
 
 struct cn_link_config {
-    const char *board;                        // the PSK identity
-    uint8_t key[CN_KEY_SIZE];                 // of the session, derived from the board's key
+    const char *board;                        // name of the board: the PSK identity
+    uint8_t key[CN_KEY_SIZE];                 // key of the session, derived from the board's key
     const char *addresses[CN_LINK_ADDRESSES]; // "host:port", tried in order; resolved at each try
     uint32_t address_count;
     uint64_t uplink_bps; // bits per second this board may send; 0 for no limit
@@ -29,19 +29,21 @@ struct cn_link_config {
     struct cn_store *store; // keeps the last registration; borrowed; NULL: it is not kept
 };
 
-#define CN_FAULT_SIZE 240 // of the text why a board cannot train, with its end
+#define CN_FAULT_SIZE 240 // bytes of the text why a board cannot train, with its terminating 0
 
-#define CN_BUILD_TEXT_SIZE 48 // of an inventory's texts, with their end
+// Bytes of an inventory's texts, with the terminating 0.
+#define CN_BUILD_TEXT_SIZE 48
 #define CN_SYSTEM_TEXT_SIZE 64
 
-// What a board is and runs, for an inventory. Only shown: no decision depends on it.
+// What a board is and runs, for an inventory. Only shown: no decision depends on it. "" and 0 mean
+// "not told".
 struct cn_inventory {
-    char build[CN_BUILD_TEXT_SIZE];   // version of its cairn-node; "": not told
-    char system[CN_SYSTEM_TEXT_SIZE]; // "JetPack 6.2 (L4T 36.4.3)", "Debian GNU/Linux 12"; ""
-    uint64_t disk_size, disk_free;    // bytes where its state lies, at registration; 0: not told
-    // Of a board with two systems: the slot that runs ("A", "B") and the version in it; "".
+    char build[CN_BUILD_TEXT_SIZE];   // version of its cairn-node
+    char system[CN_SYSTEM_TEXT_SIZE]; // "JetPack 6.2 (L4T 36.4.3)", "Debian GNU/Linux 12"
+    uint64_t disk_size, disk_free;    // bytes of the disk with its state, at registration
+    // For a board with two systems: the slot that runs ("A" or "B") and the version in it.
     char slot[8], slot_version[CN_SYSTEM_TEXT_SIZE];
-    // The last update: "good", "trying", "rolled-back", ..., and its version; "".
+    // State of the last update of the system ("good", "trying", "rolled-back", ...), its version.
     char update[16], update_version[CN_SYSTEM_TEXT_SIZE];
 };
 
@@ -61,12 +63,12 @@ struct cn_registration {
     struct cn_inventory inventory;
 };
 
-// The aggregator's answer to a registration.
 // The tensors that never change in a run, by their digest (cn_local_tensors_digest); zeros: none.
 struct cn_base_name {
     uint8_t digest[CN_DIGEST_SIZE];
 };
 
+// The aggregator's answer to a registration.
 struct cn_manifest {
     uint64_t run;
     uint32_t lineage;
@@ -96,16 +98,16 @@ struct cn_delta_chain {
 
 // A q8 snapshot that decodes to exactly one version.
 struct cn_snapshot {
-    uint32_t number;                // of the version; 0: there is no snapshot
+    uint32_t number;                // number of the version; 0: there is no snapshot
     uint64_t size;                  // bytes of the frame
-    uint8_t digest[CN_DIGEST_SIZE]; // of the frame
+    uint8_t digest[CN_DIGEST_SIZE]; // digest of the frame
 };
 
 // The control variates of a round (runtime/update/variate.h).
 struct cn_round_control {
-    uint32_t epoch;                 // round in which their epoch began; 0: the job has none
-    uint64_t size;                  // bytes of the frame with the server's variate; 0: it is zeros
-    uint8_t digest[CN_DIGEST_SIZE]; // of the frame
+    uint32_t epoch;                 // round in which their epoch began; 0: the job has no variates
+    uint64_t size;                  // bytes of the frame with the server's variate; 0: all zero
+    uint8_t digest[CN_DIGEST_SIZE]; // digest of the frame
 };
 
 // The round as this board's group sees it. Fits one datagram.
@@ -126,34 +128,34 @@ struct cn_round_info {
     struct cn_snapshot snapshot;          // only set when the group seems to be behind
     uint64_t key_epoch;                   // newest epoch of the group's pair keys
     uint64_t group_boards;                // boards enrolled in the group; 0: unknown
-    // Newest version made by going back to an earlier one; 0: none. What a group keeps of rounds
-    // before it belongs to versions that were given up.
+    // Newest version that was made by going back to an earlier one; 0: none. What a group keeps of
+    // rounds before that version belongs to versions that were given up.
     uint64_t forget;
-    // Oldest round of which an update still counts; 0: only one of round does. Above 0 the run is
-    // asynchronous: a group that trains for an earlier round goes on.
+    // Oldest round whose updates still count; 0: only those of .round do. Above 0 the run is
+    // asynchronous: a group that trains for an earlier round continues.
     uint64_t oldest;
     struct cn_round_control control; // for training from .version
     struct cn_order order;           // what an operator asks of this board
     // Round of this group's newest update with a verdict; 0: none yet.
     uint32_t decided_round;
     bool decided_accepted;                  // whether an update of decided_round was accepted
-    uint8_t decided_digest[CN_DIGEST_SIZE]; // SHA-256 of that frame; zeros when none was accepted
+    uint8_t decided_digest[CN_DIGEST_SIZE]; // digest of the accepted frame; zeros: none
 };
 
-// The run of an upload that only measures the link: the aggregator takes, refuses and drops it.
+// The run number of an upload that only measures the link. The aggregator receives the upload,
+// refuses it and drops it.
 #define CN_RUN_MEASUREMENT 0
 
-// Further results of a held-out measurement, means over its samples. 0: not measured, or not
-// defined for the loss.
+// Further results of a held-out measurement. 0: not measured, or not defined for the loss.
 struct cn_measures {
     double top5, f1;   // shares, 0 to 1; cross-entropy only
     double mae;        // mean absolute error; losses that compare values only
     double perplexity; // exp of the mean loss; cross-entropy with several labels per sample only
 };
 
-// What the leader of a group knows of a member.
+// When the leader of a group last heard of a member.
 struct cn_member_sign {
-    uint32_t id;        // cn_name_hash of its name
+    uint32_t id;        // cn_name_hash of the member's name
     uint32_t missing_s; // seconds since its last sign of life; 0: it takes part in the round
 };
 
@@ -164,23 +166,23 @@ struct cn_link_upload {
     size_t size;
     uint8_t digest[CN_DIGEST_SIZE]; // digest of the frame
     uint8_t base[CN_DIGEST_SIZE];   // digest of the version that the update is relative to
-    // Held-out measurement of that version, summed over the group.
+    // Held-out measurement of that version: loss and counts are sums over the samples of the group.
     double held_out_loss;
     uint64_t held_out_correct, held_out_count;
     struct cn_measures measures;
     double train_loss;                     // mean over the round's samples
-    uint64_t steps;                        // steps of the round that the group did
+    uint64_t steps;                        // steps that the group did in the round
     uint64_t control_epoch, control_count; // as in cn_declare_request
-    // All members of the group, this board included; count 0: it has no others.
+    // All members of the group, this board included. member_count 0: the group has no others.
     struct cn_member_sign members[CN_GROUP_MAX];
     uint32_t member_count;
     bool fresh; // the frame is new: no part of it can have been sent before
 };
 
-#define CN_VERDICT_REASON 160
+#define CN_VERDICT_REASON 160 // bytes of the text of an event, with its terminating 0
 
 enum cn_verdict {
-    CN_VERDICT_ACCEPTED, // the update is in the ledger; its new residual holds
+    CN_VERDICT_ACCEPTED, // the update is in the ledger: the new residual is valid
     CN_VERDICT_REJECTED, // the update will never be counted; .text says why
     CN_VERDICT_LATE,     // the round has ended without the update
 };
@@ -201,8 +203,8 @@ enum cn_link_event_type {
 struct cn_link_event {
     enum cn_link_event_type type;
     const struct cn_manifest *manifest;
-    // The manifest is the stored one of an earlier registration, since the aggregator has not
-    // answered yet. At most one event, the first REGISTERED, has it; the registration continues.
+    // The manifest is stored from an earlier registration, because the aggregator has not answered
+    // yet. Only the first REGISTERED event can have this set; the registration continues.
     bool remembered;
     const struct cn_round_info *round;
     struct cn_order order; // also in .round
@@ -228,15 +230,15 @@ struct cn_link_stats {
     bool stream; // the link uses TCP and TLS now, not UDP and DTLS
 };
 
-// What the link has carried so far, as moving averages; 0 where nothing was measured. The size of
-// the next update is chosen from it (runtime/update/rate.h).
+// Quality of the link so far, as moving averages; 0 where nothing was measured. The size of the
+// next update is chosen by these figures (runtime/update/rate.h).
 struct cn_link_path_stats {
     double up_bps;           // goodput: bits of payload that arrived per second
     double up_deviation_bps; // mean deviation of the samples of up_bps
     double down_bps;         // goodput towards the board
     uint64_t rtt_us;
     double loss;         // share of the transmissions that did not arrive, 0 to 1
-    uint64_t update_max; // largest update in bytes by the profile, set by the node; 0: no limit
+    uint64_t update_max; // bytes of the largest update by the profile, set by the node; 0: no limit
 };
 
 struct cn_link; // a port embeds it as its first member
@@ -246,7 +248,7 @@ struct cn_link_ops {
     void (*close)(struct cn_link *link);
 
     // Returns a descriptor that is readable when poll has work. Call poll at least every 100 ms
-    // too.
+    // in any case. The link owns the descriptor.
     int (*descriptor)(const struct cn_link *link);
 
     // Sends and receives what is due. Returns CN_OK with one event, CN_EAGAIN when there is none.
@@ -257,7 +259,8 @@ struct cn_link_ops {
     // under way.
     cn_err (*register_board)(struct cn_link *link, const struct cn_registration *registration);
 
-    // Turns ROUND events on or off; off at first. The round is observed, and polled as a fallback.
+    // Turns ROUND events on or off; they are off at first. The aggregator reports changes of the
+    // round; as a fallback, the link also asks for the round from time to time.
     cn_err (*watch)(struct cn_link *link, bool on);
 
     // Fetches the blob of this digest and size. Returns CN_ERANGE when size is above limit. The
@@ -269,19 +272,22 @@ struct cn_link_ops {
     // side, is harmless.
     cn_err (*upload)(struct cn_link *link, const struct cn_link_upload *upload);
 
-    // Reports how the board is: sent once, at once or never. Nothing comes back. An aggregator that
-    // does not know the message is not asked again in its session.
+    // Reports the state of the board. The report is sent at once and once, or dropped while the
+    // board is not registered. There is no event. When the aggregator does not know this message,
+    // no more are sent in the session.
     void (*tell)(struct cn_link *link, const struct cn_health *health);
 
-    // Answers an order; refused: the board does not do it, and the text says why. Copies at most
-    // CN_ORDER_ANSWER_MAX bytes. Nothing comes back.
+    // Answers order number seq with size bytes of text. refused: the board does not obey, and text
+    // says why. Copies at most CN_ORDER_ANSWER_MAX bytes. There is no event.
     void (*answer)(struct cn_link *link, uint32_t seq, bool refused, const void *text, size_t size);
 
     // Ends the fetch and the upload that are under way, without an event.
     void (*abandon)(struct cn_link *link);
 
+    // Gets the bytes sent and received so far.
     void (*stats)(const struct cn_link *link, struct cn_link_stats *stats);
 
+    // Gets the moving averages of the link's quality.
     void (*measure)(const struct cn_link *link, struct cn_link_path_stats *measure);
 };
 

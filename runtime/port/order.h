@@ -1,7 +1,8 @@
 // order.h - what an operator asks of a board through the gateway.
 //
-// Boards are often behind address translation, so an order waits at the gateway until the board
-// hears of it: with the round that it watches, or in the answer to its report of health.
+// Boards are often behind network address translation, so the gateway cannot call them. An order
+// waits there until the board asks: the gateway adds it to the round that the board watches, or to
+// the answer to the board's report of health.
 #pragma once
 
 #include <stdint.h>
@@ -14,7 +15,7 @@ enum cn_order_kind {
 struct cn_order {
     uint32_t seq;   // grows with each order of a gateway; 0: there is none
     uint32_t kind;  // enum cn_order_kind; a newer gateway may know more
-    uint32_t lines; // of a log: most lines that are wanted
+    uint32_t lines; // for CN_ORDER_LOG: most lines that are wanted
 };
 
 #define CN_ORDER_LINES_MAX 1000         // most lines of a log that may be asked for

@@ -19,19 +19,21 @@ struct cn_peer_link; // a port embeds it as its first member
 struct cn_peer_link_ops {
     void (*close)(struct cn_peer_link *link);
 
-    // Returns a descriptor (epoll or socket) that is readable when poll has work. Call poll every
-    // 50 ms too, for timers.
+    // Returns a descriptor (epoll or socket) that is readable when poll has work. For timers, call
+    // poll at least every 50 ms in any case. The link owns the descriptor.
     int (*descriptor)(const struct cn_peer_link *link);
 
-    // Sends to members[member], connecting as needed. CN_OK does not mean that it arrived.
+    // Sends a message of at most CN_PEER_MESSAGE_MAX bytes to members[member] and connects first
+    // where needed. CN_OK does not mean that the message arrived.
     cn_err (*send)(struct cn_peer_link *link, uint32_t member, const void *message, size_t size);
 
-    // Drives the connections. Returns CN_OK with one message, CN_EAGAIN when there is none.
+    // Sends and receives what is due. Returns CN_OK with one message and sets *member to its
+    // sender. Returns CN_EAGAIN when there is none.
     cn_err (*poll)(struct cn_peer_link *link, uint32_t *member,
                    uint8_t message[CN_PEER_MESSAGE_MAX], size_t *size);
 
-    // Returns the address where a member answers: the one in the list, or the one that it has moved
-    // to since. Valid until the next poll.
+    // Returns the address "host:port" where a member answers: that of the list, or the one to which
+    // the member has moved since. Valid until the next poll.
     const char *(*address)(const struct cn_peer_link *link, uint32_t member);
 };
 

@@ -9,8 +9,8 @@
 
 struct cn_store;
 
-// Returns the milliseconds since boot, with time in suspend (CLOCK_BOOTTIME). Never goes back. It
-// is independent of the date, which a board may not know.
+// Returns the milliseconds since boot, time in suspend included (CLOCK_BOOTTIME). This clock never
+// goes back and does not depend on the date, which a board may not know.
 uint64_t cn_platform_now_ms(void);
 
 // Returns the same clock in microseconds, for pacing and statistics.
@@ -22,18 +22,19 @@ struct cn_mapping {
     size_t size;
 };
 
-// Maps a file. Returns CN_ENOTFOUND, CN_EIO, or CN_ERANGE when it is larger than limit bytes. When
-// the file is cut off while it is mapped, reading what is gone ends the process with code 1 and a
-// line that names the file.
+// Maps a regular file. Returns CN_ENOTFOUND, CN_ENOMEM, CN_EIO, or CN_ERANGE when the file is
+// larger than limit bytes. When the file becomes shorter while it is mapped, reading the lost bytes
+// ends the process with code 1 and a line that names the file.
 cn_err cn_platform_map(const char *path, size_t limit, struct cn_mapping *mapping);
 void cn_platform_unmap(struct cn_mapping *mapping);
 
-// Returns whether the mapped file was written to since it was mapped. Another file that took its
-// name by a rename is no change. If so, *path is the file's path, valid until it is unmapped.
+// Returns whether the mapped file was written to since it was mapped. If so, sets *path to its
+// path, valid until the file is unmapped. Another file that took its name by a rename is no change.
 bool cn_platform_mapping_changed(const struct cn_mapping *mapping, const char **path);
 
-// Maps size bytes of zeros without a file and calls fill once to write to them. Pages that fill
-// does not touch take no memory. Returns the error of fill, or CN_ENOMEM.
+// Maps size bytes of zeros without a file and calls fill once to write to them; afterwards they are
+// read-only. Pages that fill does not touch take no memory. Returns the error of fill, or
+// CN_ENOMEM.
 typedef cn_err cn_platform_fill(void *context, uint8_t *zeros);
 cn_err cn_platform_map_filled(size_t size, cn_platform_fill *fill, void *context,
                               struct cn_mapping *mapping);
@@ -47,19 +48,21 @@ void cn_platform_forget(const struct cn_mapping *mapping);
 cn_err cn_platform_map_beside(const char *neighbour, const char *name, size_t limit,
                               struct cn_mapping *mapping);
 
-// Calls visit for each name in a directory, in any order. An error of visit ends the walk and is
-// returned.
+// Calls visit for each name in a directory, "." and ".." included, in any order. An error of visit
+// ends the walk and is returned.
 cn_err cn_platform_list(const char *directory, cn_err (*visit)(void *context, const char *name),
                         void *context);
 
-// Opens a directory as a store; creates it, with its parents, when it is missing. Locks it: a
-// second process gets CN_EEXIST. Removes leftovers of a crash. Close it with store->ops->close.
+// Opens a directory as a store. Creates the directory and its parents when they are missing. Locks
+// it: a second process gets CN_EEXIST. Removes leftovers of a crash. Close the store with
+// (*store)->ops->close.
 cn_err cn_platform_open_store(const char *directory, struct cn_store **store);
 
 void cn_platform_sleep_ms(uint32_t duration_ms);
 
-// Sets *bytes to the free disk space below path that this process may use.
+// Sets *bytes to the free space, on the file system that holds path, that this process may use.
 cn_err cn_platform_disk_free(const char *path, uint64_t *bytes);
+
 // Sets *bytes to the size of the file system that holds path.
 cn_err cn_platform_disk_size(const char *path, uint64_t *bytes);
 
@@ -69,16 +72,16 @@ unsigned cn_platform_cpu_count(void);
 // Returns the machine's memory in bytes; 0 when unknown.
 uint64_t cn_platform_memory_size(void);
 
-// Makes free return blocks of 1 MiB and more to the system at once. Without it they would stay in
-// this process, fragmented, for later allocations. Call it once at start.
+// Makes free() return blocks of 1 MiB and more to the system at once. Without this call they would
+// stay in the process, fragmented, for later allocations. Call it once at start.
 void cn_platform_return_memory(void);
 
-// Keeps the memory of this process, with the keys in it, out of core dumps and from debuggers of
-// the same user. The environment variable CAIRN_CORE_DUMPS=1 allows both, for developers. After the
-// call, files of /proc/self that only their owner may open belong to root.
+// Keeps the memory of this process, with the keys in it, out of core dumps and out of the reach of
+// debuggers of the same user. The environment variable CAIRN_CORE_DUMPS=1 allows both, for
+// developers. After the call, files of /proc/self that only their owner may open belong to root.
 void cn_platform_hide_memory(void);
 
-// Returns the peak resident memory of this process in bytes.
+// Returns the peak resident memory of this process in bytes; 0 when unknown.
 uint64_t cn_platform_peak_memory(void);
 
 // What this process uses now, for monitors. A member that is not known is 0.
@@ -90,7 +93,7 @@ struct cn_platform_usage {
     double since_epoch_s; // when the process started, in seconds since 1970
 };
 
-// Reads all members.
+// Fills in all members.
 void cn_platform_read_usage(struct cn_platform_usage *usage);
 
 // Sends state to the service manager (systemd) that started this program: one or several lines of
@@ -105,33 +108,35 @@ cn_err cn_platform_sync_directory(const char *directory);
 // The same for the directory in which path lies.
 cn_err cn_platform_sync_parent(const char *path);
 
-// Replaces a file that only informs, as a whole. It is not synced to disk, which spares a board's
-// flash: the loss of such a file in a power cut does no harm.
+// Replaces a note, a file that only informs, as a whole. The note is not synced to disk, which
+// spares a board's flash: its loss in a power cut does no harm.
 cn_err cn_platform_replace_note(const char *path, const char *text);
 
-// As cn_platform_replace_note, for a file that other users may read.
+// As cn_platform_replace_note, for a note that other users may read.
 cn_err cn_platform_publish_note(const char *path, const char *text);
 
+// A hook is a program that runs beside this one.
 enum cn_hook_state {
     CN_HOOK_RUNNING,
-    CN_HOOK_DONE,
+    CN_HOOK_DONE,   // it ended with exit code 0
     CN_HOOK_FAILED, // *code is its exit code, or 128 + the number of the signal that ended it
-    CN_HOOK_LATE,   // its time was over: the hook and all that it started were ended
+    CN_HOOK_LATE,   // it reached its time limit and was ended, with its process group
 };
 
 // Starts the program path with this environment ("NAME=value", ends with NULL) and does not wait
-// for it. The hook is ended after limit_s seconds, even if this program has ended before. Returns
-// CN_ENOTFOUND when path cannot be executed.
+// for its end. The hook is ended after limit_s seconds, even if this program ends before. Returns
+// CN_ENOTFOUND when path cannot be executed, CN_ENOMEM when no process can be started.
 cn_err cn_platform_start_hook(const char *path, char *const environment[], unsigned limit_s,
                               int64_t *hook);
 
-// As cn_platform_start_hook, with size bytes of input on the hook's standard input; they must fit a
-// pipe: at most 4096. Returns CN_EIO without a pipe.
+// As cn_platform_start_hook, with size bytes of input on the hook's standard input. They must fit a
+// pipe: at most 4096. Returns CN_EIO also when the pipe fails.
 cn_err cn_platform_start_hook_with(const char *path, char *const environment[], unsigned limit_s,
                                    const void *input, size_t size, int64_t *hook);
 
-// Runs this program again with these arguments, the first being its name, as a hook. What it writes
-// to its standard output is in the file of *output, which the caller closes, once it has ended.
+// Runs this program again as a hook, with these arguments; the first is its name, NULL ends them.
+// *output is the descriptor of a file with what the hook writes to standard output. The caller
+// closes it once the hook has ended.
 cn_err cn_platform_start_self(char *const arguments[], unsigned limit_s, int *output,
                               int64_t *hook);
 

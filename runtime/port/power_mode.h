@@ -9,10 +9,10 @@
 #include "runtime/base/error.h"
 #include "runtime/base/name.h"
 
-#define CN_POWER_MODES 32
+#define CN_POWER_MODES 32 // most modes that are read
 
 struct cn_power_mode {
-    int id;
+    int id;                  // number in nvpmodel.conf
     char name[CN_NAME_SIZE]; // "15W", "MAXN_SUPER"
 };
 
@@ -30,7 +30,8 @@ cn_err cn_power_modes_read(const char *root, struct cn_power_modes *modes);
 const struct cn_power_mode *cn_power_modes_find(const struct cn_power_modes *modes,
                                                 const char *name);
 
-// Sets the mode with the vendor's program and blocks until it has ended, at most 30 s. Returns
-// CN_EAUTH when this process is not root, CN_ENOTFOUND without such a program, or CN_ETIMEOUT.
-// Returns CN_EIO when the program failed or the mode did not change; some modes need a restart.
+// Sets the mode with the vendor's program, nvpmodel, and blocks until it has ended, at most 30 s.
+// Returns CN_EAUTH when this process is not root, CN_ENOTFOUND when nvpmodel is missing, or
+// CN_ETIMEOUT. Returns CN_EIO when nvpmodel failed or the mode did not change; some modes need a
+// restart of the board.
 cn_err cn_power_mode_set(const char *root, const struct cn_power_mode *mode);

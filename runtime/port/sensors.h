@@ -31,10 +31,11 @@ struct cn_reading {
     uint64_t written; // bytes that this process has written to disks
 };
 
-// Opens the sensors. zones and powers are lists of labels, separated by blanks. Empty zones: all
-// zones. Empty powers: no power; else the first label that exists counts. A label "A+B" is the sum
-// of two rails, for boards without a sensor of the total. root is "" on a board; tests give a
-// recorded tree with sys/ and proc/.
+// Opens the sensors. zones and powers are lists of labels, separated by blanks. Empty zones chooses
+// all zones. Empty powers measures no power; else the first label that exists counts. A label "A+B"
+// is the sum of the power rails A and B, for boards without a sensor of the total. root is "" on a
+// board; tests give a recorded tree with sys/ and proc/. Returns CN_ENOMEM, or CN_ERANGE for a text
+// that is too long.
 cn_err cn_sensors_open(const char *root, const char *zones, const char *powers,
                        struct cn_sensors **sensors);
 void cn_sensors_close(struct cn_sensors *sensors);
