@@ -1,6 +1,6 @@
-// event_kinds.h - the kinds of events of a gateway, by the words that profiles and programs use.
+// event_kinds.h - the kinds of events of a gateway, and their words in profiles and messages.
 //
-// docs/events.md says when each happens. Threading: none.
+// docs/events.md says when each kind happens. Threading: none.
 #pragma once
 
 #include <stdbool.h>
@@ -34,18 +34,19 @@ enum cn_event_kind {
     CN_EVENT_KINDS,
 };
 
-// Returns the word: "board_failed".
+// Returns the word of a kind, such as "board_failed".
 const char *cn_event_kind_word(enum cn_event_kind kind);
 
 // Finds a kind by its word. Returns CN_EVENT_KINDS when there is none.
 enum cn_event_kind cn_event_kind_find(const char *word);
 
-// Returns whether a person should know of it at once: the kinds of "alarms" in a profile.
+// Returns whether a person should know of such an event at once. These kinds are the "alarms".
 bool cn_event_kind_is_alarm(enum cn_event_kind kind);
 
-// Returns whether hooks.events has the kind. words is the list of the profile: words and patterns
-// such as "board_*"; "" means the alarms.
+// Returns whether the hook is told of events of this kind. words is hooks.events of the profile:
+// words, and patterns such as "board_*"; "" means the alarms.
 bool cn_event_kind_is_wanted(const char *words, enum cn_event_kind kind);
 
-// Finds an item of the list that means no kind. Returns false when all mean one.
+// Copies the first item of words that matches no kind, cut to size - 1 bytes. Returns false when
+// each item matches one.
 bool cn_event_kind_unknown(const char *words, char *item, size_t size);

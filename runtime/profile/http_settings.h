@@ -1,4 +1,4 @@
-// http_settings.h - what an address of http.listen means.
+// http_settings.h - who can reach an address of http.listen.
 #pragma once
 
 #include <stdbool.h>

@@ -1,7 +1,8 @@
 // job.h - what to train and by which rules: the part of the settings that the aggregator owns.
 //
-// The job is a section of a profile, on the aggregator or on a board that trains alone. The
-// manifest takes it to the boards. Each board's own profile maps the names of data sets to paths.
+// The job is a section of a profile, on the gateway or on a board that trains alone. The manifest
+// (runtime/port/link.h) brings the job to the boards. Each board's own profile maps the names of
+// data sets to paths.
 #pragma once
 
 #include <stdbool.h>
@@ -11,7 +12,7 @@
 
 enum cn_loss {
     CN_LOSS_CROSS_ENTROPY,  // softmax cross-entropy; labels are class numbers
-    CN_LOSS_MSE,            // mean over the elements of an output; labels have the output's shape
+    CN_LOSS_MSE,            // mean squared error of the elements of an output, labels of that shape
     CN_LOSS_BINARY_ENTROPY, // on logits; labels from 0 to 1, in the output's shape
     CN_LOSS_HUBER,
     CN_LOSS_L1,
@@ -47,37 +48,37 @@ enum cn_normalize {
 // Which statistics batch normalization uses.
 enum cn_batch_norm_use {
     CN_BATCH_NORM_MODEL,  // the model's file decides
-    CN_BATCH_NORM_TRAIN,  // the statistics of the batch; the running ones are updated
+    CN_BATCH_NORM_TRAIN,  // the statistics of the batch; the running statistics are updated
     CN_BATCH_NORM_FROZEN, // the running statistics, which do not change
 };
 
-// Rules of a job beyond the simplest case. All zero means the defaults, so that a job without rules
-// is encoded as before rules existed.
+// Rules of a job beyond the simplest case. All zero means the defaults, so that the encoding of a
+// job without rules is the same as before rules existed.
 struct cn_rules {
     // Rules of the loss.
     char output[CN_WORDS_SIZE];  // CN_LOSS_OUTPUT: the name of the output that is the loss
     char weights[CN_WORDS_SIZE]; // weights of the classes; "": 1 each
-    char ignore[CN_WORDS_SIZE];  // labels whose rows do not count
+    char ignore[CN_WORDS_SIZE];  // labels whose rows are left out of the loss
     bool classes_first;          // shape [batch, classes, ...] instead of [batch, ..., classes]
-    double smoothing;
-    double delta; // CN_LOSS_HUBER; 0 means 1
+    double smoothing;            // label smoothing, in [0, 1)
+    double delta;                // CN_LOSS_HUBER: where the loss becomes linear; 0 means 1
 
     // Rules of a step.
     enum cn_optimizer optimizer;
-    bool nesterov;
+    bool nesterov;                // SGD with Nesterov's momentum
     double beta1, beta2, epsilon; // Adam; 0 means 0.9, 0.999, 1e-8
     enum cn_schedule schedule;
     uint32_t warm_up; // number of first steps in which the rate rises from 0
     uint32_t every;   // CN_SCHEDULE_STEP: steps from one decay to the next
-    double factor;
-    double clip;     // largest L2 norm of a gradient; 0: no limit
-    double proximal; // FedProx: strength of the pull towards the round's first weights; 0: none
+    double factor;    // see enum cn_schedule
+    double clip;      // largest L2 norm of a gradient; 0: no limit
+    double proximal;  // FedProx: strength of the pull towards the round's first weights; 0: none
     char freeze[CN_WORDS_SIZE]; // patterns of tensors that are not trained; * matches any text
     enum cn_batch_norm_use batch_norm;
 
     // Rules of the samples.
     enum cn_normalize normalize;
-    uint32_t window; // rows of a series that make a sample; 0: each row is a sample
+    uint32_t window; // rows of a time series that make a sample; 0: each row is a sample
     uint32_t stride; // rows from one window to the next; 0 means 1
     bool one_hot;    // class numbers become rows of 0 and 1
     bool flip;       // mirrors a random half of the images left to right
@@ -92,8 +93,8 @@ enum cn_update_mode {
     CN_UPDATE_BF16,  // dense bfloat16
     CN_UPDATE_Q4,    // dense int4 with a scale for each group of 256
     CN_UPDATE_SIGN,  // a bit for each value, and a magnitude for each group of 256
-    CN_UPDATE_AUTO,  // the mode is chosen each round by what the link can carry; never in a frame
-    // Sends nothing and keeps all in the residual; chosen by the program, never by a user.
+    CN_UPDATE_AUTO,  // each round a mode that the link can carry is chosen; never in a frame
+    // Nothing is sent, all stays in the residual; chosen by the program, never by a user.
     CN_UPDATE_SKIP,
 };
 
@@ -104,16 +105,17 @@ enum cn_statistics {
 
 // What becomes of the tensors that train.freeze names.
 enum cn_frozen {
-    CN_FROZEN_SHARED, // they are part of each update, as zeros
-    CN_FROZEN_LOCAL,  // no update has them
+    CN_FROZEN_SHARED, // each update contains them, as zeros
+    CN_FROZEN_LOCAL,  // no update contains them
 };
 
 struct cn_update_rule {
     enum cn_update_mode mode;
-    double density;      // top-k: share of coordinates that are sent, in (0, 1]
+    double density;      // top-k: share of the values that is sent, in (0, 1]
     uint32_t value_bits; // top-k: bits of a magnitude, 0 to 8
 };
 
+// Number format in which a board stores the residual: what its updates left out so far.
 enum cn_residual_kind {
     CN_RESIDUAL_FP32,
     CN_RESIDUAL_BF16,
@@ -132,8 +134,8 @@ enum cn_lr_scaling {
 };
 
 enum cn_parallel_kind {
-    CN_PARALLEL_GIVEN,
-    CN_PARALLEL_AUTO, // stage, shards, replicas, micro-batches: chosen by memory and speed
+    CN_PARALLEL_GIVEN, // the profile says how
+    CN_PARALLEL_AUTO,  // stage, shards, replicas and micro-batches are chosen by memory and speed
 };
 
 // What the members that hold a model together divide among themselves: ZeRO's stages 1 to 3.
@@ -155,32 +157,32 @@ struct cn_parallel {
     enum cn_scope scope;
     enum cn_lr_scaling lr_scaling;
     uint32_t replicate; // most replicas; 0: as many as fit
-    uint32_t shard; // members that hold one model's state together; 0 and 1: each holds all of it
+    uint32_t shard; // members that together hold one model's state; 0 and 1: each holds all of it
     enum cn_sharing stage; // what these members divide among themselves
     bool balance;          // micro-batches are divided by measured speed
     enum cn_parallel_kind kind;
-    uint32_t accumulate; // micro-batches of a step, in place of cn_job.accumulate; 0: use that one
+    uint32_t accumulate; // micro-batches of a step; 0: those of cn_job.accumulate
 };
 
 // A model that is cut into parts, each on a member of its own (runtime/group/pipeline_order.h). All
-// zero: it is not cut.
+// zero: the model is not cut.
 struct cn_pipeline_settings {
     uint32_t parts;          // 0 and 1: the model is not cut
-    char cut[CN_WORDS_SIZE]; // where parts begin (cn_cut_read); "": equal work
+    char cut[CN_WORDS_SIZE]; // where parts begin (cn_cut_read); "": so that the work is equal
 };
 
 // Update options beyond the simplest case. All zero means the defaults, as in cn_rules.
 struct cn_update_options {
     char densities[CN_WORDS_SIZE];  // entries NAME=SHARE% of layer_entry.h
     char priorities[CN_WORDS_SIZE]; // entries NAME=FACTOR of layer_entry.h
-    char local[CN_WORDS_SIZE];      // patterns of tensors that never travel
+    char local[CN_WORDS_SIZE];      // patterns of tensors that are never sent
     enum cn_frozen frozen;
     enum cn_residual_kind residual;
     uint32_t snapshot_every; // versions from one with a snapshot to the next; 0: no snapshots
 };
 
 // How the aggregator turns the mean of a round's updates into a step of the model; the formulas are
-// in aggregator/merge/server_optimizer.h. It does not travel to the boards.
+// in aggregator/merge/server_optimizer.h. Not sent to the boards.
 enum cn_server_optimizer {
     CN_SERVER_FEDAVG, // the step is the mean
     CN_SERVER_FEDAVGM,
@@ -190,14 +192,14 @@ enum cn_server_optimizer {
     CN_SERVER_FEDYOGI,
 };
 
-// What the mean is of, where groups trained for different numbers of steps.
+// What is averaged, in case groups trained for different numbers of steps.
 enum cn_server_normalize {
     CN_NORMALIZE_OFF,   // changes of the weights
     CN_NORMALIZE_STEPS, // changes for each step: FedNova, see aggregator/merge/normalize.h
 };
 
-// What a board adds to its gradients so that all groups go towards one optimum; the formulas are in
-// runtime/update/variate.h. All zero: nothing.
+// What a board adds to its gradients so that all groups move towards one optimum; the formulas are
+// in runtime/update/variate.h.
 enum cn_correction_kind {
     CN_CORRECTION_NONE,
     CN_CORRECTION_SCAFFOLD, // control variates
@@ -217,7 +219,7 @@ struct cn_server {
 };
 
 // How the aggregator combines the updates of a round when some groups may lie; the definitions are
-// in aggregator/merge/robust.h. It does not travel to the boards.
+// in aggregator/merge/robust.h. Not sent to the boards.
 enum cn_robust_rule {
     CN_ROBUST_NONE, // the weighted mean, after the caps by the round's medians
     CN_ROBUST_MEDIAN,
@@ -231,13 +233,13 @@ enum cn_robust_rule {
 enum cn_robust_mix {
     CN_ROBUST_MIX_NONE,
     CN_ROBUST_MIX_BUCKET,  // means of two updates
-    CN_ROBUST_MIX_NEAREST, // of each update the mean with those nearest to it
+    CN_ROBUST_MIX_NEAREST, // for each update, its mean with the updates nearest to it
 };
 
 // What a round does with fewer updates than the rule needs.
 enum cn_robust_short {
-    CN_ROBUST_SHORT_WAIT, // it waits for more
-    CN_ROBUST_SHORT_CLIP, // it takes the weighted mean, as without a rule
+    CN_ROBUST_SHORT_WAIT, // the round waits for more
+    CN_ROBUST_SHORT_CLIP, // the round takes the weighted mean, as without a rule
 };
 
 // Most updates of a round with a robust rule: the exact sums over pairs fit 128 bits.
@@ -250,15 +252,16 @@ struct cn_robust {
     enum cn_robust_short when_short;
 };
 
-// When a version is made: when all groups of a round have sent their updates, or from a buffer of
-// the updates that came first. Late updates then go into a later version. It does not travel to the
+// When a version is made: when all groups of a round have sent their updates, or when a buffer is
+// full of the updates that came first. Late updates then go into a later version. Not sent to the
 // boards.
 enum cn_round_mode {
     CN_ROUNDS_SYNCHRONOUS,
     CN_ROUNDS_ASYNCHRONOUS,
 };
 
-// Most versions that an update may be behind: boards catch up by the deltas of as many versions.
+// Most versions that an update may be behind: boards can catch up by the deltas of this number of
+// versions.
 #define CN_STALENESS_MAX 8
 
 struct cn_rounds_async {
@@ -268,10 +271,11 @@ struct cn_rounds_async {
     bool wait; // a version waits for groups whose updates would be too old for the next
 };
 
-// When the aggregator refuses a version by what the central set says of it. 0: that limit is off.
+// Limits of a version, measured on the central set. The aggregator refuses a version beyond them.
+// 0: no limit.
 struct cn_gate {
     double loss;     // how far its loss may lie above the best of the last versions
-    double accuracy; // how far its accuracy may lie below the best of the last versions
+    double accuracy; // how far its accuracy may lie below the best of the last versions, 0 to 1
 };
 
 struct cn_job {
@@ -284,7 +288,7 @@ struct cn_job {
     char central_set[CN_NAME_SIZE]; // data set that the aggregator measures versions on; "": none
     double scale;                   // a sample enters the model as (value - mean) * scale
     double mean;
-    double held_out; // share of a board's samples that it never trains on, [0, 0.9]
+    double held_out; // share of its samples that a board never trains on, in [0, 0.9]
 
     uint32_t batch;       // samples of a micro-batch
     uint32_t accumulate;  // micro-batches of a step
@@ -294,7 +298,7 @@ struct cn_job {
     double learning_rate;
     double momentum;
     double weight_decay;
-    bool keep_optimizer; // keeps the optimizer's state across rounds; default: reset each round
+    bool keep_optimizer; // keeps the optimizer's state across rounds; false: resets it each round
 
     struct cn_update_rule up;   // from a board to the aggregator
     struct cn_update_rule down; // from the aggregator to a board; never CN_UPDATE_AUTO
@@ -310,7 +314,7 @@ struct cn_job {
     uint64_t deadline_ms;   // longest duration of a round
     double max_norm;        // L2 norm to which larger updates are scaled down; 0: no limit
     uint64_t max_weight;    // most samples that an update may count for
-    bool trust_groups;      // no caps by the medians of a round, nor by what a board can draw
+    bool trust_groups;      // no caps by a round's medians nor by the samples a board can draw
     bool trust_boards;      // the boards' own measurements may end the run
     uint32_t patience;      // rounds without a better metric after which the run ends; 0: never
     double target_accuracy; // accuracy at which the run ends; 0: never
@@ -330,7 +334,8 @@ static inline uint32_t cn_robust_needs(const struct cn_robust *robust)
 
     if (robust->rule == CN_ROBUST_NONE)
         return 1;
-    return robust->mix == CN_ROBUST_MIX_BUCKET ? 2 * rows - 1 : rows; // one bucket may have one
+    // One bucket may have a single update.
+    return robust->mix == CN_ROBUST_MIX_BUCKET ? 2 * rows - 1 : rows;
 }
 
 static inline bool cn_job_is_async(const struct cn_job *job)
@@ -347,8 +352,8 @@ static inline uint32_t cn_job_buffer(const struct cn_job *job)
                              : (uint32_t)((3 * (uint64_t)job->quorum + 3) / 4); // rounded up
 }
 
-// Returns the number of groups whose updates make a version: the quorum or the buffer, or what the
-// robust rule needs if rounds wait for that.
+// Returns the number of groups whose updates make a version: the quorum or the buffer, or more if
+// the robust rule needs more and rounds wait for them.
 static inline uint32_t cn_job_updates_needed(const struct cn_job *job)
 {
     uint32_t needed =
@@ -358,13 +363,13 @@ static inline uint32_t cn_job_updates_needed(const struct cn_job *job)
     return wanted > needed ? wanted : needed;
 }
 
-// Returns the name of the value that says how many updates are needed.
+// Returns the name of the key that says how many updates are needed.
 static inline const char *cn_job_needed_word(const struct cn_job *job)
 {
     return cn_job_is_async(job) ? "buffer" : "quorum";
 }
 
-// Returns the micro-batches of a step of each member that trains.
+// Returns the number of micro-batches that each training member runs in a step.
 static inline uint32_t cn_job_accumulate(const struct cn_job *job)
 {
     return job->parallel.accumulate ? job->parallel.accumulate : job->accumulate;

@@ -18,7 +18,7 @@ static const char *key_of(const struct cn_schema_row *row)
     return row->path + strlen("job.");
 }
 
-// A name, a map of sets or of phases without a default is empty while it is not set.
+// Returns whether a row has a value. Rows of a job without a default are texts, "" while not set.
 static bool is_set(const struct cn_schema_row *row, const struct cn_settings *settings)
 {
     return row->initial || ((const char *)settings + row->offset)[0];
@@ -87,7 +87,7 @@ cn_err cn_job_text_read(const char *text, size_t size, struct cn_diag *diag,
     return err;
 }
 
-// The value as it is written in a profile; NULL without memory. The caller frees it.
+// Returns the value as it is written in a profile, or NULL without memory. The caller frees it.
 static char *value_of(const struct cn_schema_row *row, const struct cn_settings *settings)
 {
     char *value = NULL;

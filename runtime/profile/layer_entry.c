@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Copies the part before the last '=' and returns the part after it. Returns NULL when there is no
-// '='.
+// Copies the part before the last '=' to name and returns the part after it. Returns NULL when
+// there is no '=', or the part before it is empty or too long.
 static const char *cut(const char *entry, char name[CN_WORDS_SIZE])
 {
     const char *equals = strrchr(entry, '=');

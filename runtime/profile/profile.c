@@ -74,7 +74,7 @@ static bool read_schema(struct loader *loader, struct cn_profile_file *source)
     return false;
 }
 
-// Parses text as the file path. Returns NULL when it has no usable content.
+// Parses text, the content of the file path. Returns NULL when the content is not usable.
 static struct cn_profile_file *open_source(struct loader *loader, const char *path,
                                            const char *text, size_t size)
 {
@@ -99,7 +99,8 @@ static struct cn_profile_file *open_source(struct loader *loader, const char *pa
     return source;
 }
 
-// Returns the file that a link names, NULL if there is none or the link is wrong.
+// Writes the path of the file that a link names. Returns false, and reports why, when the link is
+// wrong.
 static bool resolve_link(struct loader *loader, const struct cn_profile_file *from,
                          const struct cn_yaml_node *link, char path[CN_PATH_SIZE])
 {
@@ -220,8 +221,8 @@ static void report_unknown(struct loader *loader, const struct section *section,
                              "%s%s: unknown key; expected a key of PROFILES.md", prefix, shown);
 }
 
-// Applies a job's value only if it is lower than the limit of the board or site. 0 stands for no
-// limit.
+// Returns whether the value that a job has set is within the limit of the board or site, and
+// reports it if not. 0 stands for no limit.
 static bool check_wish(struct loader *loader, const char *key, const struct cn_schema_row *row,
                        const struct cn_yaml_node *node, uint64_t limit)
 {
@@ -265,7 +266,7 @@ static void apply_value(struct loader *loader, const struct section *section, co
     *origin = (struct cn_origin){section->source, node->mark, section->layer == CN_LAYER_JOB};
 }
 
-// Reads the keys that the loader handles itself. They are allowed only at the top of a file.
+// Checks the place of a key of CN_VALUE_LINK, which is allowed only at the top of a file.
 static void apply_link(struct loader *loader, const struct section *section, const char *path,
                        const struct cn_yaml_node *node)
 {
@@ -295,7 +296,7 @@ static bool apply_kind(struct loader *loader, const struct section *section, con
     return row;
 }
 
-// The YAML tree bounds the depth of this recursion.
+// Applies the keys of a map. The YAML tree bounds the depth of this recursion.
 static void apply_map(struct loader *loader, const struct section *section,
                       const struct cn_yaml_node *map) // NOLINT(misc-no-recursion)
 {

@@ -205,7 +205,7 @@ static void check_hardware(const struct cn_profile *profile, struct cn_diagnosti
     }
 }
 
-// Reports rules that can never hold.
+// Reports pause rules that contradict each other or lack what they need.
 static void check_care(const struct cn_profile *profile, struct cn_diagnostics *report)
 {
     const struct cn_settings *settings = &profile->settings;
@@ -226,7 +226,7 @@ static void check_care(const struct cn_profile *profile, struct cn_diagnostics *
     }
 }
 
-// A run that stops on a measurement needs something to measure.
+// Refuses stop rules without anything to measure on.
 static void check_stop(const struct cn_profile *profile, struct cn_diagnostics *report)
 {
     const struct cn_job *job = &profile->settings.job;
@@ -266,7 +266,7 @@ static void check_trust(const struct cn_profile *profile, struct cn_diagnostics 
         key + 4);
 }
 
-// Characters of all lists of a job together, which must fit one message.
+// Most characters of all lists of a job together: they must fit one message.
 #define LISTS_MAX 200
 
 static void check_rules(const struct cn_profile *profile, struct cn_diagnostics *report)
@@ -366,7 +366,7 @@ static void check_parallel(const struct cn_profile *profile, struct cn_diagnosti
                              "parallel.stage: nothing is shared out; expected parallel.shard, too");
 }
 
-// Warns about keys without effect if they are in the same file as the key that disables them.
+// Refuses keys of topk in another mode, unless a file other than theirs sets that mode.
 static void check_idle(const struct cn_profile *profile, struct cn_diagnostics *report)
 {
     for (size_t i = 0; i < cn_schema_count; i++) {
@@ -386,8 +386,8 @@ static void check_idle(const struct cn_profile *profile, struct cn_diagnostics *
     }
 }
 
-// Momentum is also in what the downlink leaves for the next rounds. Signs alone leave so much that
-// the sum of both grows without end.
+// Refuses the server's momentum with signs. What the downlink leaves out for later rounds contains
+// momentum, too. Signs leave out so much that both together grow without end.
 static void check_server(const struct cn_profile *profile, struct cn_diagnostics *report)
 {
     const struct cn_job *job = &profile->settings.job;
@@ -450,7 +450,7 @@ void cn_profile_check(const struct cn_profile *profile, struct cn_diagnostics *r
     }
 }
 
-// Checks that the data set of the job is one of this machine's.
+// Checks that the data set that the job names at path is one of this machine's. "" passes.
 static void require_set(const struct cn_profile *profile, const char *path, const char *set,
                         struct cn_diagnostics *report)
 {
@@ -461,7 +461,7 @@ static void require_set(const struct cn_profile *profile, const char *path, cons
                          path + 4, set);
 }
 
-// Refuses a job's limits that cannot travel to the boards.
+// Refuses limits of boards in a job: they are not sent to the boards.
 static void refuse_wishes(const struct cn_profile *profile, struct cn_diagnostics *report)
 {
     for (size_t i = 0; i < cn_schema_count; i++) {

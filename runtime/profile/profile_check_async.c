@@ -14,7 +14,8 @@ static void check_buffer(const struct cn_profile *profile, struct cn_diagnostics
             job->async.buffer, job->quorum, job->quorum);
 }
 
-// The updates of a small buffer are those of the fastest groups, so liars could be most of them.
+// Refuses a small buffer with a robust rule: its updates come from the fastest groups, and most of
+// these could lie.
 static void check_robust(const struct cn_profile *profile, struct cn_diagnostics *report)
 {
     const struct cn_job *job = &profile->settings.job;

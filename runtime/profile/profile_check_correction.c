@@ -1,7 +1,7 @@
-// Checks train.correction: control variates say something in few kinds of rounds only.
+// Checks train.correction: control variates have a meaning in few kinds of rounds only.
 #include "runtime/profile/profile_private.h"
 
-// One condition of control variates, and what to say if it does not hold.
+// A condition for control variates, and the key and text of the message if it does not hold.
 struct condition {
     bool holds;
     const char *key, *text;

@@ -1,4 +1,4 @@
-// Checks the keys about tensors that never travel against a job's other keys.
+// Checks the keys about tensors that are never sent against a job's other keys.
 #include "runtime/profile/profile_private.h"
 
 // Local tensors exist only in the residual, so they need one that keeps them exactly.
@@ -19,8 +19,8 @@ static void refuse_central(const struct cn_profile *profile, const char *key,
                          key + 4);
 }
 
-// The tensors of update.local in a version are those of version 0. What the gateway measures with
-// them says little.
+// In every version, the tensors of update.local are those of version 0. So what the gateway
+// measures says little.
 static void check_central(const struct cn_profile *profile, struct cn_diagnostics *report)
 {
     const struct cn_job *job = &profile->settings.job;

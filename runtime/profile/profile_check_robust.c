@@ -8,7 +8,8 @@ static bool sorts(const struct cn_robust *robust)
     return robust->rule == CN_ROBUST_MEDIAN || robust->rule == CN_ROBUST_TRIMMED;
 }
 
-// Each group sends other coordinates with top-k, so the middle of most coordinates is zero.
+// Refuses rules that take the middle of each coordinate with top-k: groups send different
+// coordinates, so the middle of most is zero.
 static void check_mode(const struct cn_profile *profile, struct cn_diagnostics *report)
 {
     const struct cn_job *job = &profile->settings.job;
@@ -40,7 +41,7 @@ static void check_quorum(const struct cn_profile *profile, struct cn_diagnostics
                              cn_job_updates_needed(job), CN_ROBUST_MOST);
 }
 
-// Refuses the keys that say something else about lying groups than the rule does.
+// Reports keys that contradict the rule about groups that lie.
 static void check_trust(const struct cn_profile *profile, struct cn_diagnostics *report)
 {
     const struct cn_job *job = &profile->settings.job;

@@ -64,8 +64,8 @@ static bool has_robust_rule(const struct cn_job *job)
     return job->robust.rule != CN_ROBUST_NONE;
 }
 
-// Keys that have an effect only together with another key. They are no mistake, because one file of
-// a profile may set the optimizer and another its momentum.
+// Keys that have an effect only together with another key. Without it they are no mistake, because
+// one file of a profile may set the optimizer and another file its momentum.
 static const struct {
     const char *path;
     bool (*has_meaning)(const struct cn_job *job);

@@ -7,8 +7,8 @@
 
 #define COMMENT_COLUMN 40
 
-// Writes a file line by line. The text of a line is collected first, so that comments can be
-// aligned.
+// Writes a file line by line. The text of a line is collected first, so that the comments of all
+// lines begin in one column.
 struct writer {
     FILE *stream;
     char *text; // text of the current line
@@ -66,8 +66,8 @@ static const char *last_word(const char *path)
     return dot ? dot + 1 : path;
 }
 
-// Opens those sections of path that previous is not in. is_comment tells which sections are
-// commented out; it may be NULL.
+// Prints the headings of the sections of path that previous is not in. is_comment says which
+// sections are commented out; NULL: none.
 static void open_sections(FILE *stream, const char *previous, const char *path,
                           bool (*is_comment)(const void *context, const char *section),
                           const void *context)

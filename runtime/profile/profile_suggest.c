@@ -31,7 +31,8 @@ static size_t distance(const char *a, const char *b)
     return rows[height % 2][width];
 }
 
-// Writes the word of path at the key's place. Returns false when path is in another section.
+// Writes the word of path that follows prefix. Returns false when path is in another section or the
+// word is too long.
 static bool next_word(const char *path, const char *prefix, char word[WORD_MAX + 1])
 {
     size_t length = strlen(prefix);
@@ -50,8 +51,7 @@ static const char *written(const char *path, const char *prefix)
     return in_job && strncmp(path, "job.", 4) == 0 ? path + 4 : path;
 }
 
-// Suggests a known key near the unknown one. For a right key in the wrong section it suggests the
-// right section.
+// Suggests the path of a known key whose last words are key: a right key in the wrong section.
 static void suggest_path(const char *prefix, const char *key, unsigned layers,
                          char suggestion[CN_PATH_SIZE])
 {
@@ -73,7 +73,7 @@ void cn_profile_suggest(const char *prefix, const char *key, enum cn_layer layer
                         char suggestion[CN_PATH_SIZE])
 {
     size_t length = strlen(key),
-           best = length <= 3 ? 2 : 3; // one wrong letter in three, two in more
+           best = length <= 3 ? 2 : 3; // one wrong letter; in keys of more than three, two
     unsigned layers = 1u << layer;
     char word[WORD_MAX + 1];
 

@@ -251,7 +251,7 @@ static void print_words(const char *words, const char *none, FILE *stream)
     fputc(']', stream);
 }
 
-// Prints "name: rule; name: [board-1 board-2]" as a map.
+// Prints the text "name: rule; name: [board-1 board-2]" as a YAML map.
 static void print_sets(const char *sets, FILE *stream)
 {
     fputc('{', stream);
@@ -274,7 +274,7 @@ static void print_sets(const char *sets, FILE *stream)
     fputc('}', stream);
 }
 
-// Prints "name=1 name=8" as a map.
+// Prints the text "name=1 name=8" as a YAML map.
 static void print_phases(const char *phases, FILE *stream)
 {
     fputc('{', stream);

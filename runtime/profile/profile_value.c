@@ -33,7 +33,7 @@ static bool reject(const struct reading *reading, const struct cn_yaml_node *nod
     return false;
 }
 
-// Returns true for a scalar whose text may be a word, not a number.
+// Returns true for a scalar that can be read as text. Reports any other node.
 static bool is_text(const struct reading *reading, const struct cn_yaml_node *node)
 {
     if (node->bad)
@@ -120,7 +120,7 @@ static bool read_address(const struct reading *reading, const struct cn_yaml_nod
 
 #define UNIX_PATH_MAX 107 // bytes, as unix(7) has it
 
-// A path is relative to the directory of the file, as other paths are.
+// Reads "host:port" or "unix:PATH"; the path is relative to the directory of the file.
 static bool read_http(const struct reading *reading, const struct cn_yaml_node *node, char *to)
 {
     struct cn_yaml_node path;
@@ -165,7 +165,7 @@ static bool read_addresses(const struct reading *reading, const struct cn_yaml_n
     return good;
 }
 
-// Checks the name of an entry: it must be valid and not one that YAML readers take for a value.
+// Checks that the name of an entry is valid.
 static bool check_entry_name(const struct reading *reading, const struct cn_yaml_node *entry)
 {
     char quoted[CN_QUOTE_SIZE];
@@ -411,7 +411,7 @@ static bool read_numeric(const struct reading *reading, const struct cn_yaml_nod
                          struct cn_settings *settings)
 {
     enum cn_value_type type = reading->row->type;
-    // Only used if the value is a number.
+    // Only used for CN_VALUE_NUMBER and CN_VALUE_SHARE.
     double *to = (double *)((char *)settings + reading->row->offset);
     bool real = type == CN_VALUE_NUMBER || type == CN_VALUE_SHARE;
 
@@ -474,7 +474,7 @@ static bool read_words(const struct reading *reading, const struct cn_yaml_node 
     return true;
 }
 
-// Adds "name: rule" or "name: [boards]" to the text, and parses the text to check it.
+// Parses "name: rule" or "name: [boards]" to check it, and adds it to the text `to`.
 static bool read_set(const struct reading *reading, const struct cn_yaml_node *entry, char *to)
 {
     static struct cn_set_rules rules; // too large for a stack; one thread reads profiles

@@ -102,7 +102,8 @@ void cn_quantity_print(char text[CN_QUANTITY_SIZE], const struct cn_unit *units,
     snprintf(text, CN_QUANTITY_SIZE, "%" PRIu64 "%s%s", amount, name[0] ? " " : "", name);
 }
 
-// Tells whether text is [-]digits[.digits][e[+-]digits]. strtod also accepts "inf", "0x1" and " 1".
+// Returns whether text is [-]digits[.digits][e[+-]digits]: strtod would also accept "inf", "0x1"
+// and " 1".
 static bool is_number(const char *text)
 {
     size_t length;
@@ -136,7 +137,7 @@ cn_err cn_number_parse(const char *text, double *value)
     return isfinite(*value) ? CN_OK : CN_ERANGE;
 }
 
-// Tells whether the text is short: no exponent for numbers of usual size.
+// Returns whether text has no exponent, or value is so large or small that it needs one.
 static bool is_readable(const char *text, double value)
 {
     return !strchr(text, 'e') || fabs(value) < 1e-4 || fabs(value) >= 1e15;

@@ -1,7 +1,8 @@
 // quantity.h - numbers as people write them: "8 GiB", "1.5 s", "0.05", "5 %".
 //
-// Reading is strict: no text before or after, no sign except for plain numbers, no leading zeros,
-// no infinity or NaN. Printing gives text that reads back as the same value. Threading: none.
+// Reading is strict: no text before or after, no leading zeros, no infinity or NaN, and a minus
+// sign only before plain numbers and shares. Printing gives text that reads back as the same value.
+// Threading: none.
 #pragma once
 
 #include <stdint.h>
@@ -23,10 +24,12 @@ extern const struct cn_unit cn_units_power[];
 extern const struct cn_unit cn_units_heat[]; // degrees Celsius
 extern const struct cn_unit cn_units_rate[];
 
-// Reads a number with a unit, as a multiple of the smallest unit. Returns CN_EFORMAT for no number,
-// CN_ENOTFOUND for a missing or unknown unit, CN_EINVAL for a fraction of the smallest unit,
-// CN_ERANGE for a number that is too large.
+// Reads a number with a unit and sets *value to the number of smallest units. Returns CN_EFORMAT
+// for text that is no number, CN_ENOTFOUND for a missing or unknown unit, CN_EINVAL for a fraction
+// of the smallest unit, CN_ERANGE for a number that is too large.
 cn_err cn_quantity_parse(const char *text, const struct cn_unit *units, uint64_t *value);
+
+// Prints value, a number of smallest units, with the largest unit that gives a whole number.
 void cn_quantity_print(char text[CN_QUANTITY_SIZE], const struct cn_unit *units, uint64_t value);
 
 // Reads a plain number. Returns CN_EFORMAT, or CN_ERANGE when it is not finite.

@@ -52,7 +52,7 @@ static const char *const relation_names[RELATION_COUNT] = {"==", "!=", "<", "<="
 
 struct parser {
     const char *at;
-    char word[WORD_SIZE]; // the next word; "" at the end
+    char word[WORD_SIZE]; // the word that is read next; "" at the end
     int depth;
     char *reason;
     struct cn_rule *rule;
@@ -83,8 +83,8 @@ static bool is_letter(char c)
            strchr("._-/:", c);
 }
 
-// Moves to the next word: a run of letters, a relation or a parenthesis. A word that is too long is
-// cut off and then matches no fact or value.
+// Moves to the next word: a run of letters, a relation or a parenthesis. A word is cut to
+// WORD_SIZE - 1 characters.
 static void advance(struct parser *parser)
 {
     size_t size = 0;

@@ -5,12 +5,15 @@
 //     phase == fine_tuning or round > 20
 //     (arch >= 8.7 and link >= 100 Mbit/s) or name == board-1
 //
-// A condition compares a fact with a value by == != < <= > >=. The words and, or, not and
-// parentheses combine conditions, as in most languages. Facts of a board: name, memory, cores, gpu
-// (cuda or none), arch (CUDA compute capability), link (measured, bit/s), address (== A.B.C.D/BITS:
-// it lies in the subnet), battery (percent of its charge; 100 on the mains), bytes (left of what
-// its profile allows for a day). Facts of training: round, step (steps done in the round), phase (a
-// name that the job gives to a range of rounds), epoch. An unknown fact makes its condition false.
+// A condition compares a fact with a value by == != < <= > >=. name, gpu, address and phase are
+// compared with == and != only. The words and, or, not and parentheses combine conditions; not
+// binds tightest, or least.
+//
+// Facts of a board: name, memory, cores, gpu (cuda or none), arch (CUDA compute capability), link
+// (measured rate in bit/s), address (== A.B.C.D/BITS: the board lies in this subnet), battery
+// (charge in percent; 100 on the mains), bytes (what is left of the bytes that the board's profile
+// allows for a day). Facts of training: round, step (steps done in the round), phase (a name that
+// the job gives to a range of rounds), epoch. An unknown fact makes its condition false.
 // Threading: none.
 #pragma once
 
@@ -28,7 +31,7 @@
 struct cn_board_facts {
     uint32_t memory_mib;
     uint16_t cores;
-    uint16_t arch;      // compute capability * 10: 87; 0 without a GPU
+    uint16_t arch;      // compute capability * 10, such as 87; 0: no GPU
     uint32_t link_kbps; // measured rate to the other members
     uint8_t battery;    // percent, at least 1; 100 on the mains
     // KiB that network.day_max leaves of the day, at least 1; UINT32_MAX: there is no limit.
@@ -44,6 +47,7 @@ struct cn_rule_facts {
     const char *phase; // "" outside of all phases
 };
 
+// A condition, an and, an or or a not; rule.c has the enums of its members.
 struct cn_rule_part {
     uint8_t kind, fact, relation;
     uint64_t number;
@@ -57,15 +61,15 @@ struct cn_rule {
     struct cn_rule_part parts[CN_RULE_PARTS];
 };
 
-// Reads a rule. Returns CN_EINVAL with a reason that names the place ("at 'memry': no such fact;
-// ...").
+// Reads a rule. Returns CN_EINVAL with a reason that names the place, such as "at 'memry': wanted a
+// fact: ...".
 cn_err cn_rule_parse(const char *text, char reason[CN_DIAG_LINE_SIZE], struct cn_rule *rule);
 
-// Returns true for a member that the rule takes. A rule without parts takes all.
+// Returns whether the rule holds for these facts. A rule without parts always holds.
 bool cn_rule_holds(const struct cn_rule *rule, const struct cn_rule_facts *facts);
 
-// needs_step returns true when the rule's result can change from step to step; needs_link when it
-// depends on the measured link, needs_live when on facts of a board that change while it trains.
+// Return whether the result of the rule depends on the step, on the measured link, or on facts of a
+// board that change while it trains (battery and bytes).
 bool cn_rule_needs_step(const struct cn_rule *rule);
 bool cn_rule_needs_link(const struct cn_rule *rule);
 bool cn_rule_needs_live(const struct cn_rule *rule);

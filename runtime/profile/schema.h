@@ -9,7 +9,8 @@
 
 #include "runtime/profile/profile.h"
 
-// Files in the order in which they are laid over each other.
+// Kinds of files, from the lowest layer to the highest. A value of a higher layer replaces that of
+// a lower one.
 enum cn_layer {
     CN_LAYER_BOARD,
     CN_LAYER_SITE,
@@ -18,12 +19,12 @@ enum cn_layer {
 };
 
 enum cn_value_type {
-    CN_VALUE_LINK,      // schema, extends and job: read by the loader itself, not stored
+    CN_VALUE_LINK,      // schema, extends and job: read by profile.c itself, not stored
     CN_VALUE_NAME,      // char[CN_NAME_SIZE], cn_name_valid
     CN_VALUE_PATH,      // char[CN_PATH_SIZE]
     CN_VALUE_LISTEN,    // char[CN_ADDRESS_SIZE], "host:port"
     CN_VALUE_HTTP,      // char[CN_PATH_SIZE], "host:port" or "unix:PATH"
-    CN_VALUE_CHOICE,    // an enum
+    CN_VALUE_CHOICE,    // an enum; a word of cn_schema_row.choices
     CN_VALUE_BOOL,      // bool
     CN_VALUE_COUNT,     // uint32_t
     CN_VALUE_LONG,      // uint64_t
@@ -38,9 +39,9 @@ enum cn_value_type {
     CN_VALUE_LISTENS,   // listen addresses of the gateway: one or a list
     CN_VALUE_MEMBERS,   // name: address
     CN_VALUE_DATA,      // name: {inputs, labels}
-    CN_VALUE_SETS,      // char[CN_SETS_SIZE], name: rule or list of boards; as in set_rules.h
-    CN_VALUE_PHASES,    // char[CN_WORDS_SIZE], name: first round; as in set_rules.h
-    CN_VALUE_WORDS,     // char[CN_WORDS_SIZE]: one or a list; numbers where max is not 0
+    CN_VALUE_SETS,      // char[CN_SETS_SIZE], "name: rule or list of boards" (set_rules.h)
+    CN_VALUE_PHASES,    // char[CN_WORDS_SIZE], "name: first round" (set_rules.h)
+    CN_VALUE_WORDS,     // char[CN_WORDS_SIZE], one word or a list; numbers where max is not 0
 };
 
 // Bits of enum cn_profile_use.
@@ -51,8 +52,8 @@ enum cn_value_type {
 #define CN_USE_ALL (CN_USE_TRAIN | CN_USE_NODE | CN_USE_GATEWAY | CN_USE_LOOK)
 
 struct cn_schema_row {
-    const char
-        *path; // "group.listen"; keys of a job start with "job.", which a job file leaves out
+    // "group.listen". Keys of a job start with "job.", which a job file leaves out.
+    const char *path;
     enum cn_value_type type;
     unsigned layers;            // layers that may set the key, as bits of enum cn_layer
     size_t offset;              // offset of the value in struct cn_settings
@@ -60,12 +61,12 @@ struct cn_schema_row {
     const char *zero;           // word for 0, which needs no unit and may lie below min; NULL: none
     bool word_only;             // only the word stands for 0; the number 0 is refused
     const char *const *choices; // words of CN_VALUE_CHOICE in enum order; ends with NULL
-    const char *initial;        // the default as it would be written; NULL: no default
+    const char *initial;        // the default as a profile would have it; NULL: no default
     const char *example;        // value for the template if there is no default
     unsigned required;          // programs that require the key (CN_USE_*)
-    unsigned suggested; // programs whose template has the example, not as a comment (CN_USE_*)
-    unsigned uses;      // programs that read the key (CN_USE_*)
-    const char *about;  // one line for the template and the user
+    unsigned suggested;         // programs whose template sets the key to the example (CN_USE_*)
+    unsigned uses;              // programs that read the key (CN_USE_*)
+    const char *about;          // description in one line, for templates and the manual page
 };
 
 extern const struct cn_schema_row cn_schema[];
@@ -78,11 +79,12 @@ const struct cn_schema_row *cn_schema_find(const char *path);
 // but may also set some keys outside of it.
 const struct cn_schema_row *cn_schema_resolve(const char *path, enum cn_layer layer);
 
-// Returns true when path is a section, the beginning of rows: "job.update". In a job file "update"
-// is one, too.
+// Returns true when path is a section, the beginning of the paths of rows: "job.update". In a job
+// file, path may be "job." and a section outside of the job.
 bool cn_schema_is_section(const char *path, enum cn_layer layer);
 
-// Returns true for a key that has no effect with these settings: density in a mode that sends all.
+// Returns true for a key that has no effect with these settings: the density or value_bits of an
+// update whose mode is not topk.
 bool cn_schema_idle(const struct cn_schema_row *row, const struct cn_settings *settings);
 
 // Returns "board", "site" or "job".

@@ -9,7 +9,7 @@
 #include "runtime/base/member.h"
 #include "runtime/profile/rule.h"
 
-#define CN_SET_MAX 8 // sets of a group
+#define CN_SET_MAX 8 // most sets of a group
 
 struct cn_set_rule {
     char name[CN_NAME_SIZE];
@@ -23,17 +23,17 @@ struct cn_set_rules {
     struct cn_set_rule rules[CN_SET_MAX];
 };
 
-// Adds the sets of a text; a set replaces one of the same name. Returns CN_EINVAL with a reason
-// that names the set.
+// Adds the sets of a text to rules; a set replaces one of the same name. Returns CN_EINVAL with a
+// reason that names the set; the sets before it have been added then.
 cn_err cn_set_rules_add(const char *text, char reason[CN_DIAG_LINE_SIZE],
                         struct cn_set_rules *rules);
 
 // Returns the set with this name, or NULL.
 const struct cn_set_rule *cn_set_rules_find(const struct cn_set_rules *rules, const char *name);
 
-// Returns true for a board that is in the set.
+// Returns whether a board with these facts is in the set.
 bool cn_set_rule_holds(const struct cn_set_rule *rule, const struct cn_rule_facts *facts);
 
-// Writes the phase of a round: the last phase that begins with or before the round; "" before the
-// first phase.
+// Writes the phase of a round: of the phases that have begun by then, the one that began last; ""
+// before the first phase.
 void cn_phase_of(const char *phases, uint32_t round, char phase[CN_NAME_SIZE]);

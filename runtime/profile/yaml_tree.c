@@ -127,7 +127,7 @@ static void attach(struct builder *builder, struct cn_yaml_node *node)
     }
 }
 
-// Tells whether text has control characters, a byte order mark, or line breaks that YAML knows
+// Returns whether text has control characters, a byte order mark, or line breaks that YAML knows
 // beyond ASCII (U+0085, U+2028, U+2029).
 static bool has_control(const char *text, size_t length)
 {
