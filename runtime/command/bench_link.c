@@ -17,7 +17,7 @@
 #include "runtime/update/tensor_rules.h"
 
 #define STEP_LIMIT_US 3000000
-#define HEADERS 0.9 // share of a link's rate that is left by headers, from chunks to IP
+#define HEADERS 0.9 // share of a link's rate that headers, from chunks to IP, leave for payload
 
 // The facts about model, job and link from which the table is computed.
 struct ground {
@@ -114,7 +114,8 @@ static cn_err take_profile(const struct cn_ports *ports, const struct cn_setting
     return err;
 }
 
-// Measures under the lock of the store, so that it never ends the session of a running node.
+// Measures under the lock of the store, so that the measurement cannot end the session of a running
+// node.
 static cn_err take_measured(const struct cn_ports *ports, const struct cn_settings *settings,
                             struct cn_diag *diag, struct ground *ground)
 {
@@ -148,7 +149,8 @@ static cn_err take_measured(const struct cn_ports *ports, const struct cn_settin
 
 // --- the table ---
 
-// Returns the seconds to send bytes, with a round trip to declare them and one to commit.
+// Returns the seconds to send an update of `bytes` bytes, with a round trip to declare it and one
+// to commit it.
 static double transfer_s(const struct ground *ground, uint64_t bytes)
 {
     const struct cn_link_path_stats *link = &ground->situation.link;

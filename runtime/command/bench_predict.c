@@ -27,22 +27,23 @@ static const struct gpu gpus[] = {
 
 #define GPU_COUNT (sizeof(gpus) / sizeof(gpus[0]))
 
-// All calls of one kind of op.
+// All calls of one kind of op in a step.
 struct kind {
     const char *name;
     uint32_t calls;
-    double flops, bytes;
+    double flops, bytes; // sums over the calls
 };
 
 struct prediction {
     struct kind kinds[CN_OP_COUNT];
     size_t kind_count;
-    struct kind sum;
-    uint32_t samples;                                // of a step
-    double seconds[GPU_COUNT], seconds16[GPU_COUNT]; // of a step
+    struct kind sum;  // all kinds together
+    uint32_t samples; // samples of a step
+    // Shortest time of a step on each GPU, in float32 and with products in 16 bits.
+    double seconds[GPU_COUNT], seconds16[GPU_COUNT];
 };
 
-// Attention is computed in float32 at every precision.
+// Returns whether an op rounds its factors to 16 bits at such a precision. Attention never does.
 static bool takes_16_bits(enum cn_op op)
 {
     return op == CN_OP_MATMUL || op == CN_OP_PRODUCTS || op == CN_OP_CONV ||

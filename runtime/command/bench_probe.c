@@ -15,8 +15,8 @@
 #define LIMIT_MS 60000
 #define POLL_MS 20
 #define GRAPH_MAX (256u << 20)
-#define FETCH_MAX (4u << 20)  // a larger version would take long and tell no more
-#define SEND_MAX (256u << 10) // bytes sent to measure
+#define FETCH_MAX (4u << 20)  // bytes; a larger version would take long and show no more
+#define SEND_MAX (256u << 10) // bytes of the update that is sent
 
 enum step { STEP_REGISTER, STEP_GRAPH, STEP_ROUND, STEP_VERSION, STEP_SEND, STEP_DONE };
 
@@ -95,7 +95,7 @@ static cn_err take_event(void *context, const struct cn_link_event *event)
         return take_round(trial, event->round);
     case CN_LINK_FETCHED:
         return take_fetched(trial, event);
-    case CN_LINK_GONE: // a newer version replaced this one: the measurement so far must suffice
+    case CN_LINK_GONE: // a newer version replaced the one to fetch: what was measured must suffice
     case CN_LINK_RECEIPT:
         trial->step = STEP_DONE;
         return CN_OK;

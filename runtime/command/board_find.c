@@ -64,8 +64,8 @@ void cn_board_find_identity(const char *root, struct cn_board_identity *identity
     add(identity, "dmi:", both);
 }
 
-// Returns the index of the first of the identity's names that the file "compatible" of a board has;
-// the number of names when it has none.
+// Returns the index of the first of the identity's names that the file "compatible" of a board
+// contains; the number of names when it contains none.
 static size_t rank_of(const char *directory, const char *board,
                       const struct cn_board_identity *identity)
 {

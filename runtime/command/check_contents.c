@@ -14,7 +14,7 @@
 #include "runtime/profile/gpus.h"
 #include "runtime/round/session/session.h"
 
-// --- a store without files: a session starts from the beginning and keeps nothing ---
+// --- a store without files: a session with it starts from the beginning and keeps nothing ---
 
 static cn_err open_none(struct cn_store *store, const char *name, struct cn_store_file **file,
                         uint64_t *size)
@@ -97,7 +97,7 @@ static int explain(cn_err err, const char *what, const struct cn_diag *diag)
     return err ? CN_EXIT_FAILED : CN_EXIT_DONE;
 }
 
-// Does all that "train" does before its first step, without the stored state.
+// Does all that "train" does before its first step, except reading the stored state.
 static int open_session(const struct cn_ports *ports, const struct cn_settings *settings,
                         const struct cn_onnx_file *file)
 {
@@ -167,7 +167,7 @@ static int open_file(const char *path, bool integers)
     if (!path[0])
         return CN_EXIT_DONE;
     cn_diag_init(&diag);
-    if (cn_data_files_is_pattern(path)) { // its files may come later; the folder is there
+    if (cn_data_files_is_pattern(path)) { // the folder must exist; its files may come later
         err = cn_data_files_find(path, false, &files);
         cn_data_files_deinit(&files);
         return explain(err, path, &diag);

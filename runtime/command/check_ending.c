@@ -1,6 +1,8 @@
 #include "runtime/command/check_ending.h"
 
-// Looks at the nodes once, from the last to the first: they are in an order in which they can run.
+// Returns the node that computes the only output, apart from nodes that just change the shape or
+// type; NULL when there is none. A node stands behind those whose outputs it reads, so one pass
+// from the last to the first suffices.
 static const struct cn_onnx_node *find_ending(const struct cn_onnx *onnx)
 {
     static const char *const views[] = {"Reshape",   "Flatten", "Squeeze",  "Unsqueeze",

@@ -5,7 +5,7 @@
 #include "runtime/engine/onnx/onnx.h"
 #include "runtime/profile/job.h"
 
-// Adds a line when the model ends in Softmax and the loss is cross-entropy, or in Sigmoid and the
-// loss is binary cross-entropy: the operator would be applied twice. Without a loss (NULL) warns of
-// both.
+// Adds a line to diag when the model ends in Softmax and the loss is cross-entropy, or in Sigmoid
+// and the loss is binary cross-entropy: the operator would be applied twice. With loss NULL, adds a
+// line in both cases.
 void cn_check_ending(const struct cn_onnx *onnx, const enum cn_loss *loss, struct cn_diag *diag);

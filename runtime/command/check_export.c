@@ -30,7 +30,7 @@ static bool ends_with(struct cn_text name, const char *end)
     return name.size >= size && !memcmp(name.data + name.size - size, end, size);
 }
 
-// Returns whether the exporter recorded that it made another initializer of this parameter.
+// Returns whether the exporter recorded that it computed another initializer from this parameter.
 static bool is_worked_in(const struct cn_onnx *onnx, struct cn_text name)
 {
     const struct cn_onnx_signature one = {.parameters = &name, .count = 1};

@@ -1,14 +1,15 @@
-// check_export.h - finds what PyTorch's newer exporter left out of a file, by the list of the
-// module's tensors that it wrote there.
+// check_export.h - finds what PyTorch's newer exporter left out of an ONNX file, by the list of the
+// module's tensors that the exporter wrote there.
 #pragma once
 
 #include "runtime/base/diag.h"
 #include "runtime/engine/onnx/onnx.h"
 #include "runtime/profile/job.h"
 
-// Adds a line for each of these:
+// Adds a line to diag for each of these:
 // - Parameters or running statistics of the module have no tensor in the file.
-// - The module updates statistics that a job with this train.bn leaves as they are.
+// - Parameters of the module are trained only as tensors that the exporter made of them.
+// - The module updates running statistics, and a job with this train.bn (use) does not.
 // - train.bn is set, but the model has no batch normalization.
 // Reads no weights.
 void cn_check_export(const struct cn_onnx *onnx, enum cn_batch_norm_use use, struct cn_diag *diag);

@@ -5,8 +5,7 @@
 #include "runtime/command/check_export.h"
 #include "runtime/engine/onnx/onnx_tensor.h"
 
-// Most tensors that are compared with each other.
-#define COMPARED_MAX 4096
+#define COMPARED_MAX 4096 // most tensors that are compared with each other
 
 // Returns whether all numbers of a tensor are equal, as in biases and scales before training.
 static bool is_uniform(const struct cn_onnx_tensor *tensor)
@@ -22,7 +21,7 @@ static bool are_copies(const struct cn_onnx_tensor *a, const struct cn_onnx_tens
            !memcmp(a->data, b->data, a->size) && !is_uniform(a);
 }
 
-// Returns the first tensor whose values tensor i has, too, or i.
+// Returns the index of the first tensor that has the same values as tensor i; i when there is none.
 static size_t first_of(const struct cn_onnx *onnx, const struct cn_layout *layout, size_t i)
 {
     const struct cn_onnx_tensor *tensor = cn_onnx_tensor_of(onnx, &layout->tensors[i]);
@@ -36,8 +35,9 @@ static size_t first_of(const struct cn_onnx *onnx, const struct cn_layout *layou
     return i;
 }
 
-// Counts the normalizations that read an initializer, directly or through an Identity. More than
-// one shows that an exporter merged scales or biases of equal values.
+// Counts the normalizations and Identity nodes that read an initializer; an Identity may stand
+// before a normalization. More than one shows that an exporter merged scales or biases of equal
+// values.
 static size_t count_norms(const struct cn_onnx *onnx, const char *name)
 {
     static const char *const readers[] = {"LayerNormalization", "BatchNormalization",
@@ -75,7 +75,7 @@ static void check_merged(const struct cn_onnx *onnx, const struct cn_layout *lay
                     count_norms(onnx, layout->tensors[first].name));
 }
 
-// The older exporter writes buffers as if they were parameters.
+// Warns of masks: PyTorch's older exporter writes buffers as if they were parameters.
 static void check_masks(const struct cn_onnx *onnx, const struct cn_layout *layout,
                         struct cn_diag *diag)
 {
@@ -111,7 +111,7 @@ void cn_check_weights(const struct cn_onnx *onnx, const struct cn_layout *layout
             named = i;
         }
     }
-    if (copies && onnx->signature.size) // the older exporter ties what is one weight
+    if (copies && onnx->signature.size) // newer exporter: the older one keeps tied weights tied
         cn_diag_add(diag,
                     "%zu weights are copies of others ('%s' of '%s') and will be trained apart; "
                     "export with dynamo=False if they are one weight in the module",
@@ -124,12 +124,12 @@ void cn_check_weights(const struct cn_onnx *onnx, const struct cn_layout *layout
                     "do_constant_folding=False to keep names and batch normalization",
                     made_up, layout->tensors[named].name);
     check_masks(onnx, layout, diag);
-    if (!cn_check_export_is_whole(onnx)) // one that is shares what the module shares
+    if (!cn_check_export_is_whole(onnx)) // a whole file shares only what the module shares
         check_merged(onnx, layout, diag);
 }
 
-// Returns whether a name looks like that of a parameter, of a framework's layer or of the user's
-// own.
+// Returns whether a name looks like that of a parameter of a framework's layer or of a user's own
+// layer.
 static bool is_usual(const char *name)
 {
     static const char *const parts[] = {"weight", "bias",   "kernel", "embed", "token",

@@ -14,7 +14,7 @@
 #include "runtime/profile/gpus.h"
 #include "runtime/round/checkpoint/checkpoint.h"
 
-static atomic_bool stop_requested; // a signal handler reaches nothing else
+static atomic_bool stop_requested; // global, because a signal handler has no context
 
 static void on_signal(int number)
 {
@@ -48,7 +48,7 @@ void cn_command_print_errors(const struct cn_diag *diag)
         fprintf(stderr, "and %zu more\n", diag->count - CN_DIAG_LINES);
 }
 
-// Returns the line without a path at its beginning.
+// Returns the line without "PATH: " at its beginning.
 static const char *without_path(const char *line, const char *path)
 {
     size_t length = strlen(path);
@@ -254,7 +254,7 @@ static int run_command(const char *program, const struct cn_command *command,
     char name[80];
 
     snprintf(name, sizeof(name), "%s %s", program, command->name);
-    argv[0] = name; // what getopt puts in front of its messages
+    argv[0] = name; // getopt puts it in front of its messages
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--help") == 0) {
             fputs(command->help, stdout);

@@ -1,6 +1,7 @@
 // command.h - the subcommands of cairn-node and what they share.
 //
-// Each subcommand has a file. It gets the arguments from its own name on and returns the exit code.
+// Each subcommand has a file. Its function gets the arguments from the subcommand's name on and
+// returns the exit code.
 #pragma once
 
 #include <stdatomic.h>
@@ -36,7 +37,8 @@ extern const struct cn_command cn_command_selftest;
 extern const struct cn_command cn_command_status;
 extern const struct cn_command cn_command_train;
 
-// Runs the command that argv[1] names. Handles --help, --version and the options of the log.
+// Runs the command that argv[1] names; commands ends with NULL. Handles --help, --version and the
+// options of the log. Returns the exit code.
 int cn_command_dispatch(const char *program, const struct cn_command *const *commands,
                         const struct cn_ports *ports, int argc, char **argv);
 
@@ -47,10 +49,12 @@ void cn_command_print_diag(const struct cn_diag *diag);
 // Prints the lines of diag as "error: LINE".
 void cn_command_print_errors(const struct cn_diag *diag);
 
-// Prints the lines of diag as "PATH: error: LINE", or as "PATH: warning: LINE" if err is CN_OK.
+// Prints the lines of diag as "PATH: error: LINE", or as "PATH: warning: LINE" if err is CN_OK. For
+// an error without lines, prints the text of err.
 void cn_command_print_about(const char *path, cn_err err, const struct cn_diag *diag);
 
-// Loads a profile and prints what is wrong with it. If it returns NULL, exit with CN_EXIT_PROFILE.
+// Loads a profile and prints what is wrong with it. Returns NULL for a profile that cannot be used;
+// the program then exits with CN_EXIT_PROFILE. Free the profile with cn_profile_free.
 struct cn_profile *cn_command_load_profile(const char *path, enum cn_profile_use use);
 
 // Takes "[--json] PROFILE" from a command's arguments and loads the profile. Returns CN_EXIT_DONE,
@@ -59,12 +63,12 @@ int cn_command_take_profile(int argc, char **argv, const char *help, enum cn_pro
                             bool *json, struct cn_profile **profile);
 
 // Opens a board's state directory and locks it against a second program. Notes there which build
-// writes it from now on. Returns CN_EXIT_DONE, or the exit code after printing the reason. It is
-// CN_EXIT_STATE for a state that this build cannot read; that state stays as it is.
+// writes the state from now on. Returns CN_EXIT_DONE, or the exit code after printing the reason:
+// CN_EXIT_STATE for a state that this build cannot read. Such a state stays as it is.
 int cn_command_open_store(const struct cn_settings *settings, struct cn_store **store);
 
 // Returns whether the directory of --sysroot has sys/ or proc/, as the root of a board has. If not,
-// prints that.
+// prints an error.
 bool cn_command_is_sysroot(const char *directory);
 
 // Open and close the file of --timeline FILE; path is NULL without that option. They print an error
@@ -72,7 +76,8 @@ bool cn_command_is_sysroot(const char *directory);
 cn_err cn_command_open_timeline(const char *path, struct cn_timeline **timeline);
 void cn_command_close_timeline(const char *path, struct cn_timeline *timeline);
 
-// Catches SIGINT and SIGTERM from now on. Returns a flag that they set.
+// Catches SIGINT and SIGTERM and ignores SIGPIPE from now on. Returns a flag that the caught
+// signals set.
 const atomic_bool *cn_command_catch_signals(void);
 
 // Returns whether a compute port has a device with this number. Opens the device to find out, and

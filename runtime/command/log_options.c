@@ -65,7 +65,8 @@ static bool set_format(const char *text)
     return false;
 }
 
-// Returns the value of option where it stands at argv[*i], or NULL. Moves *i over the value.
+// Returns the value of option if that option stands at argv[*i], else NULL. A missing value is "".
+// Moves *i to the argument with the value.
 static const char *value_of(const char *option, int argc, char **argv, int *i)
 {
     size_t length = strlen(option);

@@ -21,7 +21,7 @@
 #include "runtime/round/session/session.h"
 #include "runtime/update/version.h"
 
-#define CHECK_BATCH 32 // a model is planned for this batch when no profile names one
+#define CHECK_BATCH 32 // a model is planned for this batch without --batch
 
 static const char help[] =
     "Usage: cairn-node check [--origin] [--profile-only] FILE\n"
@@ -59,7 +59,7 @@ static void check_file(const char *profile, const char *key, const char *path)
         fprintf(stderr, "%s: warning: %s: %s: %s\n", profile, key, file, strerror(errno));
 }
 
-// Checks the files that a job names. With --profile-only a missing file is only a warning.
+// Warns of files that a job names and that cannot be read. For --profile-only, which opens none.
 static void check_files(const char *path, const struct cn_settings *settings)
 {
     const char *sets[] = {settings->job.data_set, settings->job.central_set};
@@ -76,8 +76,8 @@ static void check_files(const char *path, const struct cn_settings *settings)
     check_file(path, "data", data->labels);
 }
 
-// Checks that a profile with a job has all that training alone, or a gateway, needs. A profile
-// without a job may be a part of another one.
+// Checks that a profile with a job and a state directory has all keys that training alone, or a
+// gateway, needs. Another profile may be only a part of one, so it is not checked.
 static cn_err check_whole(const char *path, const struct cn_profile *profile, bool profile_only,
                           struct cn_diag *diag)
 {
@@ -111,7 +111,7 @@ static int check_profile(const struct cn_ports *ports, const char *path, bool or
         return CN_EXIT_PROFILE;
     }
     cn_profile_print(profile, origin, stdout);
-    fflush(stdout); // so that errors follow it
+    fflush(stdout); // so that errors follow the profile
     if (ports)
         code = cn_check_contents(ports, cn_profile_settings(profile));
     if (ports && !code)
@@ -161,7 +161,7 @@ struct wishes {
     const char *board, *boards, *sysroot;
 };
 
-// Prints the memory that training takes, with that of the batches and of the file.
+// Prints the memory that training takes, the batches and the model file included.
 static void print_plan(const struct cn_trainer *trainer, const struct cn_onnx_file *file,
                        uint32_t batch)
 {
@@ -182,7 +182,8 @@ static void print_plan(const struct cn_trainer *trainer, const struct cn_onnx_fi
            (double)cn_version_memory(cn_trainer_layout(trainer)) / 1048576);
 }
 
-// Prints the operators of the file, and the number of operations for a sample.
+// Prints the operators of the file with their counts, and the floating-point operations of a
+// sample.
 static void print_work(const struct cn_onnx *onnx, const struct cn_trainer *trainer)
 {
     double forward, step;
@@ -227,7 +228,7 @@ static cn_err plan_model(const struct cn_ports *ports, const struct cn_onnx_file
                          const struct cn_onnx *onnx, const struct wishes *wishes,
                          struct cn_diag *diag)
 {
-    static const struct cn_settings any; // names no device, so any will do
+    static const struct cn_settings any; // names no device, so the first that works is taken
     struct cn_trainer_config config = {
         .compute = cn_command_compute(ports, &any),
         .threads = cn_platform_cpu_count(),
@@ -280,7 +281,7 @@ static int usage(void)
     return CN_EXIT_USAGE;
 }
 
-// Prints the names of all ops in one line, as the README of the engine has them.
+// Prints the names of all supported operators in one line, as the README of the engine has them.
 static int print_ops(void)
 {
     const char *name;
@@ -291,7 +292,8 @@ static int print_ops(void)
     return CN_EXIT_DONE;
 }
 
-// Prints the names that the firmware gives, the type of board with one of them, and its profile.
+// Prints the profile of a type of board: of the one that board names, or for "auto" of the one that
+// this machine's firmware names. When no type has a name of the firmware, prints these names.
 static int check_board(const char *board, const char *boards, const char *sysroot)
 {
     static struct cn_board_identity identity;

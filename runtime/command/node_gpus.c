@@ -1,6 +1,7 @@
 // node_gpus.c - the parent of "cairn-node run" on a board with several GPUs.
 //
-// To each child it is the service manager: it hears what they notify, and notifies its own manager.
+// For its children the parent is the service manager (sd_notify(3)): it receives their signs of
+// life and sends its own to the manager that started it.
 #include "runtime/command/node_gpus.h"
 
 #include <errno.h>
@@ -22,22 +23,22 @@
 #include "runtime/port/platform.h"
 
 #define POLL_MS 50
-#define FEED_MS 1000    // shortest time between two signs of life to the manager
+#define FEED_MS 1000    // shortest time between two signs of life of this process
 #define SILENT_MS 10000 // silence of a child after which the log says so
-#define NOTES_MAX 16    // most notes of a child that are read at a time
+#define NOTES_MAX 16    // most notes (messages of sd_notify) of a child that are read at a time
 #define AGAIN_MS 1000   // pause before a child is started again, doubled each time
 #define AGAIN_MOST_MS 30000
 #define STEADY_MS 10000 // life of a child after which the pause is AGAIN_MS again
 
 struct child {
-    pid_t pid; // 0: the child does not run
-    bool done;
-    uint64_t begun_ms, again_ms;
-    uint64_t pause_ms;
-    int ear;    // socket for the child's notes to its service manager; -1: none
-    bool heard; // the child was heard since the manager was last told
-    uint64_t heard_ms;
-    bool silence_told;
+    pid_t pid;                   // 0: the child does not run
+    bool done;                   // it ended with CN_EXIT_DONE
+    uint64_t begun_ms, again_ms; // clock: its last start, its next start
+    uint64_t pause_ms;           // pause before its next start; 0: it has not failed yet
+    int ear;                     // socket for the child's notes to its service manager; -1: none
+    bool heard;                  // the child was heard since the watchdog was last fed
+    uint64_t heard_ms;           // clock: its last sign of life
+    bool silence_told;           // the log says that the child is silent
 };
 
 struct family {
@@ -46,8 +47,8 @@ struct family {
     int (*run)(void *context, uint32_t place);
     void (*name)(void *context, uint32_t place, char *text, uint32_t size);
     void *context;
-    int failed;      // exit code that ends all; 0: none
-    uint64_t fed_ms; // clock; when the watchdog was last fed
+    int failed;      // exit code of a child for which all children are ended; 0: none
+    uint64_t fed_ms; // clock: when the watchdog was last fed
 };
 
 // --- the watchdog ---
@@ -79,8 +80,8 @@ static void open_ear(struct child *child, uint32_t place)
     child->ear = -1;
 }
 
-// Reads a note, if there is one. Any program of this machine can send one, so is_sign is set only
-// for a sign of life by this child.
+// Reads a note. Returns false when there is none. Any program of this machine can send notes, so
+// *is_sign is true only for a note of this child.
 static bool hear(const struct child *child, bool *is_sign)
 {
     union {
@@ -117,7 +118,7 @@ static void listen_to(struct family *family, uint32_t place, uint64_t now_ms)
         child->silence_told = false;
     }
     if (!child->pid || child->ear < 0)
-        child->heard = true; // the child cannot be heard
+        child->heard = true; // the child cannot be heard, so nothing waits for it
     if (child->heard || child->silence_told || now_ms - child->heard_ms < SILENT_MS)
         return;
     child->silence_told = true;
@@ -125,7 +126,7 @@ static void listen_to(struct family *family, uint32_t place, uint64_t now_ms)
     cn_log(CN_LOG_ERROR, "node", "%s stands still: the watchdog is not fed until it goes on", name);
 }
 
-// Tells this process's manager that it lives once every child has said so since the last time.
+// Feeds the watchdog of this process's manager once every child was heard since the last time.
 static void feed_watchdog(struct family *family, uint64_t now_ms)
 {
     bool all = true;
@@ -144,7 +145,8 @@ static void feed_watchdog(struct family *family, uint64_t now_ms)
 
 // --- the children ---
 
-// Sends the child's notes to the parent, because a manager hears one process only.
+// Makes the child send its notes to the parent, because a manager listens to one process only. Ends
+// the child when the parent ends.
 static void leave_parent(pid_t parent, uint32_t place)
 {
     char name[64];
@@ -152,7 +154,7 @@ static void leave_parent(pid_t parent, uint32_t place)
     ear_name(parent, place, name);
     setenv("NOTIFY_SOCKET", name, 1);
     prctl(PR_SET_PDEATHSIG, SIGTERM);
-    if (getppid() != parent) // it was killed before that
+    if (getppid() != parent) // the parent ended before prctl
         raise(SIGTERM);
 }
 

@@ -68,7 +68,7 @@ static int parse(int argc, char **argv, struct options *options)
         return -1;
     }
     options->path = optind < argc ? argv[optind] : "site.yaml";
-    // Without one the profile stands alone: it works in any directory.
+    // Without a board the profile extends no file, so it works in any directory.
     if (board)
         add_entry(options, "extends", board);
     if (name)

@@ -14,8 +14,8 @@
 #include "runtime/profile/quantity.h"
 #include "runtime/round/node/node.h"
 
-#define FAULT_WAIT_MS 60000 // time from a service's failure to train to its next attempt
-#define GAVE_UP 4           // what a GPU's process tells its parent; not an exit code of cairn-node
+#define FAULT_WAIT_MS 60000 // time that a service waits before it ends because it cannot train
+#define GAVE_UP 4           // exit code of a GPU's process for its parent; cairn-node exits with 1
 
 static const char help[] =
     "Usage: cairn-node run [OPTIONS] PROFILE\n"
@@ -43,12 +43,12 @@ static const char help[] =
 
 struct options {
     const char *profile;
-    const char *key; // NULL: the profile's
-    const char *sysroot;
+    const char *key;      // NULL: the profile's
+    const char *sysroot;  // NULL: the root of this machine
     const char *timeline; // NULL: none
     bool until_end;
-    bool line;    // show where the run is, if standard error is a terminal
-    bool service; // a manager of services starts this process, or the parent of its members
+    bool line;    // show the progress line, if standard error is a terminal
+    bool service; // a service manager started this process, or its parent with several GPUs
     uint64_t give_up_ms;
 };
 
@@ -229,7 +229,7 @@ static int run(const struct cn_ports *ports, int argc, char **argv)
 
     if (parse(argc, argv, &options))
         return CN_EXIT_USAGE;
-    // Before members are started: these notify their parent as a service notifies its manager.
+    // Asked before members are started: for a member, its parent is the service manager.
     options.service = cn_platform_is_service();
     profile = cn_command_load_profile(options.profile, CN_PROFILE_NODE);
     if (!profile)
@@ -238,7 +238,7 @@ static int run(const struct cn_ports *ports, int argc, char **argv)
     if (options.key)
         snprintf(settings.key, sizeof(settings.key), "%s", options.key);
     count = cn_gpus_list(&settings, numbers);
-    options.line = count <= 1; // members would draw over each other's
+    options.line = count <= 1; // several members would draw over each other's line
     code = count > 1 ? run_gpus(&gpus, count) : run_member(ports, &options, &settings);
     cn_profile_free(profile);
     return code == GAVE_UP ? CN_EXIT_FAILED : code;

@@ -27,7 +27,7 @@ static const char help[] =
     "                     container, or a record\n"
     "  --json             one JSON object\n";
 
-// Prints a line for each value: "training.cpu.step_ms   1.2".
+// Prints a line for each value, with prefix before its name: "training.cpu.step_ms   1.2".
 static void print_lines(const cJSON *object, const char *prefix)
 {
     const cJSON *item;

@@ -14,7 +14,7 @@
 #include "runtime/round/node/status_file.h"
 
 #define STATUS_MAX 65536 // bytes
-#define FRESH_MS 120000  // a node writes the file each second; with an older file it hangs
+#define FRESH_MS 120000  // a node writes its file each second; one whose file is older hangs
 #define MIB 1048576.0
 #define INDENT 12 // columns before the second and later lines of a value
 
@@ -28,7 +28,7 @@ static const char help[] =
     "  --json             one JSON object, a line for each GPU of the profile;\n"
     "                     runtime/round/README.md has its fields\n";
 
-// The next functions read a member of a JSON object. A missing member reads as 0 or "".
+// The next functions read a member of a JSON object. A missing member reads as 0, "" or NULL.
 
 static double number(const cJSON *object, const char *name)
 {
@@ -54,7 +54,7 @@ static const cJSON *part(const cJSON *json, const char *name)
     return cJSON_GetObjectItemCaseSensitive(json, name);
 }
 
-// Returns whether the program that writes the file lives and writes.
+// Returns whether the node that writes the file runs, and has written it lately.
 static bool is_running(const cJSON *json)
 {
     double pid = number(json, "pid"), age_ms;
@@ -276,7 +276,7 @@ static int print_status(const struct cn_settings *settings, bool as_json)
     cJSON *json = NULL;
     cn_err err;
 
-    // Read beside the store: its lock belongs to the running node.
+    // Read without opening the store, whose lock belongs to the running node.
     snprintf(path, sizeof(path), "%s/%s", settings->state, CN_STATUS_FILE_NAME);
     err = cn_platform_map(path, STATUS_MAX, &file);
     if (!err) {

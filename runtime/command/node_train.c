@@ -19,7 +19,7 @@
 #include "runtime/round/checkpoint/checkpoint.h"
 #include "runtime/round/node/alone.h"
 
-#define LINE_MS 250 // between drawings of the live line
+#define LINE_MS 250 // shortest time between two drawings of the progress line
 
 static const char help[] =
     "Usage: cairn-node train [OPTIONS] PROFILE\n"
@@ -71,10 +71,10 @@ struct printer {
     const struct options *options;
     uint32_t rounds;
     uint32_t steps; // of a round
-    // The live line: clock of its last drawing; clock and number of the first step.
+    // The progress line: clock of its last drawing; clock and number of the first step.
     uint64_t drawn_ms, begun_ms, first_step;
-    bool live;  // whether standard output shows such a line
-    bool drawn; // whether it shows one now
+    bool live;  // whether standard output can show such a line
+    bool drawn; // whether standard output shows one now
     FILE *trace;
     struct cn_train_history history;
     struct cn_diag *diag;
@@ -147,7 +147,7 @@ static void print_round(void *context, const struct cn_alone_report *report)
     fflush(stdout);
 }
 
-// Draws how far the run is and the time that is left. A stop rule may end the run sooner.
+// Draws the progress of the run and the time that is left. A stop rule may end the run sooner.
 static void draw_step(struct printer *printer, uint64_t step)
 {
     uint64_t now_ms = cn_platform_now_ms(), end = (uint64_t)printer->rounds * printer->steps;
@@ -215,7 +215,7 @@ static void print_best(const struct cn_settings *settings, const struct cn_alone
                 accuracy ? best->value : -best->value);
 }
 
-// Tells how training ended. diag has the causes of err that are known. Returns the exit code.
+// Prints how training ended. diag has the known causes of err. Returns the exit code.
 static int explain(cn_err err, const struct cn_settings *settings, const struct options *options,
                    const struct cn_alone_best *best, const struct cn_diag *diag)
 {
@@ -231,7 +231,7 @@ static int explain(cn_err err, const struct cn_settings *settings, const struct 
         return CN_EXIT_INTERRUPTED;
     }
     cn_command_print_errors(diag);
-    if (diag->count == 0 && err != CN_EDIVERGED) // the log says that
+    if (diag->count == 0 && err != CN_EDIVERGED) // the log has said that the loss diverged
         fprintf(stderr, "error: training failed: %s\n", cn_err_text(err));
     return CN_EXIT_FAILED;
 }
@@ -328,7 +328,7 @@ static int train(const struct cn_ports *ports, const struct cn_settings *setting
     return code;
 }
 
-// Reads a whole number from min to max, or prints what was expected and returns false.
+// Reads a whole number from min to max. Prints an error and returns false for any other text.
 static bool take_number(const char *name, const char *text, uint64_t min, uint64_t max,
                         uint64_t *number)
 {
@@ -339,8 +339,8 @@ static bool take_number(const char *name, const char *text, uint64_t min, uint64
     return false;
 }
 
-// Returns the index of text among choices, which end with NULL. Prints them and returns -1 when it
-// is none of them.
+// Returns the index of text among choices, which end with NULL. When text is none of them, prints
+// an error with the choices and returns -1.
 static int take_choice(const char *name, const char *text, const char *const *choices)
 {
     for (int i = 0; choices[i]; i++)
@@ -441,7 +441,7 @@ static bool take_options(int argc, char **argv, struct options *options)
     return true;
 }
 
-// Copies the settings of the profile and replaces those that the command line gives.
+// Replaces the settings that the command line gives. Raises the rounds so that they reach --steps.
 static void lay_over(const struct options *options, struct cn_settings *settings)
 {
     uint32_t per_round = settings->job.local_steps;

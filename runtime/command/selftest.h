@@ -1,7 +1,7 @@
 // selftest.h - the parts of "cairn-node selftest"; each adds what it finds to a JSON object.
 //
-// A user may send the report to anybody, so it has no keys, addresses, names of boards or samples.
-// A part returns an error when something that Cairn needs fails; the object says what.
+// A user may send the report to anybody, so it must have no keys, addresses, names of boards or
+// samples. A part returns an error when something that Cairn needs fails; the object says what.
 #pragma once
 
 #include <cjson/cJSON.h>
@@ -11,9 +11,9 @@
 
 struct cn_selftest {
     const struct cn_ports *ports;
-    const char *boards;                 // folder, or NULL
+    const char *boards;                 // folder of the types of boards, or NULL (board_find.h)
     const char *sysroot;                // "" on the board itself
-    const char *state;                  // folder, or NULL: storage is not measured
+    const char *state;                  // folder for measuring storage, or NULL: not measured
     const char *model;                  // ONNX file, or NULL: the built-in one
     const struct cn_settings *settings; // NULL without a profile: no link
 };

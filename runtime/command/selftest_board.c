@@ -20,7 +20,7 @@
 #define GIB (1024.0 * 1024 * 1024)
 #define PATH_SIZE 1024
 
-// Reads "model name" on x86. Reads nothing on ARM, whose kernel gives numbers only.
+// Adds the name of the processor on x86. Adds nothing on ARM, whose kernel gives numbers only.
 static void add_processor(const char *sysroot, cJSON *system)
 {
     char path[PATH_SIZE], line[256];
@@ -80,8 +80,8 @@ void cn_selftest_system(const struct cn_selftest *test, cJSON *report)
     add_board(test, report);
 }
 
-// Reports the version of a library of the GPU: it is part of the name of the file that the link
-// "name" leads to.
+// Adds the path of the file to which the link `name` of a GPU library leads. That file's name
+// contains the version of the library.
 static void add_library(cJSON *object, const char *sysroot, const char *key, const char *name)
 {
     static const char *const folders[] = {
@@ -130,7 +130,7 @@ void cn_selftest_gpu(const struct cn_selftest *test, cJSON *report)
     add_library(gpu, test->sysroot, "nccl", "libnccl.so.2");
 }
 
-// The kernel knows whether a program keeps its clock right (adjtimex(2)).
+// The kernel knows whether a program keeps the clock synchronised (adjtimex(2)).
 void cn_selftest_clock(cJSON *report)
 {
     cJSON *clock = cJSON_AddObjectToObject(report, "clock");

@@ -1,6 +1,7 @@
 // selftest_link.c - registers at the aggregator as a node does, and fetches the newest version.
 //
-// A board has one session: with a node running, the test would end its session, so it is left out.
+// A board can have only one session. While its node runs, the test would end the node's session, so
+// the link is not tested then.
 #include <stdio.h>
 #include <string.h>
 
@@ -18,8 +19,10 @@
 struct trial {
     struct cn_link *link;
     cJSON *object;
+    // Clock at the start of the test; clock at the start of the fetch, and once fetched its
+    // duration.
     uint64_t begun_us, fetch_us;
-    uint64_t size; // bytes of the version that is fetched; 0: it is not known yet
+    uint64_t size; // bytes of the version that is fetched; 0: not known yet
     bool registered, fetched, refused;
     char why[160]; // the last error that the link reported
 };

@@ -45,7 +45,8 @@ static void put_text(struct writer *writer, uint32_t field, const char *text)
     put_field(writer, field, text, strlen(text));
 }
 
-// A message inside another one. All that is written between begin and end becomes a field of it.
+// A message inside another one. What is written between begin and end becomes a field of the outer
+// message.
 struct inner {
     struct cn_buffer buffer, *outer;
 };
@@ -64,7 +65,7 @@ static void end(struct writer *writer, struct inner *inner, uint32_t field)
     cn_buffer_deinit(&inner->buffer);
 }
 
-// GraphProto.input (11) and .output (12); the first dimension is the batch.
+// Writes GraphProto.input (field 11) or .output (field 12). The first dimension is the batch.
 static void put_value(struct writer *writer, uint32_t field, const char *name, const uint64_t *dims,
                       size_t rank)
 {
@@ -90,7 +91,7 @@ static void put_value(struct writer *writer, uint32_t field, const char *name, c
     end(writer, &value, field);
 }
 
-// GraphProto.initializer: small values of both signs.
+// Writes GraphProto.initializer, with small values of both signs.
 static void put_tensor(struct writer *writer, const char *name, const uint64_t *dims, size_t rank)
 {
     struct inner tensor, data;
@@ -116,7 +117,7 @@ static void put_tensor(struct writer *writer, const char *name, const uint64_t *
 struct attribute {
     const char *name; // NULL ends a list
     uint64_t values[LIST_MAX];
-    size_t count; // 0: one number, not a list
+    size_t count; // number of values of a list; 0: one number, not a list
 };
 
 static void put_node(struct writer *writer, const char *op, const char *const *inputs,
@@ -179,9 +180,9 @@ cn_err cn_selftest_model(struct cn_buffer *file)
     struct writer writer = {.to = file};
     struct inner opset;
 
-    put_number(&writer, 1, 8); // version of the format
+    put_number(&writer, 1, 8); // version of the file format
     begin(&writer, &opset);
-    put_number(&writer, 2, 17);
+    put_number(&writer, 2, 17); // version of the operators
     end(&writer, &opset, 8);
     put_graph(&writer);
     return writer.err;

@@ -14,7 +14,7 @@
 #define BLOCK ((size_t)1 << 20)
 #define BLOCKS 16
 #define BATCH 32
-#define STEPS_US 1000000 // of training on each device
+#define STEPS_US 1000000 // time of training on each device
 #define SMALL_WRITES 20
 #define FILE_NAME "selftest"
 
@@ -26,7 +26,7 @@ static void add(cJSON *object, const char *name, double value)
     cJSON_AddRawToObject(object, name, text);
 }
 
-// Bytes in a microsecond are megabytes in a second.
+// Adds a rate in MB/s. Bytes in a microsecond are megabytes in a second.
 static void add_rate(cJSON *object, const char *name, uint64_t bytes, uint64_t begun_us)
 {
     uint64_t spent_us = cn_platform_now_us() - begun_us;
@@ -86,7 +86,7 @@ static cn_err train_on(const struct cn_compute_ops *ops, const struct cn_onnx_fi
     return CN_OK;
 }
 
-// Every board with a chip of NVIDIA's Tegra family has a GPU.
+// Returns whether this board has a chip of NVIDIA's Tegra family: all of them have a GPU.
 static bool should_have_gpu(const struct cn_selftest *test)
 {
     static struct cn_board_identity identity;
@@ -151,7 +151,7 @@ cn_err cn_selftest_training(const struct cn_selftest *test, cJSON *report)
     return err;
 }
 
-// Small durable files, as the ledger of a round needs them.
+// Measures writing a small durable file, such as a board stores in each round.
 static cn_err write_small(struct cn_store *store, cJSON *object)
 {
     uint64_t begun_us = cn_platform_now_us();
@@ -165,7 +165,8 @@ static cn_err write_small(struct cn_store *store, cJSON *object)
     return err;
 }
 
-// A durable file as checkpoints are: written aside, synced, renamed, the folder synced.
+// Measures writing a large durable file, as a checkpoint is: written under another name, synced and
+// renamed, and the folder synced.
 static cn_err write_durable(struct cn_store *store, cJSON *object)
 {
     uint8_t *content = calloc(BLOCKS, BLOCK);

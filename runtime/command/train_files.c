@@ -57,7 +57,7 @@ static cn_err write_weights(const struct cn_session *session, const float *weigh
     return err;
 }
 
-// Warns of a node that draws random numbers, where a model for inference cannot omit it.
+// Warns of a node that draws random numbers and that a model for inference cannot leave out.
 static void warn_random(const struct cn_onnx *onnx, const char *path)
 {
     const struct cn_onnx_node *node = cn_onnx_inference_random(onnx);
@@ -91,7 +91,8 @@ struct trace {
     size_t count;
 };
 
-// https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU: complete events.
+// Writes a complete event of Chrome's Trace Event Format:
+// https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU
 static void write_op(void *context, const struct cn_trainer_op *op)
 {
     struct trace *trace = context;

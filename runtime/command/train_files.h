@@ -7,9 +7,11 @@
 // Returns whether the name ends in .onnx or .safetensors. If not, prints an error.
 bool cn_train_files_known(const char *path);
 
-// Saves the newest weights. The name says whether as .onnx, in this form, or as .safetensors.
+// Writes the newest weights to path: as ONNX in this form when the name ends in .onnx, else as
+// safetensors. When path cannot be written, adds a line to diag.
 cn_err cn_train_files_save(struct cn_session *session, const char *path, enum cn_export_form form,
                            struct cn_diag *diag);
 
-// Writes the times of a step's operations as a Chrome trace.
+// Runs a step on the first batch, drops its result and writes the times of its operations to path
+// as a Chrome trace. On an error adds a line to diag.
 cn_err cn_train_files_ops(struct cn_session *session, const char *path, struct cn_diag *diag);

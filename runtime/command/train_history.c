@@ -9,8 +9,8 @@
 
 #include "runtime/base/log.h"
 
-#define ROUNDS_MAX 1000000 // rounds that a report has; of more the first
-#define WIDTH 900          // of the chart, in its own units
+#define ROUNDS_MAX 1000000 // most rounds of a report; later ones are left out
+#define WIDTH 900          // width of a chart, in units of its viewBox
 #define HEIGHT 260
 
 enum column {
@@ -62,13 +62,13 @@ static void write_names(FILE *file)
         fprintf(file, "%s%c", names[i], i + 1 < COLUMNS ? ',' : '\n');
 }
 
-// Begins the next line. An empty file gets the names of the columns. A line that was cut off, as a
-// power cut leaves one, is ended: else the next would be lost with it.
+// Begins the next line. An empty file gets the names of the columns. A last line that a power cut
+// cut off gets a newline, else the next line would be lost with it.
 static void begin_line(FILE *file)
 {
     bool empty = fseek(file, -1, SEEK_END) != 0, whole = empty || fgetc(file) == '\n';
 
-    (void)fseek(file, 0, SEEK_END); // C asks for it between reading and writing
+    (void)fseek(file, 0, SEEK_END); // C requires a seek between reading and writing
     if (empty)
         write_names(file);
     else if (!whole)
@@ -125,7 +125,7 @@ static bool parse_row(const char *line, struct row *row)
 static cn_err keep_row(struct rows *rows, const struct row *row)
 {
     while (rows->count && rows->list[rows->count - 1].values[ROUND] >= row->values[ROUND])
-        rows->count--; // this round was trained again
+        rows->count--; // the round was trained again
     if (rows->count == rows->capacity) {
         size_t capacity = rows->capacity ? 2 * rows->capacity : 64;
         struct row *list;
@@ -184,7 +184,7 @@ static void write_json(FILE *file, const struct cn_settings *settings, const str
     fputs("\n]}\n", file);
 }
 
-// Draws a column as a line from the lowest to the highest value.
+// Draws the values of a column as a line, scaled from the lowest to the highest value.
 static void write_curve(FILE *file, const struct rows *rows, enum column column, const char *label)
 {
     double low = INFINITY, high = -INFINITY;
@@ -257,7 +257,7 @@ static const struct {
     void (*write)(FILE *file, const struct cn_settings *settings, const struct rows *rows);
 } forms[] = {{".html", write_page}, {".csv", write_csv}, {".json", write_json}};
 
-// Returns the index of the form, or the number of forms.
+// Returns the index of the form by the end of path; the number of forms when none fits.
 static size_t find_form(const char *path)
 {
     size_t length = strlen(path), i = 0;

@@ -1,10 +1,11 @@
 // train_history.h - a record of the rounds of "cairn-node train", and reports of it as CSV, JSON or
 // a page.
 //
-// STATE/history.csv gets a line for each round, before the round is stored: no stored round lacks
-// its line. After a crash a round may be trained again and have two lines. The reader then drops
-// the earlier line and all lines between the two. A report has at most the first million rounds.
-// The file only informs: it is not synced, and a failure to write it is logged once.
+// STATE/history.csv gets a line for each round, before the round is stored. So after a crash of the
+// program a round may be trained again and have two lines. The reader then drops the earlier line
+// and all lines between the two. A report has at most the first million rounds. The file only
+// informs: a failure to write is logged once, and the file is not synced, so that a power cut may
+// lose lines of stored rounds.
 //
 // Threading: none.
 #pragma once
@@ -13,9 +14,10 @@
 
 #define CN_TRAIN_HISTORY_FILE "history.csv"
 
-struct cn_train_history {               // zero it before use
+// The caller sets settings; the rest is zero at first.
+struct cn_train_history {
     const struct cn_settings *settings; // borrowed
-    bool told;                          // a failure was logged
+    bool told;                          // a failure to write was logged
 };
 
 // Removes the file. Call it when training begins without a stored round.
@@ -24,9 +26,10 @@ void cn_train_history_begin(const struct cn_train_history *history);
 // Adds a round.
 void cn_train_history_add(struct cn_train_history *history, const struct cn_alone_report *report);
 
-// Returns whether the name of a report ends in .html, .csv or .json. If not, prints what is wrong.
+// Returns whether path, the name of a report, ends in .html, .csv or .json. If not, prints an
+// error.
 bool cn_train_history_known(const char *path);
 
-// Writes all rounds to path, in the form that the end of its name says. Prints what is wrong on an
-// error.
+// Writes the rounds as a report to path, in the form that the end of its name says. On an error
+// prints the reason.
 cn_err cn_train_history_write(const struct cn_train_history *history, const char *path);

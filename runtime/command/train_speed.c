@@ -5,8 +5,8 @@
 
 #include "runtime/port/platform.h"
 
-#define WARM_UP 5
-#define STEPS 200
+#define WARM_UP 5    // steps before those that are timed
+#define STEPS 200    // most steps that are timed
 #define TOKENS 65536 // most different whole numbers in a batch
 
 static int compare(const void *a, const void *b)
@@ -16,7 +16,7 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-// Returns a number below limit. Neighbouring i give numbers that lie far apart.
+// Returns a number below limit. Consecutive i give numbers that lie far apart.
 static uint32_t scatter(size_t i, uint64_t limit)
 {
     return (uint32_t)((uint32_t)i * 2654435761u >> 8) % (uint32_t)limit;
@@ -68,8 +68,9 @@ static cn_err one_step(struct cn_trainer *trainer, const struct cn_batch *batch)
     return cn_trainer_apply_weighted(trainer, batch->count, metrics.weight);
 }
 
-// Fills a batch with made-up samples. Whole numbers may be rows of a table of unknown size: they
-// are taken below the number of classes, as in a language model, or are 0.
+// Makes a batch of made-up samples. Integer inputs may be indices of rows in a table of unknown
+// size. They get values below the number of classes, as in a language model; if a table is too
+// small for these, they get 0.
 static cn_err make_batch(struct cn_trainer *trainer, uint32_t count, struct cn_batch *batch)
 {
     struct cn_metrics metrics = {0};

@@ -13,8 +13,8 @@
 #define FILE_NAME "written_by"
 #define LINE_SIZE 80 // bytes that hold the line, with its end
 
-// Reads the line; unprintable characters become '?'. "" when there is none: a build before this
-// file existed wrote the state.
+// Reads the line of the file; unprintable characters become '?'. The text is "" without the file: a
+// build before this file existed wrote the state.
 static void read_writer(const char *state, char text[LINE_SIZE])
 {
     (void)cn_text_file_line(state, FILE_NAME, text, LINE_SIZE);

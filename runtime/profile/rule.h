@@ -7,7 +7,7 @@
 //
 // A condition compares a fact with a value by == != < <= > >=. name, gpu, address and phase are
 // compared with == and != only. The words and, or, not and parentheses combine conditions; not
-// binds tightest, or least.
+// binds tighter than and, which binds tighter than or.
 //
 // Facts of a board: name, memory, cores, gpu (cuda or none), arch (CUDA compute capability), link
 // (measured rate in bit/s), address (== A.B.C.D/BITS: the board lies in this subnet), battery

@@ -5,7 +5,7 @@
 #include "runtime/base/log.h"
 #include "runtime/command/terminal/screen.h"
 
-#define LINE_MS 250 // between drawings
+#define LINE_MS 250 // shortest time between two drawings
 
 void cn_run_line_open(struct cn_run_line *line)
 {

@@ -69,7 +69,7 @@ void cn_screen_paint(FILE *stream, enum cn_screen_color color, const char *text)
 int cn_screen_fit(const char *text, unsigned width)
 {
     int at = 0;
-    // UTF-8 continues a character with bytes of 10xxxxxx.
+    // Bytes 10xxxxxx continue a character of UTF-8; each character takes one column.
     for (unsigned column = 0; text[at]; at++) {
         column += ((unsigned char)text[at] & 0xc0) != 0x80;
         if (column > width)
@@ -82,7 +82,8 @@ void cn_screen_draw(FILE *stream, const char *text)
 {
     if (!cn_screen_is_live(stream))
         return;
-    // A line that fills the last column would wrap. What is printed next begins at the left.
+    // The line leaves the last column empty, else it would wrap. The next output begins at the
+    // left.
     fprintf(stream, "\033[K%.*s\r", cn_screen_fit(text, cn_screen_columns(stream) - 1), text);
     fflush(stream);
 }

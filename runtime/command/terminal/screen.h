@@ -14,10 +14,12 @@ enum cn_screen_color {
     CN_SCREEN_RED,
 };
 
-// Returns whether a line of the stream can be drawn over: it is a terminal, and TERM is not dumb.
+// Returns whether a line of the stream can be drawn over: the stream is a terminal, and TERM is not
+// dumb.
 bool cn_screen_is_live(FILE *stream);
 
-// Returns whether the stream shows colours: it is live, and NO_COLOR is not set (no-color.org).
+// Returns whether the stream shows colours: its lines can be drawn over, and NO_COLOR is not set
+// (no-color.org).
 bool cn_screen_has_colors(FILE *stream);
 
 // Returns whether the locale's characters are UTF-8, so that blocks can be drawn.
@@ -33,15 +35,16 @@ int cn_screen_fit(const char *text, unsigned width);
 // Prints text, coloured where the stream shows colours.
 void cn_screen_paint(FILE *stream, enum cn_screen_color color, const char *text);
 
-// Draws a line, cut to the width and without a newline. The next output replaces it. Does nothing
-// where the stream is not live.
+// Draws a line, cut to the width of the terminal and without a newline. The next output overwrites
+// the line. Does nothing where cn_screen_is_live is false.
 void cn_screen_draw(FILE *stream, const char *text);
 
 // Removes what cn_screen_draw drew.
 void cn_screen_clear(FILE *stream);
 
-// Writes how long the rest takes at the pace so far: "about 3 min left". Writes "" while that is
-// not known, and in the last second.
 #define CN_SCREEN_LEFT_SIZE 40
+
+// Writes how long the rest takes at the pace so far, such as "about 3 min left", when done of total
+// parts are done after elapsed_ms. Writes "" while the pace is not known, and in the last second.
 void cn_screen_time_left(uint64_t elapsed_ms, uint64_t done, uint64_t total,
                          char text[CN_SCREEN_LEFT_SIZE]);

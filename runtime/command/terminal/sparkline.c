@@ -6,7 +6,7 @@
 
 #define LEVELS 8
 
-// Returns the mean of the values that are known; NaN if none is.
+// Returns the mean of the finite values; NaN if there is none.
 static double mean_of(const double *values, size_t count)
 {
     double sum = 0;

@@ -6,9 +6,9 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#define NARROWEST 40 // a narrower terminal gets the lines as they are
+#define NARROWEST 40 // columns; on a narrower terminal lines stay whole
 
-// Returns the columns of standard output; 0 when it is no terminal.
+// Returns the columns of standard output; 0 when standard output is no terminal.
 static unsigned columns(void)
 {
     struct winsize size;
@@ -18,14 +18,14 @@ static unsigned columns(void)
     return size.ws_col;
 }
 
-// Returns whether a character begins with this byte: UTF-8 continues one with bytes of 10xxxxxx.
+// Returns whether a character begins with this byte: bytes 10xxxxxx continue a character of UTF-8.
 static bool begins(char byte)
 {
     return ((unsigned char)byte & 0xc0) != 0x80;
 }
 
-// Returns the length of the part of text that fits in width columns, up to a space or the end. A
-// first word that is wider stays whole.
+// Returns the length in bytes of the part of text that fits in width columns, up to a space or the
+// end. A first word that is wider stays whole.
 static size_t fitting(const char *text, unsigned width)
 {
     size_t space = 0, best = 0, at = 0;

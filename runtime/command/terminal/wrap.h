@@ -3,9 +3,9 @@
 
 #define CN_WRAP_INDENT 4 // columns before the second and later lines of a paragraph
 
-// Prints a line to standard output and ends it. line itself has no newline. On a terminal, a line
-// that is too wide continues below, indented by `indent` columns. It is broken at spaces,
-// preferably at two in a row or after a semicolon. Elsewhere the line stays in one piece.
+// Prints line, which has no newline, and a newline to standard output. On a terminal of at least 40
+// columns, a line that is too wide continues below, indented by `indent` columns. Lines are broken
+// at spaces, preferably at two in a row or after a semicolon. Elsewhere the line stays whole.
 void cn_wrap_print(const char *line, unsigned indent);
 
 // Prints each line of text as cn_wrap_print does. Overwrites the newlines in text.
