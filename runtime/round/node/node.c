@@ -497,6 +497,7 @@ cn_err cn_node_run(const struct cn_node_config *config)
         node->link->ops->close(node->link);
     cn_upkeep_deinit(&node->care);
     cn_platform_unmap(&node->model);
+    cn_node_close_files(node);
     cn_crypto_wipe(node, sizeof(*node)); // it holds the pair keys
     free(node);
     return err;

@@ -31,6 +31,7 @@ struct cn_node_owner {
     struct cn_node_ahead ahead;
     bool fetching_graph;
     struct cn_mapping model; // the ONNX file made from the graph blob
+    struct cn_store *files;  // those of the manifest's run in the board's store; NULL: not open
 
     struct cn_upkeep care;
     struct cn_traffic_rules limits;
@@ -99,6 +100,9 @@ cn_err cn_node_prepare(struct cn_node_owner *node);
 
 // Stores the graph that was fetched and starts the worker.
 cn_err cn_node_take_graph(struct cn_node_owner *node, const uint8_t *graph, size_t size);
+
+// Closes the files of the run, if they are open.
+void cn_node_close_files(struct cn_node_owner *node);
 
 // Takes the aggregator's answer to the registration. remembered: the answer was kept from before.
 cn_err cn_node_take_manifest(struct cn_node_owner *node, const struct cn_manifest *manifest,

@@ -5,9 +5,11 @@
 
 #include "runtime/base/log_limit.h"
 #include "runtime/port/platform.h"
+#include "runtime/round/checkpoint/run_store.h"
 #include "runtime/round/node/inventory.h"
 #include "runtime/round/node/node_link.h"
 #include "runtime/round/node/node_private.h"
+#include "runtime/round/upkeep/run_files.h"
 
 #define REPORT_MS 5000 // time between two reads of the report of cairn-update
 
@@ -58,6 +60,31 @@ static bool is_same_job(const struct cn_node_owner *node, const struct cn_manife
     return memcmp(manifest->job_digest, node->manifest.job_digest, CN_DIGEST_SIZE) == 0;
 }
 
+// Opens the files of the manifest's run, and forgets what the node knew of another run.
+static cn_err open_files(struct cn_node_owner *node, const struct cn_manifest *manifest)
+{
+    const struct cn_settings *settings = node->config.settings;
+    const struct cn_run_files_config config = {
+        .store = node->config.store, .disk = settings->state, .reserve = settings->reserve};
+
+    if (node->files && manifest->run == node->manifest.run)
+        return CN_OK;
+    cn_node_close_files(node);
+    cn_run_files_use(&config, manifest->run);
+    node->status.progress = (struct cn_progress){0};
+    node->ahead = (struct cn_node_ahead){0};
+    atomic_store(&node->given_up, 0);
+    node->given_up_told = 0;
+    return cn_run_store_open(node->config.store, manifest->run, &node->files);
+}
+
+void cn_node_close_files(struct cn_node_owner *node)
+{
+    if (node->files)
+        node->files->ops->close(node->files);
+    node->files = NULL;
+}
+
 // Begins to use a manifest: connects the group with its keys and starts the worker. Wipes manifest
 // if it is the one in node->keys.
 static cn_err adopt(struct cn_node_owner *node, const struct cn_manifest *manifest)
@@ -68,6 +95,9 @@ static cn_err adopt(struct cn_node_owner *node, const struct cn_manifest *manife
     if (node->fetching_graph)
         node->link->ops->abandon(node->link);
     node->fetching_graph = false;
+    err = open_files(node, manifest);
+    if (err)
+        return err;
     node->registered = true;
     node->manifest = *manifest;
     cn_node_keys_drop(&node->keys);

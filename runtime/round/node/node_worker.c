@@ -28,7 +28,7 @@ static cn_err start_worker(struct cn_node_owner *node)
                 .settings = config->settings,
                 .job = &node->manifest.job,
                 .compute = config->compute,
-                .store = config->store,
+                .store = node->files,
                 .model = node->model.data,
                 .model_size = node->model.size,
                 .run = node->manifest.run,
@@ -80,7 +80,7 @@ cn_err cn_node_prepare(struct cn_node_owner *node)
     const struct cn_manifest *manifest = &node->manifest;
     uint64_t memory = node->config.settings->memory_limit;
 
-    if (cn_node_graph_load(node->config.store, manifest->graph, &node->model) == CN_OK)
+    if (cn_node_graph_load(node->files, manifest->graph, &node->model) == CN_OK)
         return start_worker(node);
     node->fetching_graph = true;
     return node->link->ops->fetch(node->link, manifest->graph, manifest->graph_size,
@@ -93,6 +93,6 @@ cn_err cn_node_take_graph(struct cn_node_owner *node, const uint8_t *graph, size
     cn_err err;
 
     node->fetching_graph = false;
-    err = cn_node_graph_take(node->config.store, graph, size, &node->model);
+    err = cn_node_graph_take(node->files, graph, size, &node->model);
     return err ? err : start_worker(node);
 }
