@@ -127,9 +127,8 @@ static void print_json(struct view *view, const struct cn_queued_job *job, bool 
     cJSON_AddStringToObject(object, "state", cn_job_state_name(job->state));
     cJSON_AddBoolToObject(object, "ahead", job->ahead);
     cJSON_AddStringToObject(object, "text", text);
-    if (live)
-        cJSON_AddItemToObject(object, "groups",
-                              cJSON_Duplicate(cJSON_GetObjectItem(live, "groups"), true));
+    cJSON *groups = cJSON_Duplicate(cJSON_GetObjectItem(live, "groups"), true);
+    cJSON_AddItemToObject(object, "groups", groups ? groups : cJSON_CreateArray());
     if (!first &&
         cn_job_opening_path(view->setup->settings->state, job->name, CN_JOB_PROFILE, folder))
         cJSON_AddStringToObject(object, "profile", folder);

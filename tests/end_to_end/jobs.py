@@ -7,7 +7,7 @@ import subprocess
 import time
 
 from bad_input import expect
-from cluster import DIGITS, Cluster, wait_until
+from cluster import ENDLESS, Cluster, wait_until
 from scenarios import Scenarios
 
 scenario = Scenarios()
@@ -118,6 +118,118 @@ def kills_change_nothing(build):
         cluster.wait_for_jobs(*JOBS, timeout=400)
         wait_until(lambda: cluster.version() == 6, "the end of the profile's job", 400)
         check_digests(cluster, build, 6)
+
+
+@scenario
+def jobs_that_need_few_groups_train_side_by_side(build):
+    """Each of two jobs has a group of its own; what neither wants stays with the first."""
+    with Gateway(build, GROUPS, rounds=ENDLESS, quorum=1) as cluster:
+        cluster.write_job("second", quorum=1, rounds=ENDLESS)
+        cluster.start_all()
+        cluster.wait_for_version(1)
+        cluster.submit("second")
+        before = wait_until(lambda: all(job["text"].startswith("version") and job["groups"] for job in
+                                        cluster.jobs().values()) and cluster.jobs(), "groups for both jobs")
+        groups = [group for job in before.values() for group in job["groups"]]
+        assert sorted(groups) == sorted(GROUPS), before
+        versions = [cluster.version(), cluster.job_status("second")["version"]]
+        wait_until(lambda: cluster.version() > versions[0] + 3 and cluster.job_status("second")["version"] > versions[1] + 3,
+                   "versions of both jobs")
+        assert {name: job["groups"] for name, job in cluster.jobs().items()} == {
+            name: job["groups"] for name, job in before.items()}, "groups changed their job without need"
+
+
+@scenario
+def a_job_that_nobody_can_train_says_so(build):
+    """At once, and it keeps nothing from others; bad input is one clear line."""
+    with Gateway(build, GROUPS, rounds=ENDLESS, quorum=3) as cluster:
+        cluster.write_job("many", quorum=8)
+        cluster.write_job("big", quorum=2)
+        cluster.start_all()
+        cluster.wait_for_version(1)
+        expect(cluster.submit("many", "--priority", "9"), 0, "needs 8 groups, 3 fit", "8 groups and 3 are enrolled")
+        expect(cluster.submit("big", "--needs", "memory >= 900 GiB"), 0, "needs 2 groups, 0 fit: board-",
+               "does not meet 'memory >= 900 GiB'")
+        for name, said in (("many", "needs 8 groups, 3 fit"), ("big", "needs 2 groups, 0 fit")):
+            cluster.wait_for_line("gateway", f"job {name} {said}")
+        now = cluster.version()
+        cluster.wait_for_version(now + 3)
+        expect(cluster.submit("big", check=False), 1, "a job big was submitted before and is active")
+        expect(cluster.submit("big", "--name", "digits", check=False), 1, "digits is the job of the gateway's profile")
+        expect(cluster.submit("big", "--name", "x", "--needs", "gpu == cuda", check=False), 2, "name, memory and cores")
+        expect(cluster.submit("big", "--name", "x", "--needs", "memory >", check=False), 2, "--needs:")
+        expect(cluster.submit("big", "--name", "x", "--from", "nix", check=False), 1, "no job of this name")
+        expect(cluster.submit("big", "--name", "x", "--from", "digits:900", check=False), 1, "--version 900: there is none")
+        expect(cluster.submit("big", "--priority", "10", check=False), 2, "from 0 to 9")
+        expect(cluster.submit("nix", check=False), 3, "nix.yaml")
+        expect(cluster.steer("hold", "nix", check=False), 1, "no job nix was submitted")
+        expect(cluster.steer("hold", "digits", check=False), 1, "digits is the job of the profile")
+        expect(cluster.steer("stop", "big", check=False), 1, "give --yes")
+        expect(cluster.steer("stop", "big", "--yes"), 0, "job big is stopped")
+        expect(cluster.steer("resume", "big", check=False), 1, "job big is over: stopped")
+        assert sorted(os.listdir(cluster.path("state/gateway/jobs"))) == ["big", "many"], "a refused job left files"
+
+
+@scenario
+def people_steer_jobs(build):
+    """next, hold and resume say who has the groups; also while no aggregator runs."""
+    with Gateway(build, GROUPS, rounds=ENDLESS, quorum=3) as cluster:
+        cluster.write_job("second", rounds=ENDLESS)
+        cluster.start_all()
+        cluster.wait_for_version(1)
+        cluster.submit("second", "--priority", "2")
+        has = lambda name: wait_until(lambda: len(cluster.jobs()[name]["groups"]) == 3, f"groups of {name}")  # noqa: E731
+        has("digits")
+        expect(cluster.steer("next", "second"), 0, "comes before all others, for a turn of 10 rounds")
+        has("second")
+        has("digits")  # after the turn
+        cluster.command(cluster.aggregator, "pause", "gateway.yaml")
+        has("second")
+        cluster.steer("hold", "second")
+        cluster.command(cluster.aggregator, "resume", "gateway.yaml")
+        has("digits")
+        cluster.kill("gateway")
+        cluster.steer("resume", "second")
+        assert cluster.jobs()["second"]["state"] == "active" and "no aggregator runs" in cluster.jobs()["second"]["text"]
+        expect(cluster.steer("next", "second"), 0, "comes before all others")
+        cluster.start("gateway")
+        has("second")
+
+
+@scenario
+def a_job_begins_with_what_another_trained(build):
+    """Its version 0 has the weights of the other's version; nothing of the other run changes."""
+    with Gateway(build, GROUPS, rounds=3, quorum=3) as cluster:
+        cluster.write_job("second", rounds=2, learning_rate=0.01)
+        cluster.start("gateway", "--stay")
+        for board in cluster.boards:
+            cluster.start(board)
+        cluster.wait_for_version(3)
+        digest = cluster.digest()
+        cluster.submit("second", "--from", "digits:3")
+        cluster.wait_for_jobs("second")
+        files = [open(cluster.path(state, "files", name), "rb").read() for state, name in
+                 (("state/gateway", "version-3.full"), ("state/gateway/jobs/second", "version-0.full"))]
+        assert files[0][88:] == files[1][88:], "version 0 has other weights than version 3 of the profile's job"
+        assert cluster.digest() == digest
+        cluster.submit("second", "--from", "second", "--name", "third")
+        cluster.wait_for_jobs("third")
+        expect(cluster.command(cluster.aggregator, "export", "state/gateway/jobs/third/profile.yaml", "-o", "third"), 0)
+
+
+@scenario
+def a_silent_group_does_not_hold_the_others(build):
+    """After the deadline of a round that waits for it, they serve another job."""
+    with Gateway(build, GROUPS, rounds=ENDLESS, quorum=3, deadline="5 s") as cluster:
+        cluster.write_job("second", quorum=2, rounds=3)
+        cluster.start_all()
+        cluster.wait_for_version(2)
+        cluster.kill("board-1")
+        cluster.submit("second", "--priority", "1")
+        cluster.wait_for_jobs("second", timeout=100)
+        stopped = cluster.version()
+        cluster.start("board-1")
+        cluster.wait_for_version(stopped + 2)
 
 
 if __name__ == "__main__":
