@@ -76,6 +76,7 @@ static cn_err open_jobs(struct cn_daemon *daemon, const struct cn_ports *ports, 
         .job = &daemon->first.setup.job,
         .live = &daemon->first.live,
         .serving = cn_job_set_serving,
+        .replan = cn_job_set_replan,
         .context = &daemon->jobs,
         .now_ms = cn_platform_now_ms,
     };

@@ -287,6 +287,14 @@ static void write_status(struct cn_job_set *set, uint64_t now_ms)
         cn_log(CN_LOG_DEBUG, "jobs", "the list of jobs is not written");
 }
 
+static void plan(struct cn_job_set *set, uint64_t now_ms)
+{
+    cn_err err = set->count > 1 ? cn_job_set_plan(set, now_ms) : CN_OK;
+    if (err)
+        cn_log_within(&set->lines, now_ms, CN_LOG_ERROR, "jobs",
+                      "groups stay with their jobs for now: %s", cn_err_text(err));
+}
+
 void cn_job_set_step(struct cn_job_set *set, const struct cn_run_state *first,
                      const struct cn_coap_server *server, uint64_t now_ms)
 {
@@ -299,15 +307,19 @@ void cn_job_set_step(struct cn_job_set *set, const struct cn_run_state *first,
     give_back(set);
     if (now_ms - set->planned_ms >= PLAN_MS) {
         set->planned_ms = now_ms;
-        cn_err err = cn_job_set_plan(set, now_ms);
-        if (err)
-            cn_log_within(&set->lines, now_ms, CN_LOG_ERROR, "jobs",
-                          "groups stay with their jobs for now: %s", cn_err_text(err));
+        plan(set, now_ms);
     }
     for (size_t i = 1; i < set->count; i++)
         if (set->slots[i].run)
             tick_slot(set, &set->slots[i], now_ms);
     write_status(set, now_ms);
+}
+
+void cn_job_set_replan(void *context)
+{
+    struct cn_job_set *set = context;
+    set->planned_ms = cn_platform_now_ms();
+    plan(set, set->planned_ms);
 }
 
 bool cn_job_set_is_over(const struct cn_job_set *set)

@@ -48,6 +48,9 @@ cn_err cn_job_set_refresh(struct cn_job_set *set);
 void cn_job_set_step(struct cn_job_set *set, const struct cn_run_state *first,
                      const struct cn_coap_server *server, uint64_t now_ms);
 
+// Decides at once which job each group serves. context is the set.
+void cn_job_set_replan(void *context);
+
 // Takes the bytes of the other jobs off those of the whole server, which leaves the first one's.
 void cn_job_set_take_off(const struct cn_job_set *set, struct cn_run_traffic *traffic);
 

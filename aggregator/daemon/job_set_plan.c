@@ -80,11 +80,17 @@ static cn_err fill_fits(struct cn_job_set *set, const char *name, uint64_t now_m
     char why[CN_JOB_REASON];
     for (uint32_t i = 0; i < set->count; i++) {
         struct cn_job_slot *slot = &set->slots[i];
-        const struct cn_job_need need = {&slot->rule, slot->row.needs, set->shared.roster,
-                                         slot->roster, now_ms};
         enum cn_run_use use = CN_RUN_UNUSED;
         if (!slot->run)
             continue;
+        const struct cn_job_need need = {
+            .rule = &slot->rule,
+            .text = slot->row.needs,
+            .data_set = slot->run->setup.job.data_set,
+            .boards = set->shared.roster,
+            .tried = slot->roster,
+            .now_ms = now_ms,
+        };
         bool fits = cn_job_fit(&need, name, why);
         cn_err err = cn_run_use_of(slot->run->run, name, &use);
         if (err)

@@ -17,12 +17,26 @@ static bool meets(const struct cn_rule *rule, const struct cn_roster_board *boar
     return cn_rule_holds(rule, &known);
 }
 
+// Says whether a board has a data set. One that told of none may have it.
+static bool has_data(const char *names, const char *wanted)
+{
+    size_t length = strlen(wanted);
+    for (const char *at = names; length && *names; at++) {
+        at = strstr(at, wanted);
+        if (!at)
+            return false;
+        if ((at == names || at[-1] == ' ') && (at[length] == ' ' || !at[length]))
+            return true;
+    }
+    return true;
+}
+
 // Says whether a board could not train the job a short while ago.
 static bool has_failed(const struct cn_job_need *need, const char *name)
 {
     const struct cn_roster_board *board = cn_roster_find(need->tried, name);
-    return board && board->fault.told_ms && !board->fault.in_doubt &&
-           need->now_ms - board->fault.told_ms < CN_JOB_RETRY_MS;
+    return board && board->facts.settings != CN_ROSTER_ELSEWHERE && board->fault.told_ms &&
+           !board->fault.in_doubt && need->now_ms - board->fault.told_ms < CN_JOB_RETRY_MS;
 }
 
 bool cn_job_fit(const struct cn_job_need *need, const char *group, char why[CN_JOB_REASON])
@@ -45,6 +59,10 @@ bool cn_job_fit(const struct cn_job_need *need, const char *group, char why[CN_J
         known++;
         if (need->rule->count && !meets(need->rule, &boards[i])) {
             snprintf(why, CN_JOB_REASON, "%s does not meet '%.100s'", name, need->text);
+            return false;
+        }
+        if (!has_data(boards[i].facts.data_sets, need->data_set)) {
+            snprintf(why, CN_JOB_REASON, "%s has no data set %s", name, need->data_set);
             return false;
         }
     }

@@ -11,18 +11,22 @@
 #include "aggregator/roster/instances.h"
 #include "runtime/base/log_limit.h"
 
+// Instead of a number of settings: the board registered for another job than the roster's.
+#define CN_ROSTER_ELSEWHERE UINT32_MAX
+
 // What a board reported when it registered.
 struct cn_roster_facts {
     uint32_t cpu_count; // 0: the board has not registered since the start
     uint64_t memory;    // bytes for training
     uint64_t power_mw;  // power budget; 0: none
     uint32_t protocol;  // the version that both sides use
-    uint32_t settings;  // the number of the settings that it was told (cn_live_job)
+    uint32_t settings;  // the number of the settings that it was told (cn_live_job), or as above
     // Set when the board holds a newer version of the run than the ledger has; lineage 0: it does
     // not.
     uint64_t ahead_lineage, ahead_version;
     char type[CN_NAME_SIZE];
-    struct cn_inventory inventory; // its texts are the board's own: print them as foreign text
+    struct cn_inventory inventory;     // its texts are the board's own: print them as foreign text
+    char data_sets[CN_DATA_SETS_SIZE]; // as in cn_registration; foreign text, too
 };
 
 struct cn_roster_board {

@@ -41,7 +41,10 @@ struct cn_resources {
     // Finds the resources of the job that a group serves; NULL: all groups serve this one. Only the
     // gateway's own have it.
     struct cn_resources *(*serving)(void *context, const char *group);
-    void *context; // passed to serving
+    // Decides anew which job each group serves, after a board said that it cannot train; NULL:
+    // there is nothing to decide.
+    void (*replan)(void *context);
+    void *context; // passed to serving and replan
     struct cn_spool *spool;
     struct cn_model_store *models;
     struct cn_run *run;

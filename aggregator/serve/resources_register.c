@@ -103,13 +103,27 @@ static void clean(char *text)
     memcpy(text, cleaned, strlen(cleaned) + 1);
 }
 
-static void note_in(const struct cn_resources *resources, struct cn_roster *roster,
-                    const char *board, const struct cn_registration *registration,
-                    const struct cn_roster_facts *facts)
+// Says whether the error of a registration is about another run than the one that the board's group
+// serves: the group was given to another job meanwhile.
+static bool is_of_other_run(const struct cn_resources *resources,
+                            const struct cn_registration *registration)
 {
+    return registration->fault[0] && registration->fault_run &&
+           registration->fault_run != cn_ledger_identity(resources->ledger)->run;
+}
+
+// Notes a registration for another job than that of a roster. Its board registers again before it
+// serves that one. Only the gateway's roster shows the error.
+static void note_elsewhere(const struct cn_resources *resources, struct cn_roster *roster,
+                           const char *board, const struct cn_registration *registration,
+                           struct cn_roster_facts *facts)
+{
+    facts->settings = CN_ROSTER_ELSEWHERE;
+    facts->ahead_lineage = facts->ahead_version = 0;
     cn_roster_note(roster, board, facts);
-    cn_roster_blame(roster, board, registration->fault, registration->fault_code,
-                    resources->now_ms());
+    if (roster == (resources->gateway ? resources->gateway : resources)->roster)
+        cn_roster_blame(roster, board, registration->fault, registration->fault_code,
+                        resources->now_ms());
 }
 
 static void note_facts(struct cn_resources *resources, const struct cn_coap_request *request,
@@ -126,6 +140,8 @@ static void note_facts(struct cn_resources *resources, const struct cn_coap_requ
         .inventory = registration->inventory,
     };
     memcpy(facts.type, registration->board_type, sizeof(facts.type));
+    memcpy(facts.data_sets, registration->data_sets, sizeof(facts.data_sets));
+    clean(facts.data_sets);
     clean(facts.inventory.build);
     clean(facts.inventory.system);
     clean(facts.inventory.slot);
@@ -133,12 +149,15 @@ static void note_facts(struct cn_resources *resources, const struct cn_coap_requ
     clean(facts.inventory.update);
     clean(facts.inventory.update_version);
     note_ahead(resources, board, registration, &facts);
-    note_in(resources, resources->roster, board, registration, &facts);
-    if (resources->gateway) {
-        facts.settings = UINT32_MAX; // of no job there: the board registers again for the gateway's
-        facts.ahead_lineage = facts.ahead_version = 0;
-        note_in(resources, resources->gateway->roster, board, registration, &facts);
+    if (is_of_other_run(resources, registration)) {
+        note_elsewhere(resources, resources->roster, board, registration, &facts);
+    } else {
+        cn_roster_note(resources->roster, board, &facts);
+        cn_roster_blame(resources->roster, board, registration->fault, registration->fault_code,
+                        resources->now_ms());
     }
+    if (resources->gateway)
+        note_elsewhere(resources, resources->gateway->roster, board, registration, &facts);
     if (request->from)
         name_origin(request->from, origin);
     cn_roster_meet(cn_resources_gateway(resources)->roster, board, registration->instance, origin,
@@ -158,6 +177,18 @@ static struct cn_base_name base_name(struct cn_resources *resources)
                                 cn_model_weights(cn_model_store_newest(resources->models)),
                                 resources->base.digest);
     return resources->base;
+}
+
+// A board that cannot train its job may have another one at once. Returns the resources of the job
+// that its group serves from now on.
+static struct cn_resources *serve_faulty(struct cn_resources *resources, const char *group,
+                                         const struct cn_registration *registration)
+{
+    const struct cn_resources *gateway = cn_resources_gateway(resources);
+    if (!registration->fault[0] || !gateway->replan)
+        return resources;
+    gateway->replan(gateway->context);
+    return gateway->serving(gateway->context, group);
 }
 
 void cn_resources_register(void *context, const struct cn_coap_request *request,
@@ -180,6 +211,9 @@ void cn_resources_register(void *context, const struct cn_coap_request *request,
         !follows_keys(cn_resources_group(resources, board), answer.protocol, reply))
         return;
     note_facts(resources, request, answer.protocol, &message.facts);
+    resources = serve_faulty(resources, board->enrolled.group, &message.facts);
+    if (!pick_versions(&message, resources->job, &answer, reply))
+        return; // another job may need newer ones
     const struct cn_ledger_identity *identity = cn_ledger_identity(resources->ledger);
     answer.manifest.run = identity->run;
     answer.manifest.lineage = identity->lineage;

@@ -34,6 +34,7 @@ struct cn_link_config {
 // Bytes of an inventory's texts, with the terminating 0.
 #define CN_BUILD_TEXT_SIZE 48
 #define CN_SYSTEM_TEXT_SIZE 64
+#define CN_DATA_SETS_SIZE 192 // bytes of the names of data sets, with the terminating 0
 
 // What a board is and runs, for an inventory. Only shown: no decision depends on it. "" and 0 mean
 // "not told".
@@ -59,8 +60,11 @@ struct cn_registration {
     uint64_t ahead_lineage, ahead_version;
     char fault[CN_FAULT_SIZE]; // why the board cannot train; "": it can, as far as it knows
     uint64_t fault_code;       // number of a cn_err, without its sign; 0: not known
+    uint64_t fault_run;        // run that it cannot train; 0: not told
     uint64_t instance;         // random number of this process; 0: it tells none
     struct cn_inventory inventory;
+    // Names of the data sets in its profile, separated by spaces; "": not told.
+    char data_sets[CN_DATA_SETS_SIZE];
 };
 
 // The tensors that never change in a run, by their digest (cn_local_tensors_digest); zeros: none.

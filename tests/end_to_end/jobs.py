@@ -232,5 +232,25 @@ def a_silent_group_does_not_hold_the_others(build):
         cluster.wait_for_version(stopped + 2)
 
 
+@scenario
+def boards_that_cannot_train_a_job_serve_another(build):
+    """Without its data set they never get it; when they find that they cannot train it, they go on with another."""
+    with Gateway(build, GROUPS, rounds=ENDLESS, quorum=3) as cluster:
+        cluster.write_job("elsewhere")
+        cluster.edit("elsewhere.yaml", ("set: digits,", "set: letters,"))
+        cluster.write_job("wrong", model="../text/char-gpt.onnx", central=False)
+        cluster.start_all()
+        cluster.wait_for_version(1)
+        expect(cluster.submit("elsewhere", "--priority", "9"), 0, "needs 3 groups, 0 fit", "has no data set letters")
+        cluster.submit("wrong", "--priority", "9")
+        back = "the aggregator has job 'digits' for this board, which goes on with it"
+        wait_until(lambda: any(back in cluster.log(board) for board in cluster.boards), "a board that serves digits again")
+        now = cluster.version()
+        cluster.wait_for_version(now + 3)
+        told = cluster.jobs()["wrong"]["text"]
+        assert " fit: board-" in told and "a sample has the shape (8, 8)" in told, told
+        assert all(process.poll() is None for process in cluster.processes.values()), "a program ended"
+
+
 if __name__ == "__main__":
     scenario.main()

@@ -71,6 +71,7 @@ static void raises_of_the_key_epoch_fill_no_log_and_leave_no_key(void **state)
 {
     static const uint8_t none[CN_KEY_SIZE];
     const struct cn_ports ports = {.open_peer_link = open_nothing};
+    struct cn_store files = {0}; // of the run, which stays the same
     struct cn_node_owner *node = calloc(1, sizeof(*node));
     struct cn_settings *settings = calloc(1, sizeof(*settings));
     struct log_capture capture;
@@ -83,6 +84,7 @@ static void raises_of_the_key_epoch_fill_no_log_and_leave_no_key(void **state)
     node->config.settings = settings;
     node->config.ports = &ports;
     node->group.settings = &settings->group;
+    node->files = &files;
     node->registered = true;
     node->status.progress.phase = CN_PHASE_SEND;
     log_capture_begin(&capture);
@@ -210,7 +212,7 @@ static void a_new_worker_hears_of_a_round_that_was_reported_before(void **state)
     assert_int_equal(cn_platform_open_store(directory, &store), CN_OK);
     node->config.settings = settings;
     node->config.ports = &ports;
-    node->config.store = store;
+    node->config.store = node->files = store;
     node->link = &link;
     watched = false;
     reports = 0;

@@ -60,6 +60,8 @@ static const struct cn_message_field register_fields[] = {
     FIELD(20, TEXT_OR_NONE, cn_register_request, facts.inventory.slot_version),
     FIELD(21, TEXT_OR_NONE, cn_register_request, facts.inventory.update),
     FIELD(22, TEXT_OR_NONE, cn_register_request, facts.inventory.update_version),
+    FIELD(23, TEXT_OR_NONE, cn_register_request, facts.data_sets),
+    OPTION(24, cn_register_request, facts.fault_run),
 };
 static const struct cn_message_schema register_schema = SCHEMA(register_fields);
 

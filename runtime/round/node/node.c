@@ -411,9 +411,8 @@ static cn_err poll_care(struct cn_node_owner *node, uint64_t now)
 static cn_err run_loop(struct cn_node_owner *node)
 {
     const struct cn_node_config *config = &node->config;
-    cn_err err = cn_node_register(node);
+    cn_err err = CN_OK;
 
-    cn_platform_notify("READY=1");
     while (!err && node->result == CN_EAGAIN) {
         if (atomic_load(config->stop))
             return CN_ECANCELED;
@@ -450,6 +449,25 @@ static bool is_own_fault(cn_err err)
     return err && err != CN_ECANCELED && err != CN_ETIMEOUT && err != CN_EAUTH;
 }
 
+// Runs the loop. When the board cannot train, tells the aggregator, and goes on if that has another
+// run for it.
+static cn_err run_until_fault(struct cn_node_owner *node)
+{
+    cn_err begun, err = cn_node_register(node);
+
+    cn_platform_notify("READY=1");
+    for (;;) {
+        if (!err)
+            err = run_loop(node);
+        if (!is_own_fault(err))
+            return err;
+        write_status(node, cn_platform_now_ms());
+        if (!cn_node_tell_fault(node, err, &begun))
+            return err;
+        err = begun;
+    }
+}
+
 cn_err cn_node_run(const struct cn_node_config *config)
 {
     struct cn_node_owner *node = calloc(1, sizeof(*node));
@@ -479,13 +497,9 @@ cn_err cn_node_run(const struct cn_node_config *config)
                                 config->store, &node->link);
     if (!err) {
         cn_node_metrics_open(&node->metrics, &node->status, config->ports->text_server);
-        err = run_loop(node);
+        err = run_until_fault(node);
     }
     cn_node_metrics_close(&node->metrics);
-    if (node->link && is_own_fault(err)) {
-        write_status(node, cn_platform_now_ms());
-        cn_node_tell_fault(node, err);
-    }
     cn_platform_notify("STOPPING=1");
     if (node->link) { // the status of the loop's end, as the worker may be in another epoch by now
         write_status(node, cn_platform_now_ms());

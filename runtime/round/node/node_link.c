@@ -27,6 +27,18 @@ cn_err cn_node_link_open(const struct cn_link_ops *ops, const struct cn_settings
     return err;
 }
 
+// Writes the names of the data sets of the profile; "" when they do not fit.
+static void name_data_sets(const struct cn_settings *settings, char names[CN_DATA_SETS_SIZE])
+{
+    size_t used = 0;
+
+    for (uint32_t i = 0; i < settings->data_count && used < CN_DATA_SETS_SIZE; i++)
+        used += (size_t)snprintf(names + used, CN_DATA_SETS_SIZE - used, "%s%s", i ? " " : "",
+                                 settings->data[i].name);
+    if (used >= CN_DATA_SETS_SIZE)
+        names[0] = '\0';
+}
+
 cn_err cn_node_link_register(struct cn_link *link, const struct cn_settings *settings,
                              const struct cn_node_facts *facts)
 {
@@ -44,8 +56,10 @@ cn_err cn_node_link_register(struct cn_link *link, const struct cn_settings *set
     if (facts) {
         snprintf(registration.fault, sizeof(registration.fault), "%s", facts->fault);
         registration.fault_code = facts->fault_code;
+        registration.fault_run = facts->fault_run;
         registration.inventory = *facts->inventory;
     }
+    name_data_sets(settings, registration.data_sets);
     memcpy(registration.board_type, settings->board_type, CN_NAME_SIZE);
     for (uint32_t i = 0; i < settings->group.member_count; i++)
         memcpy(registration.members[i], settings->group.members[i].name, CN_NAME_SIZE);

@@ -59,6 +59,7 @@ struct cn_node_owner {
 
     char fault[CN_FAULT_SIZE]; // why this board cannot train; "": it can
     bool only_restart_helps;   // a new process would not have the fault
+    bool withdraws;            // the link still registers with a fault of another run
     // The report of cairn-update that the aggregator knows, and when it was read last.
     char report[CN_UPDATE_REPORT_SIZE];
     uint64_t report_ms;
@@ -125,8 +126,9 @@ void cn_node_poll_health(struct cn_node_owner *node, uint64_t now_ms);
 
 // Ends the worker and tells the aggregator why this board cannot train. Blocks until the aggregator
 // has answered, at most 10 s, but at least for config.fault_wait_ms. Returns early on stop, and
-// does not wait for fault_wait_ms when a new process would help.
-void cn_node_tell_fault(struct cn_node_owner *node, cn_err why);
+// does not wait for fault_wait_ms when a new process would help. Returns true when the aggregator
+// names another run instead: the board has begun with that, and err says whether it could.
+bool cn_node_tell_fault(struct cn_node_owner *node, cn_err why, cn_err *err);
 
 // Registers again when cairn-update reports something else than the aggregator knows.
 cn_err cn_node_poll_report(struct cn_node_owner *node, uint64_t now_ms);
