@@ -44,6 +44,14 @@ static cn_err fetch(struct trial *trial, const struct cn_round_info *round)
     return trial->link->ops->fetch(trial->link, round->version_digest, trial->size, VERSION_MAX);
 }
 
+// Notes why there is no link, without the address before it: the report has none.
+static void note_why(struct trial *trial, const char *text)
+{
+    const char *reason = strstr(text, ": ");
+
+    snprintf(trial->why, sizeof(trial->why), "%s", reason ? reason + 2 : text);
+}
+
 static cn_err take_event(void *context, const struct cn_link_event *event)
 {
     struct trial *trial = context;
@@ -61,10 +69,10 @@ static cn_err take_event(void *context, const struct cn_link_event *event)
         return CN_OK;
     case CN_LINK_REFUSED:
         trial->refused = true;
-        snprintf(trial->why, sizeof(trial->why), "%s", event->text);
+        note_why(trial, event->text);
         return CN_OK;
     case CN_LINK_DOWN:
-        snprintf(trial->why, sizeof(trial->why), "%s", event->text);
+        note_why(trial, event->text);
         return CN_OK;
     default:
         return CN_OK;

@@ -171,7 +171,7 @@ static cn_err write_durable(struct cn_store *store, cJSON *object)
 {
     uint8_t *content = calloc(BLOCKS, BLOCK);
     uint64_t begun_us;
-    cn_err err = content ? CN_OK : CN_ENOMEM;
+    cn_err err = content ? CN_OK : CN_ENOMEM, removed;
 
     if (content)
         memset(content, 7, BLOCKS * BLOCK);
@@ -182,10 +182,9 @@ static cn_err write_durable(struct cn_store *store, cJSON *object)
         add_rate(object, "durable_write_mb_s", BLOCKS * BLOCK, begun_us);
     if (!err)
         err = write_small(store, object);
-    if (!err)
-        err = store->ops->remove(store, FILE_NAME);
+    removed = store->ops->remove(store, FILE_NAME);
     free(content);
-    return err;
+    return err ? err : removed;
 }
 
 cn_err cn_selftest_storage(const struct cn_selftest *test, cJSON *report)

@@ -83,8 +83,8 @@ static bool is_letter(char c)
            strchr("._-/:", c);
 }
 
-// Moves to the next word: a run of letters, a relation or a parenthesis. A word is cut to
-// WORD_SIZE - 1 characters.
+// Moves to the next word: a run of letters, a relation or a parenthesis. A word of more than
+// WORD_SIZE - 1 characters is cut, and ends with '~', so that it equals no name.
 static void advance(struct parser *parser)
 {
     size_t size = 0;
@@ -95,6 +95,8 @@ static void advance(struct parser *parser)
         for (; *parser->at && is_letter(*parser->at); parser->at++)
             if (size < WORD_SIZE - 1)
                 parser->word[size++] = *parser->at;
+            else
+                parser->word[size - 1] = '~';
     } else if (*parser->at) {
         parser->word[size++] = *parser->at++;
         if (strchr("=!<>", parser->word[0]) && *parser->at == '=')
