@@ -145,13 +145,18 @@ static void say_goodbye(struct cn_node_group *group)
             return; // the members will miss this board instead
 }
 
+void cn_node_group_drop(struct cn_node_group *group)
+{
+    cn_membership_close(group->membership);
+    group->membership = NULL;
+    group->leads = false;
+}
+
 void cn_node_group_leave(struct cn_node_group *group)
 {
     if (group->membership)
         say_goodbye(group);
-    cn_membership_close(group->membership);
-    group->membership = NULL;
-    group->leads = false;
+    cn_node_group_drop(group);
 }
 
 // Writes the epoch to the disk unless a higher one is there: a board may have proposed a higher

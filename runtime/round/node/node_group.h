@@ -54,8 +54,10 @@ bool cn_node_group_is_led(const struct cn_node_group *group);
 cn_err cn_node_group_left(struct cn_node_group *group, const struct cn_left *left,
                           const uint8_t job[CN_DIGEST_SIZE], uint64_t epoch, uint64_t now_ms);
 
-// Leaves the group after the worker has ended. The link to the members stays open.
+// Leaves the group, which is told. The link to the members stays open.
 void cn_node_group_leave(struct cn_node_group *group);
+// Leaves the group without a word: the members wait for this board.
+void cn_node_group_drop(struct cn_node_group *group);
 
 // Receives and sends messages. Returns true when it has put a new view into the mailbox.
 bool cn_node_group_poll(struct cn_node_group *group, struct cn_mailbox *box, uint64_t now_ms);
