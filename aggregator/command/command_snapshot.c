@@ -5,10 +5,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "aggregator/command/aggregator_commands.h"
 #include "aggregator/command/audited.h"
-#include "aggregator/daemon/setup.h"
+#include "aggregator/daemon/job_opening.h"
 #include "aggregator/ledger/job_settings.h"
 #include "aggregator/merge/merge.h"
 #include "aggregator/store/model_store.h"
@@ -23,14 +24,21 @@ static const char help[] =
     "goes on: the ledger as it is at one moment, with the versions and updates that\n"
     "it needs. The copy is checked before it gets its name. In place of the state\n"
     "directory it is an older copy of the run: start it with run --restored, see\n"
-    "docs/backup.md. Guard it as you guard keys: it holds those of all boards.\n"
+    "docs/backup.md. Submitted jobs are copied with their runs. Guard it as you\n"
+    "guard keys: it holds those of all boards.\n"
     "\n"
     "The list of revoked keys, STATE.revocations, is not part of it.\n";
 
 struct checked {
     const struct cn_setup *setup;
     uint32_t version, updates; // newest version; updates of a round that has no version yet
+    bool is_job;               // the run of a submitted job
+    const char *partial;       // directory that the copies of jobs go into
+    uint32_t jobs, job_files;  // of jobs that were copied
+    uint64_t job_bytes;
 };
+
+static cn_err add_jobs(void *context, const char *directory);
 
 struct updates {
     struct cn_store *store;
@@ -103,17 +111,62 @@ static cn_err check(void *context, const char *directory)
     return err;
 }
 
+static cn_err make_copy(struct checked *checked, const char *to, struct cn_state_copy *copy)
+{
+    *copy = (struct cn_state_copy){
+        .state = checked->setup->settings->state,
+        .ledger = checked->setup->ledger,
+        .to = to,
+        .check = check,
+        .add = checked->is_job ? NULL : add_jobs,
+        .context = checked,
+    };
+    return cn_state_copy_make(copy);
+}
+
+// Copies a job and its run into the folder jobs of the copy.
+static cn_err add_job(void *context, const struct cn_queued_job *job)
+{
+    struct checked *checked = context, own = {.is_job = true};
+    struct cn_setup setup = {0};
+    struct cn_state_copy copy;
+    char profile[CN_PATH_SIZE], to[CN_PATH_SIZE];
+    if (!cn_job_opening_path(checked->setup->settings->state, job->name, CN_JOB_PROFILE, profile) ||
+        !cn_job_opening_path(checked->partial, job->name, "", to))
+        return CN_ERANGE;
+    own.setup = &setup;
+    int result = cn_setup_open(&setup, profile, CN_SETUP_LOOK);
+    if (!result)
+        result = cn_setup_open_model(&setup);
+    cn_err err = result ? CN_EIO : make_copy(&own, to, &copy);
+    cn_setup_deinit(&setup);
+    if (err) {
+        fprintf(stderr, "error: job %s is not copied: %s\n", job->name, cn_err_text(err));
+        return err;
+    }
+    checked->jobs++;
+    checked->job_files += copy.files;
+    checked->job_bytes += copy.bytes;
+    return CN_OK;
+}
+
+static cn_err add_jobs(void *context, const char *directory)
+{
+    struct checked *checked = context;
+    char folder[CN_PATH_SIZE];
+    checked->partial = directory;
+    if (!cn_job_opening_path(directory, "", "", folder))
+        return CN_ERANGE;
+    if (mkdir(folder, 0700) != 0)
+        return CN_EIO;
+    return cn_jobs_list(checked->setup->ledger, add_job, checked);
+}
+
 static int copy_state(const struct cn_setup *setup, const char *to)
 {
     struct checked checked = {.setup = setup};
-    struct cn_state_copy copy = {
-        .state = setup->settings->state,
-        .ledger = setup->ledger,
-        .to = to,
-        .check = check,
-        .context = &checked,
-    };
-    cn_err err = cn_state_copy_make(&copy);
+    struct cn_state_copy copy;
+    cn_err err = make_copy(&checked, to, &copy);
     if (err) {
         fprintf(stderr, "error: %s: %s\n", to,
                 err == CN_EEXIST   ? "exists already, or DIRECTORY.partial does"
@@ -123,6 +176,9 @@ static int copy_state(const struct cn_setup *setup, const char *to)
     }
     printf("%s has version %u and %u updates after it: %u files, %" PRIu64 " bytes\n", to,
            checked.version, checked.updates, copy.files, copy.bytes);
+    if (checked.jobs)
+        printf("and %u submitted job%s: %u files, %" PRIu64 " bytes\n", checked.jobs,
+               checked.jobs == 1 ? "" : "s", checked.job_files, checked.job_bytes);
     return CN_EXIT_DONE;
 }
 

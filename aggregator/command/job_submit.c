@@ -84,6 +84,7 @@ static int write_files(const struct cn_profile *profile, const char *folder)
                                "# profile of a gateway take this one for the job's run.\n"
                                "schema: cairn/site/v1\n"
                                "extends: " WHOLE_FILE "\n"
+                               "state: .\n"
                                "job: {model: " MODEL_FILE "}\n";
     const char *model = cn_profile_settings(profile)->model;
     struct cn_store *store = NULL;
@@ -170,6 +171,15 @@ static int check_run(const struct cn_setup *gateway, const char *profile)
 
 // --- submitting ---
 
+// Makes the ledger of a run that begins with its model's weights.
+static int make_state(const char *profile)
+{
+    struct cn_setup setup = {0};
+    int result = cn_setup_open(&setup, profile, CN_SETUP_RUN);
+    cn_setup_deinit(&setup);
+    return result;
+}
+
 static int make_folder(const struct cn_setup *setup, const struct cn_job_submission *submission,
                        const struct cn_profile *profile, const char *folder)
 {
@@ -184,8 +194,9 @@ static int make_folder(const struct cn_setup *setup, const struct cn_job_submiss
     int result = write_files(profile, folder);
     if (!result)
         result = check_run(setup, path);
-    if (!result && submission->from)
-        result = cn_init_after(submission->from, submission->version, path, true);
+    if (!result)
+        result = submission->from ? cn_init_after(submission->from, submission->version, path, true)
+                                  : make_state(path);
     return result;
 }
 

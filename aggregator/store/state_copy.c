@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <ftw.h>
 #include <limits.h>
 #include <linux/fs.h>
 #include <stdio.h>
@@ -18,6 +19,7 @@
 #define TRIES 5
 #define FILES "files"
 #define PIECE (1u << 20)
+#define OPEN_FILES 16
 
 cn_err cn_state_copy_ledger(struct cn_ledger *ledger, const char *path)
 {
@@ -136,19 +138,18 @@ static cn_err copy_files(struct cn_state_copy *copy, const char *partial)
     return err ? err : cn_platform_sync_directory(to);
 }
 
-// Copies files of the state directory itself.
+// Copies files of the state directory itself. The last three are those of a submitted job.
 static cn_err copy_others(struct cn_state_copy *copy, const char *partial)
 {
-    char name[32], from[PATH_MAX], to[PATH_MAX];
-    for (int i = -1; i <= CN_AUDIT_KEPT; i++) {
-        snprintf(name, sizeof(name),
-                 i < 0 ? "written_by"
-                 : i   ? CN_AUDIT_FILE ".%d"
-                       : CN_AUDIT_FILE,
-                 i);
-        cn_err err = join(from, copy->state, name);
+    static const char *const names[] = {"written_by",       CN_AUDIT_FILE,      CN_AUDIT_FILE ".1",
+                                        CN_AUDIT_FILE ".2", CN_AUDIT_FILE ".3", "profile.yaml",
+                                        "submitted.yaml",   "model.onnx"};
+    _Static_assert(CN_AUDIT_KEPT == 3, "all files of the audit are named");
+    char from[PATH_MAX], to[PATH_MAX];
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        cn_err err = join(from, copy->state, names[i]);
         if (!err)
-            err = join(to, partial, name);
+            err = join(to, partial, names[i]);
         if (!err)
             err = copy_file(copy, from, to);
         if (err)
@@ -159,28 +160,19 @@ static cn_err copy_others(struct cn_state_copy *copy, const char *partial)
 
 // --- tries ---
 
-static cn_err remove_entry(void *context, const char *name)
+static int remove_entry(const char *path, const struct stat *info, int kind, struct FTW *place)
 {
-    char path[PATH_MAX];
-    cn_err err = join(path, context, name);
-    if (!err && unlink(path) != 0 && errno != EISDIR && errno != EPERM)
-        err = cn_err_from_errno(errno);
-    return err;
+    (void)info, (void)kind;
+    return place->level ? remove(path) : 0;
 }
 
 // Removes what a try made, so that the next one finds an empty directory.
-static cn_err clear(char *partial)
+static cn_err clear(const char *partial)
 {
-    char files[PATH_MAX];
-    cn_err err = join(files, partial, FILES);
-    if (!err && access(files, F_OK) == 0)
-        err = cn_platform_list(files, remove_entry, files);
-    if (!err && rmdir(files) != 0 && errno != ENOENT)
-        err = cn_err_from_errno(errno);
-    return err ? err : cn_platform_list(partial, remove_entry, partial);
+    return nftw(partial, remove_entry, OPEN_FILES, FTW_DEPTH | FTW_PHYS) ? CN_EIO : CN_OK;
 }
 
-static cn_err try_once(struct cn_state_copy *copy, char *partial)
+static cn_err try_once(struct cn_state_copy *copy, const char *partial)
 {
     char path[PATH_MAX];
     copy->files = 0;
@@ -223,6 +215,8 @@ cn_err cn_state_copy_make(struct cn_state_copy *copy)
     cn_err err = CN_EAGAIN;
     for (int i = 0; i < TRIES && (err == CN_EAGAIN || err == CN_ENOTFOUND); i++)
         err = try_once(copy, partial);
+    if (!err && copy->add)
+        err = copy->add(copy->context, partial);
     if (!err)
         err = publish(copy, partial);
     if (err && clear(partial) == CN_OK)

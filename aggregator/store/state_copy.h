@@ -18,6 +18,8 @@ struct cn_state_copy {
     // Checks that the copy in directory has what its ledger needs. Returns CN_ENOTFOUND when a file
     // is missing.
     cn_err (*check)(void *context, const char *directory);
+    // Adds to a copy that was checked, before it gets its name. NULL: nothing is added.
+    cn_err (*add)(void *context, const char *directory);
     void *context;
     uint32_t files; // number of files that were copied
     uint64_t bytes; // size of all these files

@@ -252,5 +252,33 @@ def boards_that_cannot_train_a_job_serve_another(build):
         assert all(process.poll() is None for process in cluster.processes.values()), "a program ended"
 
 
+@scenario
+def a_backup_has_the_jobs(build):
+    """A snapshot goes on with all jobs, wherever it is put; boards that are ahead give that up."""
+    with Gateway(build, GROUPS, rounds=ENDLESS, quorum=3) as cluster:
+        cluster.write_job("second", rounds=ENDLESS)
+        cluster.write_job("waits", quorum=8)
+        cluster.start_all()
+        cluster.wait_for_version(1)
+        cluster.submit("second", "--turn", "1")
+        cluster.submit("waits")
+        wait_until(lambda: cluster.job_status("second")["version"] > 1, "versions of the second job")
+        said = cluster.command(cluster.aggregator, "snapshot", "gateway.yaml", "safe").stdout
+        assert "and 2 submitted jobs: " in said, said
+        made = cluster.job_status("second")["version"]
+        wait_until(lambda: cluster.job_status("second")["version"] > made + 2, "later versions of the second job")
+        cluster.kill("gateway")
+        os.rename(cluster.path("state/gateway"), cluster.path("state/lost"))
+        os.rename(cluster.path("safe"), cluster.path("state/elsewhere"))
+        cluster.edit("gateway.yaml", ("state/gateway", "state/elsewhere"))
+        cluster.start("gateway", "--restored")
+        profile = "state/elsewhere/jobs/second/profile.yaml"
+        newest = lambda: json.loads(cluster.command(  # noqa: E731
+            cluster.aggregator, "status", "--json", profile).stdout.splitlines()[0])["version"]
+        before = newest()
+        wait_until(lambda: newest() > before + 2, "versions of the restored job")
+        assert ", 0 differ, 0 not" in cluster.command(cluster.aggregator, "replay", profile).stdout
+
+
 if __name__ == "__main__":
     scenario.main()

@@ -92,7 +92,8 @@ static cn_err adopt(struct cn_node_owner *node, const struct cn_manifest *manife
 {
     cn_err err;
 
-    // The members change to another run, too. A goodbye would have them begin it without this board.
+    // The members change to another run, too. A goodbye would have them begin it without this
+    // board.
     if (manifest->run != node->manifest.run)
         cn_node_group_drop(&node->group);
     cn_node_stop_worker(node); // the worker reads the keys and the job
