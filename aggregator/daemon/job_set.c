@@ -11,6 +11,7 @@
 #include "runtime/base/log.h"
 
 #define PLAN_MS 200    // time between two schedules
+#define SHORT_MS 5     // a plan that takes less may be made at each request
 #define WRITE_MS 1000  // between two writes of the jobs' status files
 #define RETRY_MS 10000 // between two attempts to open a run
 #define OPEN_MOST 8    // runs that are open, each with its model in memory
@@ -287,9 +288,12 @@ static void write_status(struct cn_job_set *set, uint64_t now_ms)
         cn_log(CN_LOG_DEBUG, "jobs", "the list of jobs is not written");
 }
 
+// Plans take at most a tenth of the time.
 static void plan(struct cn_job_set *set, uint64_t now_ms)
 {
     cn_err err = set->count > 1 ? cn_job_set_plan(set, now_ms) : CN_OK;
+    uint64_t took_ms = cn_platform_now_ms() - now_ms;
+    set->plan_ms = now_ms + (10 * took_ms > PLAN_MS ? 10 * took_ms : PLAN_MS);
     if (err)
         cn_log_within(&set->lines, now_ms, CN_LOG_ERROR, "jobs",
                       "groups stay with their jobs for now: %s", cn_err_text(err));
@@ -305,10 +309,8 @@ void cn_job_set_step(struct cn_job_set *set, const struct cn_run_state *first,
     for (size_t i = 1; i < set->count; i++)
         follow_state(set, &set->slots[i], now_ms);
     give_back(set);
-    if (now_ms - set->planned_ms >= PLAN_MS) {
-        set->planned_ms = now_ms;
+    if (now_ms >= set->plan_ms)
         plan(set, now_ms);
-    }
     for (size_t i = 1; i < set->count; i++)
         if (set->slots[i].run)
             tick_slot(set, &set->slots[i], now_ms);
@@ -318,8 +320,12 @@ void cn_job_set_step(struct cn_job_set *set, const struct cn_run_state *first,
 void cn_job_set_replan(void *context)
 {
     struct cn_job_set *set = context;
-    set->planned_ms = cn_platform_now_ms();
-    plan(set, set->planned_ms);
+    uint64_t now_ms = cn_platform_now_ms();
+    if (now_ms < set->replan_ms) // boards that fail all the time do not keep the gateway busy
+        return;
+    plan(set, now_ms);
+    uint64_t took_ms = cn_platform_now_ms() - now_ms;
+    set->replan_ms = took_ms < SHORT_MS ? 0 : now_ms + 4 * took_ms;
 }
 
 bool cn_job_set_is_over(const struct cn_job_set *set)

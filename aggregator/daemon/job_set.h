@@ -25,7 +25,8 @@ struct cn_job_set {
     size_t lease_count;
     int64_t generation; // of the gateway's ledger, when the rows were read
     bool has_read;
-    uint64_t started_ms, planned_ms, written_ms; // clock; 0: not yet
+    uint64_t started_ms, written_ms; // clock; 0: not yet
+    uint64_t plan_ms, replan_ms;     // clock; when groups may be given to jobs again
     struct cn_log_quota lines;
     // Bytes of the server that were divided among the jobs, and what all but the first have.
     struct cn_run_traffic counted, others;

@@ -74,34 +74,56 @@ struct cn_resources *cn_job_set_serving(void *context, const char *group)
 
 // --- the schedule ---
 
-static cn_err fill_fits(struct cn_job_set *set, const char *name, uint64_t now_ms,
-                        struct cn_schedule_group *group)
+// Says what a group is to the round of a job. Asks the ledger only where that decides.
+static cn_err find_use(const struct cn_job_set *set, uint32_t job, const char *group,
+                       uint32_t holder, enum cn_run_use *use)
 {
-    char why[CN_JOB_REASON];
-    for (uint32_t i = 0; i < set->count; i++) {
-        struct cn_job_slot *slot = &set->slots[i];
-        enum cn_run_use use = CN_RUN_UNUSED;
-        if (!slot->run)
+    const struct cn_job_slot *slot = &set->slots[job];
+    *use = CN_RUN_UNUSED;
+    if (job != holder && !slot->state.overdue)
+        return CN_OK;
+    return cn_run_use_of(slot->run->run, group, use);
+}
+
+// Fills in which groups a job can have, and which of its own it waits for.
+static cn_err fill_job(struct cn_job_set *set, uint32_t job, struct cn_job_fit *fits,
+                       struct cn_schedule_group *plan, uint64_t now_ms)
+{
+    size_t count;
+    struct cn_job_slot *slot = &set->slots[job];
+    const struct cn_roster_group *groups = cn_roster_groups(set->shared.roster, &count);
+    const struct cn_job_need need = {
+        .rule = &slot->rule,
+        .text = slot->row.needs,
+        .data_set = slot->run->setup.job.data_set,
+        .boards = set->shared.roster,
+        .tried = slot->roster,
+        .now_ms = now_ms,
+    };
+    cn_job_fit(&need, fits, slot->unfit);
+    for (size_t g = 0; g < count; g++) {
+        enum cn_run_use use;
+        if (!fits[g].fits)
             continue;
-        const struct cn_job_need need = {
-            .rule = &slot->rule,
-            .text = slot->row.needs,
-            .data_set = slot->run->setup.job.data_set,
-            .boards = set->shared.roster,
-            .tried = slot->roster,
-            .now_ms = now_ms,
-        };
-        bool fits = cn_job_fit(&need, name, why);
-        cn_err err = cn_run_use_of(slot->run->run, name, &use);
+        cn_err err = find_use(set, job, groups[g].name, plan[g].holder, &use);
         if (err)
             return err;
-        if (!fits && why[0])
-            snprintf(slot->unfit, sizeof(slot->unfit), "%s", why);
-        group->busy |= i == group->holder && fits && use == CN_RUN_AWAITED;
-        if (fits && !(slot->state.overdue && use == CN_RUN_DONE))
-            group->fits |= 1ull << i;
+        plan[g].busy |= job == plan[g].holder && use == CN_RUN_AWAITED;
+        if (!(slot->state.overdue && use == CN_RUN_DONE))
+            plan[g].fits |= 1ull << job;
     }
     return CN_OK;
+}
+
+static cn_err fill_jobs(struct cn_job_set *set, struct cn_schedule_group *plan, uint64_t now_ms)
+{
+    struct cn_job_fit *fits = calloc(set->lease_count + 1, sizeof(*fits));
+    cn_err err = fits ? CN_OK : CN_ENOMEM;
+    for (uint32_t i = 0; i < set->count && !err; i++)
+        if (set->slots[i].run)
+            err = fill_job(set, i, fits, plan, now_ms);
+    free(fits);
+    return err;
 }
 
 // Notes the job of a group in the rosters of all jobs.
@@ -144,7 +166,6 @@ static cn_err plan_groups(struct cn_job_set *set, struct cn_schedule_group *plan
     struct cn_schedule_job jobs[CN_SCHEDULE_JOBS];
     const struct cn_roster_group *groups = cn_roster_groups(set->shared.roster, &count);
     for (size_t i = 0; i < set->count; i++) {
-        set->slots[i].unfit[0] = '\0';
         cn_job_slot_plan(&set->slots[i], now_ms);
         jobs[i] = set->slots[i].plan;
     }
@@ -154,11 +175,10 @@ static cn_err plan_groups(struct cn_job_set *set, struct cn_schedule_group *plan
             .live = !groups[g].drained && (heard || now_ms - set->started_ms < START_MS),
             .holder = set->leases[g].holder,
         };
-        cn_err err = fill_fits(set, groups[g].name, now_ms, &plan[g]);
-        if (err)
-            return err;
     }
-    cn_err err = cn_schedule(jobs, set->count, plan, count);
+    cn_err err = fill_jobs(set, plan, now_ms);
+    if (!err)
+        err = cn_schedule(jobs, set->count, plan, count);
     for (size_t i = 0; i < set->count && !err; i++)
         set->slots[i].plan = jobs[i];
     return err;

@@ -16,8 +16,15 @@ struct cn_job_need {
     uint64_t now_ms;
 };
 
-// Says whether a group can serve the job: its boards meet the rule and have the data set, as far as
-// they are known, at least one is known if there is a rule, and not all of them report that they
-// cannot train the job. Otherwise writes to why which board is the reason; "" if none has
-// registered yet.
-bool cn_job_fit(const struct cn_job_need *need, const char *group, char why[CN_JOB_REASON]);
+// The boards of a group that are not revoked, counted.
+struct cn_job_fit {
+    uint32_t boards, known, failed; // known: registered; failed: could not train the job lately
+    bool refused;                   // a board does not meet the rule, or lacks the data set
+    bool fits;
+};
+
+// Says which groups can serve the job: all boards that registered meet the rule and have the data
+// set, at least one registered if there is a rule, and not all of them could not train the job.
+// fits has an entry for each group of need->boards, in its order. why names a board because of
+// which a group does not fit; "": there is none.
+void cn_job_fit(const struct cn_job_need *need, struct cn_job_fit *fits, char why[CN_JOB_REASON]);
