@@ -105,26 +105,27 @@ static int find_from(const struct cn_setup *setup, const char *from, char state[
     return CN_EXIT_FAILED;
 }
 
-static int submit(struct options *options, const char *profile, const char *job)
+static int submit(const struct options *options, const char *profile, const char *job)
 {
+    struct cn_job_submission submission = options->submission;
     struct cn_setup setup = {0};
     struct cn_queued_job row;
     struct cn_audited audited;
     char state[CN_PATH_SIZE], version[CN_NAME_SIZE];
-    options->submission.profile = profile;
-    options->submission.job = job;
-    int result = check_rule(options->submission.needs);
+    submission.profile = profile;
+    submission.job = job;
+    int result = check_rule(submission.needs);
     if (!result)
         result = cn_setup_open(&setup, profile, CN_SETUP_ENROLL);
     if (!result && options->from) {
         result = find_from(&setup, options->from, state, version);
-        options->submission.from = state;
-        options->submission.version = version;
+        submission.from = state;
+        submission.version = version;
     }
     if (!result)
         result = cn_audited_begin(&audited, setup.settings->state, "job-submit", "file", job);
     if (!result) {
-        result = cn_audited_end(&audited, cn_job_submit(&setup, &options->submission, &row));
+        result = cn_audited_end(&audited, cn_job_submit(&setup, &submission, &row));
         if (!result) {
             printf("job %s is in the queue with priority %u\n", row.name, row.priority);
             cn_job_view_await(&setup, row.name);

@@ -1,4 +1,3 @@
-#define _XOPEN_SOURCE 700 // nftw
 #include "aggregator/command/job_submit.h"
 
 #include <ftw.h>
