@@ -29,6 +29,7 @@ const Cairn = {};
     waiting: ["◌", "none", "waiting", 3],
     run_paused: ["◌", "none", "run paused", 3],
     drained: ["○", "none", "drained", 4],
+    elsewhere: ["○", "none", "serves another job", 4],
     left_out: ["○", "none", "not invited", 4],
     accepted: ["●", "ok", "accepted", 5],
     over: ["●", "ok", "finished", 5],

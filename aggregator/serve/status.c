@@ -33,6 +33,12 @@ static uint32_t find_version(const struct cn_roster *roster, const char *group)
     return found ? found->served : 0;
 }
 
+static bool is_elsewhere(const struct cn_roster *roster, const char *group)
+{
+    const struct cn_roster_group *found = cn_roster_find_group(roster, group);
+    return found && found->away;
+}
+
 static cJSON *describe_boards(const struct cn_roster *roster)
 {
     size_t count;
@@ -57,6 +63,8 @@ static cJSON *describe_boards(const struct cn_roster *roster)
         cJSON_AddNumberToObject(board, "power_mw", (double)facts->power_mw);
         cn_status_inventory_add(board, &facts->inventory);
         cn_status_health_add(board, &boards[i].health);
+        if (is_elsewhere(roster, boards[i].enrolled.group))
+            cJSON_AddNumberToObject(board, "elsewhere", 1);
         if (facts->ahead_lineage)
             cJSON_AddNumberToObject(board, "ahead_lineage", (double)facts->ahead_lineage);
         if (boards[i].instances.twice_ms) {
@@ -171,6 +179,7 @@ cn_err cn_status_gather(const struct cn_roster *roster, const struct cn_run_stat
         board->health = from->health;
         board->heard_ms = cn_roster_sign_ms(from);
         board->missing_ms = from->missing_ms;
+        board->elsewhere = is_elsewhere(roster, from->enrolled.group);
         board->version = find_version(roster, from->enrolled.group);
         board->fault = from->fault;
         board->error_code = from->error_code;
@@ -210,6 +219,7 @@ static cn_err read_boards(const cJSON *root, struct cn_live_state *live)
         snprintf(board->key, sizeof(board->key), "%s", key ? key : "");
         board->heard_ms = read_number(item, "heard_ms");
         board->missing_ms = read_number(item, "missing_ms");
+        board->elsewhere = read_number(item, "elsewhere") != 0;
         board->version = (uint32_t)read_number(item, "version");
         uint64_t seen_ms = read_number(item, "seen_ms");
         if (seen_ms > board->heard_ms)

@@ -19,6 +19,7 @@ static const struct {
     [CN_REASON_SILENT] = {"silent", NULL},
     [CN_REASON_STOPPED] = {"stopped", "the aggregator is not running"},
     [CN_REASON_QUORUM] = {"quorum", "no round is open: fewer groups are enrolled than the quorum"},
+    [CN_REASON_ELSEWHERE] = {"elsewhere", "its group serves another job: see `job list`"},
     [CN_REASON_DRAINED] = {"drained", "its group is drained: `resume` invites it again"},
     [CN_REASON_RUN_PAUSED] = {"run_paused", "no round is open: the run is paused until `resume`"},
     [CN_REASON_MERGING] = {"merging", "no round is open: the version is being made"},
@@ -81,6 +82,8 @@ struct cn_reason cn_reason_of(const struct cn_reason_facts *facts,
         return (struct cn_reason){.kind = CN_REASON_MISSING, .since_ms = live->missing_ms};
     if (facts->live->running && !is_recent(facts, live->heard_ms, CN_REASON_SILENT_MS))
         return (struct cn_reason){.kind = CN_REASON_SILENT, .since_ms = live->heard_ms};
+    if (live->elsewhere)
+        return (struct cn_reason){.kind = CN_REASON_ELSEWHERE};
     return (struct cn_reason){.kind = find_place(facts, board->group),
                               .invited = facts->view->invited,
                               .groups = facts->view->groups,

@@ -23,6 +23,7 @@ enum cn_reason_kind {
     CN_REASON_SILENT,     // not heard for CN_REASON_SILENT_MS
     CN_REASON_STOPPED,    // no round is open: the aggregator is not running
     CN_REASON_QUORUM,     // no round is open: fewer groups are enrolled than the quorum
+    CN_REASON_ELSEWHERE,  // its group serves another job of the gateway
     CN_REASON_DRAINED,    // people asked that its group is not invited
     CN_REASON_RUN_PAUSED, // no round is open: people paused the run
     CN_REASON_MERGING,    // no round is open: the version of the last one is being made
