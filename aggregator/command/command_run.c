@@ -171,7 +171,8 @@ static int serve(struct cn_daemon *daemon, const atomic_bool *stop, bool stay)
     cn_run_get_state(daemon->first.run, cn_platform_now_ms(), &state);
     daemon->started_ms = cn_platform_now_ms();
     daemon->over_at_start = state.phase == CN_RUN_ENDED;
-    bool left_before = daemon->over_at_start && was_left(daemon);
+    bool left_before =
+        daemon->over_at_start && cn_job_set_is_over(&daemon->jobs) && was_left(daemon);
     cn_platform_notify("READY=1");
     while (!atomic_load(stop) && !daemon->stops && !drained && !err) {
         err = tick(daemon, &state);
@@ -201,7 +202,9 @@ static int serve(struct cn_daemon *daemon, const atomic_bool *stop, bool stay)
         fprintf(stderr, "error: round %u: %s\n", state.round, cn_err_text(err));
         return CN_EXIT_FAILED;
     }
-    return drained || state.phase == CN_RUN_ENDED ? CN_EXIT_DONE : CN_EXIT_INTERRUPTED;
+    return drained || (state.phase == CN_RUN_ENDED && cn_job_set_is_over(&daemon->jobs))
+               ? CN_EXIT_DONE
+               : CN_EXIT_INTERRUPTED;
 }
 
 static void announce(struct cn_daemon *daemon)

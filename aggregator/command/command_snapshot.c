@@ -140,6 +140,11 @@ static cn_err add_job(void *context, const struct cn_queued_job *job)
         result = cn_setup_open_model(&setup);
     cn_err err = result ? CN_EIO : make_copy(&own, to, &copy);
     cn_setup_deinit(&setup);
+    if (result && cn_job_is_over(job->state)) {
+        fprintf(stderr, "warning: job %s has %s and is not copied\n", job->name,
+                cn_job_state_name(job->state));
+        return CN_OK;
+    }
     if (err) {
         fprintf(stderr, "error: job %s is not copied: %s\n", job->name, cn_err_text(err));
         return err;

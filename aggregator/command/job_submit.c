@@ -1,11 +1,15 @@
 #include "aggregator/command/job_submit.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <ftw.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "aggregator/command/init_after.h"
 #include "aggregator/daemon/job_opening.h"
@@ -14,6 +18,8 @@
 #define MODEL_FILE "model.onnx"
 #define WHOLE_FILE "submitted.yaml" // the profile as it was submitted, with all values
 #define OPEN_FILES 16
+
+static struct stat owner; // of the state directory, for give_entry
 
 // --- the profile of the job's run ---
 
@@ -182,14 +188,12 @@ static int make_state(const char *profile)
 static int make_folder(const struct cn_setup *setup, const struct cn_job_submission *submission,
                        const struct cn_profile *profile, const char *folder)
 {
-    char path[CN_PATH_SIZE], jobs[CN_PATH_SIZE];
-    if (!cn_job_opening_path(setup->settings->state, "", "", jobs) ||
-        snprintf(path, sizeof(path), "%s/" CN_JOB_PROFILE, folder) >= (int)sizeof(path)) {
+    char path[CN_PATH_SIZE];
+    if (snprintf(path, sizeof(path), "%s/" CN_JOB_PROFILE, folder) >= (int)sizeof(path)) {
         fprintf(stderr, "error: %s: the path is too long\n", folder);
         return CN_EXIT_FAILED;
     }
     clear_folder(folder);
-    (void)!mkdir(jobs, 0700);
     int result = write_files(profile, folder);
     if (!result)
         result = check_run(setup, path);
@@ -197,6 +201,27 @@ static int make_folder(const struct cn_setup *setup, const struct cn_job_submiss
         result = submission->from ? cn_init_after(submission->from, submission->version, path, true)
                                   : make_state(path);
     return result;
+}
+
+static int give_entry(const char *path, const struct stat *info, int kind, struct FTW *place)
+{
+    (void)info, (void)kind, (void)place;
+    return lchown(path, owner.st_uid, owner.st_gid);
+}
+
+// Gives the files to the owner of the state directory: root may submit a job for a service that
+// runs as another user.
+static int give_to_owner(const char *state, const char *folder)
+{
+    char jobs[CN_PATH_SIZE];
+    if (geteuid() != 0)
+        return CN_EXIT_DONE;
+    if (stat(state, &owner) == 0 && cn_job_opening_path(state, "", "", jobs) &&
+        lchown(jobs, owner.st_uid, owner.st_gid) == 0 &&
+        nftw(folder, give_entry, OPEN_FILES, FTW_PHYS | FTW_MOUNT) == 0)
+        return CN_EXIT_DONE;
+    fprintf(stderr, "error: %s: cannot be given to the owner of %s\n", folder, state);
+    return CN_EXIT_FAILED;
 }
 
 static int add_row(const struct cn_setup *setup, const struct cn_queued_job *job)
@@ -210,7 +235,7 @@ static int add_row(const struct cn_setup *setup, const struct cn_queued_job *job
     return err ? CN_EXIT_FAILED : CN_EXIT_DONE;
 }
 
-int cn_job_submit(const struct cn_setup *setup, const struct cn_job_submission *submission,
+static int submit(const struct cn_setup *setup, const struct cn_job_submission *submission,
                   struct cn_queued_job *job)
 {
     char folder[CN_PATH_SIZE], state[PATH_MAX];
@@ -237,8 +262,39 @@ int cn_job_submit(const struct cn_setup *setup, const struct cn_job_submission *
     result = make_folder(setup, submission, profile, folder);
     cn_profile_free(profile);
     if (!result)
+        result = give_to_owner(state, folder);
+    if (!result)
         result = add_row(setup, job);
-    else
+    if (result)
         clear_folder(folder);
+    return result;
+}
+
+// Takes the lock under which one job at a time is submitted. Returns a descriptor, or -1 after it
+// printed why there is none.
+static int lock_jobs(const char *state)
+{
+    char jobs[CN_PATH_SIZE], path[CN_PATH_SIZE];
+    int file = -1;
+    if (cn_job_opening_path(state, "", "", jobs) && cn_job_opening_path(state, ".lock", "", path)) {
+        (void)!mkdir(jobs, 0700);
+        file = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    }
+    if (file >= 0 && flock(file, LOCK_EX) == 0)
+        return file;
+    fprintf(stderr, "error: %s/" CN_JOBS_FOLDER ": %s\n", state, strerror(errno));
+    if (file >= 0)
+        close(file);
+    return -1;
+}
+
+int cn_job_submit(const struct cn_setup *setup, const struct cn_job_submission *submission,
+                  struct cn_queued_job *job)
+{
+    int lock = lock_jobs(setup->settings->state);
+    if (lock < 0)
+        return CN_EXIT_FAILED;
+    int result = submit(setup, submission, job);
+    close(lock);
     return result;
 }

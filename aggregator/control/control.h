@@ -37,6 +37,8 @@ struct cn_control_config {
     // Takes the job's values from the profile, and writes to text which ones have changed or what
     // is wrong. Returns whether they were taken.
     bool (*reload)(void *context, char text[CN_STEERING_ANSWER_SIZE]);
+    // Says whether a submitted job waits for an update of a group.
+    bool (*awaits)(void *context, const char *group);
     // Ends the program as SIGTERM does.
     void (*stop)(void *context);
     // Reads the boards again, and ends the sessions of those that may no longer have one.

@@ -85,6 +85,14 @@ static cn_err refuse_awaited(struct cn_control *control, const struct cn_ledger_
         return err;
     }
     cn_err err = is_awaited(control->ledger, board->group, &awaited);
+    if (!err && !awaited && control->config.awaits &&
+        control->config.awaits(control->config.context, board->group)) {
+        cn_control_refuse(answer,
+                          "a submitted job waits for the update of group %s: `job hold` it, and "
+                          "move %s when the round is over",
+                          board->group, board->name);
+        return CN_OK;
+    }
     if (!err && awaited)
         cn_control_refuse(answer,
                           "the open round waits for the update of group %s: `pause`, and move %s "

@@ -23,7 +23,8 @@ static cn_err find_open(struct cn_control *control, const struct cn_control_requ
     }
     if (err)
         return err;
-    *found = !cn_job_is_over(job->state);
+    *found = !cn_job_is_over(job->state) ||
+             (job->state == CN_JOB_FAILED && strcmp(request->command, "job-resume") == 0);
     if (!*found)
         cn_control_refuse(answer, "job %s is over: %s, %s", job->name,
                           cn_job_state_name(job->state), job->reason);

@@ -9,6 +9,11 @@ static bool reload_profile(void *context, char text[CN_STEERING_ANSWER_SIZE])
     return cn_reload_here(&daemon->first.setup, daemon->profile, text, CN_STEERING_ANSWER_SIZE);
 }
 
+static bool awaits(void *context, const char *group)
+{
+    return cn_job_set_awaits(&((struct cn_daemon *)context)->jobs, group);
+}
+
 static void stop_daemon(void *context)
 {
     ((struct cn_daemon *)context)->stops = true;
@@ -18,8 +23,8 @@ static void refresh_all(void *context)
 {
     struct cn_daemon *daemon = context;
     cn_err err = cn_daemon_refresh(daemon);
-    if (!err)
-        err = cn_run_follow_steering(daemon->first.run);
+    cn_err steered = cn_run_follow_steering(daemon->first.run);
+    err = steered ? steered : err;
     if (err)
         cn_log(CN_LOG_ERROR, "run", "what was asked of the run is not read: %s", cn_err_text(err));
 }
@@ -38,6 +43,7 @@ cn_err cn_daemon_open_control(struct cn_daemon *daemon)
         .orders = &daemon->resources.orders,
         .context = daemon,
         .reload = reload_profile,
+        .awaits = awaits,
         .stop = stop_daemon,
         .refresh = refresh_all,
         .note = cn_event_service_note,

@@ -36,8 +36,9 @@ static cn_err open_setup(struct cn_job_slot *slot, const char *state)
     if (!cn_job_opening_path(state, slot->row.name, CN_JOB_PROFILE, path))
         return CN_ERANGE;
     int result = cn_setup_open(setup, path, CN_SETUP_RUN);
-    if (!result)
-        result = cn_setup_open_model(setup);
+    if (result) // a disk or a ledger that fails may work again; the profile and a schema do not
+        return result == CN_EXIT_FAILED ? CN_EIO : CN_EINVAL;
+    result = cn_setup_open_model(setup);
     if (!result)
         result = cn_setup_check_weights(setup);
     return result ? CN_EINVAL : CN_OK;

@@ -14,6 +14,7 @@
 #define SHORT_MS 5     // a plan that takes less may be made at each request
 #define WRITE_MS 1000  // between two writes of the jobs' status files
 #define RETRY_MS 10000 // between two attempts to open a run
+#define IDLE_MS 30000  // time without use after which a run may be closed for another
 #define OPEN_MOST 8    // runs that are open, each with its model in memory
 
 // --- opening ---
@@ -109,9 +110,10 @@ cn_err cn_job_set_refresh(struct cn_job_set *set)
     if (err || (set->has_read && generation == set->generation))
         return err;
     err = cn_jobs_list(ledger_of(set), take_row, set);
-    for (size_t i = 1; i < set->count && !err; i++)
-        if (set->slots[i].run)
-            err = mirror_boards(set, &set->slots[i]);
+    for (size_t i = 1; i < set->count; i++) {
+        cn_err failed = set->slots[i].run ? mirror_boards(set, &set->slots[i]) : CN_OK;
+        err = err ? err : failed; // the others follow all the same
+    }
     if (err)
         return err;
     set->generation = generation;
@@ -154,6 +156,7 @@ static void end(struct cn_job_set *set, struct cn_job_slot *slot, enum cn_job_st
                       cn_err_text(err));
         return;
     }
+    set->has_read = false; // another job may have its place
     slot->row.state = state;
     slot->row.ahead = false;
     snprintf(slot->row.reason, sizeof(slot->row.reason), "%s", reason);
@@ -170,6 +173,7 @@ static void open_slot(struct cn_job_set *set, struct cn_job_slot *slot, uint64_t
         err = mirror_boards(set, slot);
     if (!err) {
         cn_run_get_state(slot->run->run, now_ms, &slot->state);
+        slot->opened_ms = now_ms;
         cn_job_slot_begin(slot, least_share(set, slot));
         cn_log(CN_LOG_INFO, "jobs", "job %s is open: version %u of %u", slot->row.name,
                cn_model_store_newest(slot->run->models)->number, slot->run->setup.job.rounds);
@@ -184,25 +188,58 @@ static void open_slot(struct cn_job_set *set, struct cn_job_slot *slot, uint64_t
         end(set, slot, CN_JOB_FAILED, "it cannot be opened; the lines before this one say why");
 }
 
-// Opens and closes the run of a job, by its state.
-static void follow_state(struct cn_job_set *set, struct cn_job_slot *slot, uint64_t now_ms)
-{
-    bool is_due = !slot->tried_ms || now_ms - slot->tried_ms >= RETRY_MS;
-    bool over = cn_job_is_over(slot->row.state);
-    if (!slot->run && !over && is_due && count_open(set) < OPEN_MOST)
-        open_slot(set, slot, now_ms);
-    // A job that ended is served until others want its groups, so that its boards learn of the end.
-    // One that a person stopped, or that failed, gives them back to the first.
-    else if (slot->run && over && (slot->row.state != CN_JOB_ENDED || !slot->holds))
-        cn_job_opening_close(slot);
-}
-
 // Gives back the groups of jobs whose runs are closed.
 static void give_back(struct cn_job_set *set)
 {
     for (size_t i = 0; i < set->lease_count; i++)
         if (!set->slots[set->leases[i].holder].run)
             set->leases[i].holder = 0;
+}
+
+// Says whether an open run may make room for another: it is over, or has been without groups and a
+// round for a while, because it cannot have what it needs.
+static bool is_idle(const struct cn_job_slot *slot, uint64_t now_ms)
+{
+    enum cn_schedule_wait wait = slot->plan.wait;
+    bool stuck = wait == CN_WAIT_FEW || wait == CN_WAIT_SILENT || wait == CN_WAIT_IDLE;
+    if (slot->row.state == CN_JOB_ENDED)
+        return true;
+    return stuck && !slot->holds && now_ms - slot->opened_ms >= IDLE_MS &&
+           slot->state.phase != CN_RUN_OPEN && slot->state.phase != CN_RUN_CLOSING;
+}
+
+// Closes the run with the lowest priority that is idle, if as many are open as may be. Returns
+// whether another one may be opened.
+static bool make_room(struct cn_job_set *set, uint64_t now_ms)
+{
+    struct cn_job_slot *idle = NULL;
+    if (count_open(set) < OPEN_MOST)
+        return true;
+    for (size_t i = 1; i < set->count; i++) {
+        struct cn_job_slot *slot = &set->slots[i];
+        if (slot->run && is_idle(slot, now_ms) &&
+            (!idle || slot->row.priority < idle->row.priority))
+            idle = slot;
+    }
+    if (!idle)
+        return false;
+    cn_job_opening_close(idle);
+    idle->tried_ms = now_ms;
+    give_back(set);
+    return true;
+}
+
+// Opens and closes the run of a job, by its state.
+static void follow_state(struct cn_job_set *set, struct cn_job_slot *slot, uint64_t now_ms)
+{
+    bool is_due = !slot->tried_ms || now_ms - slot->tried_ms >= RETRY_MS;
+    bool over = cn_job_is_over(slot->row.state);
+    if (!slot->run && !over && is_due && make_room(set, now_ms))
+        open_slot(set, slot, now_ms);
+    // A job that ended is served until others want its groups, so that its boards learn of the end.
+    // One that a person stopped, or that failed, gives them back to the first.
+    else if (slot->run && over && (slot->row.state != CN_JOB_ENDED || !slot->holds))
+        cn_job_opening_close(slot);
 }
 
 static void tick_slot(struct cn_job_set *set, struct cn_job_slot *slot, uint64_t now_ms)
@@ -288,6 +325,17 @@ static void write_status(struct cn_job_set *set, uint64_t now_ms)
         cn_log(CN_LOG_DEBUG, "jobs", "the list of jobs is not written");
 }
 
+// Says whether a round has ended since the newest plan: its run would open the next one with groups
+// that other jobs may have.
+static bool has_freed(const struct cn_job_set *set)
+{
+    for (size_t i = 0; i < set->count; i++)
+        if (set->slots[i].run && set->slots[i].planned == CN_RUN_OPEN &&
+            set->slots[i].state.phase != CN_RUN_OPEN)
+            return true;
+    return false;
+}
+
 // Plans take at most a tenth of the time.
 static void plan(struct cn_job_set *set, uint64_t now_ms)
 {
@@ -297,6 +345,8 @@ static void plan(struct cn_job_set *set, uint64_t now_ms)
     if (err)
         cn_log_within(&set->lines, now_ms, CN_LOG_ERROR, "jobs",
                       "groups stay with their jobs for now: %s", cn_err_text(err));
+    for (size_t i = 0; i < set->count; i++)
+        set->slots[i].planned = set->slots[i].state.phase;
 }
 
 void cn_job_set_step(struct cn_job_set *set, const struct cn_run_state *first,
@@ -309,11 +359,15 @@ void cn_job_set_step(struct cn_job_set *set, const struct cn_run_state *first,
     for (size_t i = 1; i < set->count; i++)
         follow_state(set, &set->slots[i], now_ms);
     give_back(set);
-    if (now_ms >= set->plan_ms)
+    if (now_ms >= set->plan_ms || has_freed(set))
         plan(set, now_ms);
-    for (size_t i = 1; i < set->count; i++)
-        if (set->slots[i].run)
-            tick_slot(set, &set->slots[i], now_ms);
+    for (size_t i = 1; i < set->count; i++) {
+        struct cn_job_slot *slot = &set->slots[i];
+        if (!slot->run)
+            continue;
+        cn_run_hold(slot->run->run, slot->row.state != CN_JOB_ACTIVE || first->steering.leaving);
+        tick_slot(set, slot, now_ms);
+    }
     write_status(set, now_ms);
 }
 
@@ -326,6 +380,18 @@ void cn_job_set_replan(void *context)
     plan(set, now_ms);
     uint64_t took_ms = cn_platform_now_ms() - now_ms;
     set->replan_ms = took_ms < SHORT_MS ? 0 : now_ms + 4 * took_ms;
+}
+
+bool cn_job_set_knows(void *context, uint64_t run)
+{
+    const struct cn_job_set *set = context;
+    for (size_t i = 0; i < set->count; i++) {
+        const struct cn_job_slot *slot = &set->slots[i];
+        if (slot->run ? cn_ledger_identity(slot->run->setup.ledger)->run == run
+                      : !cn_job_is_over(slot->row.state))
+            return true;
+    }
+    return false;
 }
 
 bool cn_job_set_is_over(const struct cn_job_set *set)

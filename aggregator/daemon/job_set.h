@@ -13,6 +13,8 @@
 struct cn_job_lease {
     char group[CN_NAME_SIZE];
     uint32_t holder; // place of the job that it serves
+    uint32_t moves;  // changes of its job since moves_ms
+    uint64_t moves_ms;
 };
 
 struct cn_job_set {
@@ -48,6 +50,12 @@ cn_err cn_job_set_refresh(struct cn_job_set *set);
 // again.
 void cn_job_set_step(struct cn_job_set *set, const struct cn_run_state *first,
                      const struct cn_coap_server *server, uint64_t now_ms);
+
+// Says whether a run is that of a job, or may be that of a job that is not open. context is the
+// set.
+bool cn_job_set_knows(void *context, uint64_t run);
+// Says whether a submitted job waits for an update of a group, which serves it.
+bool cn_job_set_awaits(const struct cn_job_set *set, const char *group);
 
 // Decides at once which job each group serves. context is the set.
 void cn_job_set_replan(void *context);

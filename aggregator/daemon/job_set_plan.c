@@ -7,6 +7,8 @@
 #include "runtime/base/log.h"
 
 #define LIVE_MS 120000 // a group heard within this time is live
+#define MOVES_MS 10000 // in this time a group changes its job at most MOVES_MOST times
+#define MOVES_MOST 40
 #define START_MS 10000 // after the start, all groups count as live: they had no time to come back
 
 static int compare_lease(const void *group, const void *lease)
@@ -49,7 +51,7 @@ static cn_err follow_groups(struct cn_job_set *set)
         const struct cn_job_lease *before = find_lease(set, groups[i].name);
         memcpy(leases[i].group, groups[i].name, CN_NAME_SIZE);
         if (before)
-            leases[i].holder = before->holder;
+            leases[i] = *before;
         else
             err = find_holder(set, groups[i].name, &leases[i].holder);
     }
@@ -70,6 +72,16 @@ struct cn_resources *cn_job_set_serving(void *context, const char *group)
     struct cn_job_slot *slot = &set->slots[lease ? lease->holder : 0];
     slot->requests++;
     return slot->resources;
+}
+
+bool cn_job_set_awaits(const struct cn_job_set *set, const char *group)
+{
+    const struct cn_job_lease *lease = find_lease(set, group);
+    enum cn_run_use use = CN_RUN_UNUSED;
+    if (!lease || !lease->holder)
+        return false;
+    cn_err err = cn_run_use_of(set->slots[lease->holder].run->run, group, &use);
+    return err || use == CN_RUN_AWAITED;
 }
 
 // --- the schedule ---
@@ -131,7 +143,19 @@ static void lend(struct cn_job_set *set, const struct cn_roster_group *group, ui
 {
     for (uint32_t i = 0; i < set->count; i++)
         if (set->slots[i].run)
-            cn_roster_lend(set->slots[i].roster, group->name, i != holder, group->heard_ms);
+            cn_roster_lend(set->slots[i].roster, group->name, i != holder || group->drained,
+                           group->heard_ms);
+}
+
+// A group whose boards say now this and now that about what they can train moves no more often than
+// this. Each move is told to all boards that watch.
+static bool may_move(struct cn_job_lease *lease, uint64_t now_ms)
+{
+    if (now_ms - lease->moves_ms >= MOVES_MS) {
+        lease->moves_ms = now_ms;
+        lease->moves = 0;
+    }
+    return lease->moves < MOVES_MOST;
 }
 
 // Gives each group to the job that claimed it, if no job waits for its update.
@@ -144,11 +168,12 @@ static void apply(struct cn_job_set *set, const struct cn_schedule_group *plan, 
     for (size_t g = 0; g < count; g++) {
         struct cn_job_lease *lease = &set->leases[g];
         bool moves = !plan[g].busy && plan[g].claimed != CN_SCHEDULE_NONE &&
-                     plan[g].claimed != lease->holder;
+                     plan[g].claimed != lease->holder && may_move(lease, now_ms);
         if (moves) {
             cn_log(CN_LOG_DEBUG, "jobs", "group %s goes from job %s to job %s", lease->group,
                    set->slots[lease->holder].row.name, set->slots[plan[g].claimed].row.name);
             lease->holder = plan[g].claimed;
+            lease->moves++;
         }
         moved |= moves;
         holds[lease->holder]++;

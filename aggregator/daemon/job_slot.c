@@ -49,7 +49,8 @@ void cn_job_slot_plan(struct cn_job_slot *slot, uint64_t now_ms)
 
 void cn_job_slot_follow(struct cn_job_slot *slot, uint32_t holds, uint64_t now_ms)
 {
-    bool began = holds && (!slot->holds || !is_in_turn(slot));
+    // A turn that is over begins again only if no other job claims the groups.
+    bool began = holds && (!slot->holds || (!is_in_turn(slot) && slot->plan.wait == CN_WAIT_NONE));
     slot->holds = holds;
     if (!slot->run)
         return;

@@ -28,6 +28,8 @@ struct cn_job_slot {
     uint32_t boost;    // what waiting added to its priority
     uint64_t tried_ms; // clock; when it was last tried to open it; 0: not yet
     struct cn_schedule_job plan;
+    enum cn_run_phase planned; // phase of the run at the newest plan
+    uint64_t opened_ms;        // clock; when this program opened the run
     char unfit[CN_JOB_REASON]; // why a group does not fit; "": all fit
     char told[CN_JOB_REASON];  // the line that the log has about the wait
     struct cn_log_quota lines;

@@ -47,8 +47,7 @@ static const struct cn_roster_board *find_tried(const struct cn_job_need *need, 
 static const char *find_failure(const struct cn_job_need *need, size_t place, const char *name)
 {
     const struct cn_roster_board *board = find_tried(need, place, name);
-    bool failed = board && board->facts.settings != CN_ROSTER_ELSEWHERE && board->fault.told_ms &&
-                  !board->fault.in_doubt && need->now_ms - board->fault.told_ms < CN_JOB_RETRY_MS;
+    bool failed = board && board->failed_ms && need->now_ms - board->failed_ms < CN_JOB_RETRY_MS;
     return failed ? board->fault.text : NULL;
 }
 

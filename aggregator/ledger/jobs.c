@@ -105,10 +105,11 @@ cn_err cn_jobs_set_state(struct cn_ledger *ledger, const char *name, enum cn_job
     char cut[CN_JOB_REASON];
     sqlite3_stmt *statement;
     snprintf(cut, sizeof(cut), "%s", reason);
-    cn_err err = cn_ledger_sql_prepare(ledger, &statement,
-                                       "UPDATE job SET state=?,reason=?,ahead=ahead*(?<2)"
-                                       " WHERE name=? AND state<2",
-                                       "itit", (int64_t)state, cut, (int64_t)state, name);
+    cn_err err =
+        cn_ledger_sql_prepare(ledger, &statement,
+                              "UPDATE job SET state=?,reason=?,ahead=ahead*(?<2)"
+                              " WHERE name=? AND (state<2 OR (state=4 AND ?=0))",
+                              "ititi", (int64_t)state, cut, (int64_t)state, name, (int64_t)state);
     return err ? err : cn_ledger_sql_finish(ledger, statement);
 }
 

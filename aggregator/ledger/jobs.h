@@ -11,7 +11,7 @@
 #include "runtime/profile/rule.h"
 
 #define CN_JOBS_FOLDER "jobs" // in the state directory; it has a folder for each job
-#define CN_JOBS_MOST 64       // jobs that are not over
+#define CN_JOBS_MOST 63       // jobs that are not over
 #define CN_JOB_PRIORITY 5     // of the profile's own job, and the default
 #define CN_JOB_PRIORITY_MOST 9
 #define CN_JOB_TURN 10 // rounds after which a job lets others of its priority have its groups
@@ -48,7 +48,8 @@ typedef cn_err cn_jobs_visit(void *context, const struct cn_queued_job *job);
 // returned.
 cn_err cn_jobs_list(struct cn_ledger *ledger, cn_jobs_visit *visit, void *context);
 
-// Changes the state of a job that is not over. reason is cut to CN_JOB_REASON.
+// Changes the state of a job that is not over, or makes one that failed active again. reason is cut
+// to CN_JOB_REASON.
 cn_err cn_jobs_set_state(struct cn_ledger *ledger, const char *name, enum cn_job_state state,
                          const char *reason);
 // Puts a job before all others, and takes that back from each other job; or ends it for this one.

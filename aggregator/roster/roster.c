@@ -152,6 +152,7 @@ static void hand_over(const struct cn_roster *roster, struct board_list *boards,
             after->error_due = before->error_due;
             after->stored_ms = before->stored_ms;
             after->error_code = before->error_code;
+            after->failed_ms = before->failed_ms;
             after->health = before->health;
             after->instances = before->instances;
             after->fault_lines = before->fault_lines;
@@ -275,9 +276,10 @@ void cn_roster_expire(struct cn_roster *roster)
 
 void cn_roster_lend(struct cn_roster *roster, const char *group, bool away, uint64_t heard_ms)
 {
-    struct cn_roster_group *found = find_group(roster->groups, roster->group_count, group);
-    if (!found)
+    const struct cn_roster_group *place = cn_roster_find_group(roster, group);
+    if (!place)
         return;
+    struct cn_roster_group *found = &roster->groups[place - roster->groups];
     found->away = away;
     if (!away && found->heard_ms < heard_ms)
         found->heard_ms = heard_ms;
@@ -350,6 +352,13 @@ void cn_roster_blame(struct cn_roster *roster, const char *board, const char *fa
                   board, found->enrolled.group, found->fault.text);
 }
 
+void cn_roster_fail(struct cn_roster *roster, const char *board, uint64_t now_ms)
+{
+    struct cn_roster_board *found = find_board(&roster->boards, board);
+    if (found)
+        found->failed_ms = now_ms;
+}
+
 // Returns whether the error is the one that the board registered with: a report cuts it shorter.
 static bool is_known(const struct cn_fault *fault, const char *error)
 {
@@ -415,6 +424,8 @@ void cn_roster_meet(struct cn_roster *roster, const char *board, uint64_t instan
 void cn_roster_work(struct cn_roster *roster, const char *board, uint64_t now_ms)
 {
     struct cn_roster_board *found = find_board(&roster->boards, board);
+    if (found)
+        found->failed_ms = 0;
     if (found && cn_fault_end(&found->fault) && !roster->hushed)
         cn_log_within(&found->fault_lines, now_ms, CN_LOG_INFO, "roster",
                       "%s of group %s reports no error any more", board, found->enrolled.group);

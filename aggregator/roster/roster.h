@@ -37,6 +37,7 @@ struct cn_roster_board {
     bool error_due;      // fault is not in the ledger yet
     uint64_t stored_ms;  // clock; when an error of the board was last stored; 0: not yet
     uint64_t error_code; // of fault: -cn_err as the board said; 0: not known
+    uint64_t failed_ms;  // clock; when it said that it cannot train this run; 0: it can
     struct cn_board_health health;
     struct cn_instances instances;
     struct cn_log_quota fault_lines; // limits log lines about its own errors
@@ -114,6 +115,9 @@ void cn_roster_note(struct cn_roster *roster, const char *board,
 // 0: not known). Logs a new error once.
 void cn_roster_blame(struct cn_roster *roster, const char *board, const char *fault, uint64_t code,
                      uint64_t now_ms);
+// Notes that a board cannot train the roster's run, as its fault says. It holds until the board
+// works on the run.
+void cn_roster_fail(struct cn_roster *roster, const char *board, uint64_t now_ms);
 // Notes that the process with this number registered as the board, from this address. Logs when the
 // board runs twice (instances.h).
 void cn_roster_meet(struct cn_roster *roster, const char *board, uint64_t instance,

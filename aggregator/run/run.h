@@ -145,6 +145,8 @@ cn_err cn_run_accept(struct cn_run *run, struct cn_spooled *upload,
 
 // Reads from the ledger what people ask. Call it after a change there; opening a run does it.
 cn_err cn_run_follow_steering(struct cn_run *run);
+// Opens no other round while held is true, whatever the ledger says.
+void cn_run_hold(struct cn_run *run, bool held);
 // Gives the open round more time, after the ledger noted it.
 void cn_run_extend_round(struct cn_run *run, uint64_t extend_ms);
 // Says why the round cannot be closed with the updates that it has; NULL: it can.

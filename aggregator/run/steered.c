@@ -8,7 +8,12 @@ cn_err cn_run_follow_steering(struct cn_run *run)
 
 bool cn_run_opens_rounds(const struct cn_run *run)
 {
-    return run->steering.pause == CN_RUN_PAUSE_NONE && !run->steering.leaving;
+    return run->steering.pause == CN_RUN_PAUSE_NONE && !run->steering.leaving && !run->held;
+}
+
+void cn_run_hold(struct cn_run *run, bool held)
+{
+    run->held = held;
 }
 
 bool cn_run_is_held(struct cn_run *run, uint64_t now_ms)

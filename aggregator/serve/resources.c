@@ -172,6 +172,15 @@ static void handle_pair_key(void *context, const struct cn_coap_request *request
     cn_crypto_wipe(key, sizeof(key));
 }
 
+// Says whether the board registered for the job, and follows its group's keys, which only the
+// gateway's roster knows.
+static bool is_registered(struct cn_resources *resources, const struct cn_roster_board *board)
+{
+    const struct cn_roster_board *known =
+        cn_roster_find(cn_resources_gateway(resources)->roster, board->enrolled.name);
+    return cn_roster_is_registered(board) && known && cn_roster_is_registered(known);
+}
+
 static void handle_round(void *context, const struct cn_coap_request *request,
                          struct cn_coap_reply *reply)
 {
@@ -180,7 +189,7 @@ static void handle_round(void *context, const struct cn_coap_request *request,
     const struct cn_roster_board *board = cn_resources_identify(&resources, request, reply);
     if (!board)
         return;
-    if (!cn_roster_is_registered(board) ||
+    if (!is_registered(resources, board) ||
         board->facts.settings != cn_resources_settings(resources)) {
         cn_coap_reply_error(reply, CN_COAP_UNAUTHORIZED, "the job may be another: register again");
         return;
@@ -280,6 +289,15 @@ static void tell_signs(struct cn_resources *resources, const struct cn_roster_bo
                        declared->member_count, resources->now_ms());
 }
 
+// Says whether an update belongs to another job of the gateway: the group serves this one by now.
+// That job decides about the update, when the group comes back to it.
+static bool is_of_other_job(struct cn_resources *resources, uint64_t run)
+{
+    const struct cn_resources *gateway = cn_resources_gateway(resources);
+    return run != CN_RUN_MEASUREMENT && run != cn_ledger_identity(resources->ledger)->run &&
+           gateway->knows && gateway->knows(gateway->context, run);
+}
+
 static void handle_declare(struct cn_resources *resources, const struct cn_roster_board *board,
                            const struct cn_coap_request *request, struct cn_coap_reply *reply)
 {
@@ -289,6 +307,11 @@ static void handle_declare(struct cn_resources *resources, const struct cn_roste
     const char *group = board->enrolled.group;
     if (cn_message_get_declare(request->body, request->size, &declared) != CN_OK) {
         cn_coap_reply_error(reply, CN_COAP_BAD_REQUEST, "malformed declaration of an update");
+        return;
+    }
+    if (is_of_other_job(resources, declared.run)) {
+        cn_coap_reply_error(reply, CN_COAP_UNAUTHORIZED,
+                            "the group serves another job now: register again");
         return;
     }
     if (!measurement_is_sane(&declared)) {

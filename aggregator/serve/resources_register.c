@@ -155,6 +155,8 @@ static void note_facts(struct cn_resources *resources, const struct cn_coap_requ
         cn_roster_note(resources->roster, board, &facts);
         cn_roster_blame(resources->roster, board, registration->fault, registration->fault_code,
                         resources->now_ms());
+        if (registration->fault[0] && registration->fault_run)
+            cn_roster_fail(resources->roster, board, resources->now_ms());
     }
     if (resources->gateway)
         note_elsewhere(resources, resources->gateway->roster, board, registration, &facts);
@@ -185,7 +187,7 @@ static struct cn_resources *serve_faulty(struct cn_resources *resources, const c
                                          const struct cn_registration *registration)
 {
     const struct cn_resources *gateway = cn_resources_gateway(resources);
-    if (!registration->fault[0] || !gateway->replan)
+    if (!registration->fault[0] || !registration->fault_run || !gateway->replan)
         return resources;
     gateway->replan(gateway->context);
     return gateway->serving(gateway->context, group);

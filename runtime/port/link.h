@@ -60,7 +60,7 @@ struct cn_registration {
     uint64_t ahead_lineage, ahead_version;
     char fault[CN_FAULT_SIZE]; // why the board cannot train; "": it can, as far as it knows
     uint64_t fault_code;       // number of a cn_err, without its sign; 0: not known
-    uint64_t fault_run;        // run that it cannot train; 0: not told
+    uint64_t fault_run;        // run that it gives up because of that; 0: it trains on
     uint64_t instance;         // random number of this process; 0: it tells none
     struct cn_inventory inventory;
     // Names of the data sets in its profile, separated by spaces; "": not told.

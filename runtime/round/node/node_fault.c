@@ -73,6 +73,7 @@ static void try_other_run(struct cn_node_owner *node, const struct cn_manifest *
     cn_log(CN_LOG_INFO, "node", "the aggregator has job '%s' for this board, which goes on with it",
            manifest->job.name);
     node->fault[0] = '\0';
+    node->gives_up = false;
     node->withdraws = true;
     node->result = CN_EAGAIN;
     hearing->goes_on = true;
@@ -142,6 +143,7 @@ bool cn_node_tell_fault(struct cn_node_owner *node, cn_err why, cn_err *err)
     struct hearing hearing = {0};
 
     cn_node_stop_worker(node);
+    node->gives_up = node->registered;
     if (!node->fault[0])
         snprintf(node->fault, sizeof(node->fault), "%s", cn_err_text(why));
     drop_events(node); // they do not answer what is asked now

@@ -16,7 +16,7 @@ struct cn_node_facts {
     const struct cn_node_ahead *ahead; // the board's version if the aggregator is older, or NULL
     const char *fault;                 // why the board cannot train; "": it can
     uint64_t fault_code;               // number of a cn_err, without its sign; 0: not known
-    uint64_t fault_run;                // run that it cannot train; 0: not known
+    uint64_t fault_run;                // run that it gives up because of that; 0: it trains on
     uint64_t instance;                 // random number of this process
     const struct cn_inventory *inventory;
 };

@@ -20,7 +20,7 @@ cn_err cn_node_register_now(struct cn_node_owner *node)
         .ahead = node->ahead.told ? &node->ahead : NULL,
         .fault = node->fault,
         .fault_code = node->fault[0] ? (uint64_t) - (int)cn_node_fault_code(node) : 0,
-        .fault_run = node->fault[0] ? node->manifest.run : 0,
+        .fault_run = node->gives_up ? node->manifest.run : 0,
         .instance = node->instance,
         .inventory = &inventory};
 
