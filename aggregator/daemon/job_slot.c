@@ -10,9 +10,15 @@ static uint32_t rounds_of(const struct cn_job_slot *slot)
     return cn_model_store_newest(slot->run->models)->number;
 }
 
+// As rounds_of, with the round whose version is being made: its groups are free already.
+static uint32_t rounds_done(const struct cn_job_slot *slot)
+{
+    return slot->state.phase == CN_RUN_CLOSING ? slot->state.round : rounds_of(slot);
+}
+
 static bool is_in_turn(const struct cn_job_slot *slot)
 {
-    return slot->holds && rounds_of(slot) - slot->turn_from < slot->row.turn;
+    return slot->holds && rounds_done(slot) - slot->turn_from < slot->row.turn;
 }
 
 // Says whether the run may have groups: it is not over, and nobody paused it.
@@ -38,7 +44,7 @@ void cn_job_slot_plan(struct cn_job_slot *slot, uint64_t now_ms)
     if (plan->priority > CN_JOB_PRIORITY_MOST)
         plan->priority = CN_JOB_PRIORITY_MOST;
     plan->in_turn = is_in_turn(slot);
-    plan->share = (double)((int64_t)rounds_of(slot) - slot->counts_from) / slot->row.turn;
+    plan->share = (double)((int64_t)rounds_done(slot) - slot->counts_from) / slot->row.turn;
     plan->needs = cn_job_updates_needed(&slot->run->setup.job);
     plan->wanted = slot->state.wanted;
     if (slot->state.overdue) { // groups that have delivered are of no use to it now
@@ -55,7 +61,7 @@ void cn_job_slot_follow(struct cn_job_slot *slot, uint32_t holds, uint64_t now_m
     if (!slot->run)
         return;
     if (began)
-        slot->turn_from = rounds_of(slot);
+        slot->turn_from = rounds_done(slot);
     if (holds || !slot->plan.runs)
         slot->waits_ms = 0;
     else if (!slot->waits_ms)

@@ -1,5 +1,6 @@
 """Several jobs on one gateway: each trains as if it were alone, whoever is killed; who waits, and why."""
 
+import itertools
 import json
 import os
 import random
@@ -167,7 +168,8 @@ def a_job_that_nobody_can_train_says_so(build):
         expect(cluster.steer("stop", "big", check=False), 1, "give --yes")
         expect(cluster.steer("stop", "big", "--yes"), 0, "job big is stopped")
         expect(cluster.steer("resume", "big", check=False), 1, "job big is over: stopped")
-        assert sorted(os.listdir(cluster.path("state/gateway/jobs"))) == ["big", "many"], "a refused job left files"
+        left = [name for name in os.listdir(cluster.path("state/gateway/jobs")) if name[0] != "."]
+        assert sorted(left) == ["big", "many"], "a refused job left files"
 
 
 @scenario
@@ -194,6 +196,55 @@ def people_steer_jobs(build):
         expect(cluster.steer("next", "second"), 0, "comes before all others")
         cluster.start("gateway")
         has("second")
+
+
+@scenario
+def equal_jobs_take_turns(build):
+    """Each has the groups for its turn and lets the other have them, however short the rounds are."""
+    with Gateway(build, GROUPS, rounds=ENDLESS, quorum=3) as cluster:
+        cluster.write_job("second", rounds=ENDLESS)
+        cluster.start_all()
+        cluster.wait_for_version(1)
+        cluster.submit("second", "--turn", "3")
+        seen, newest = [], {}
+        begun = time.monotonic()
+        while len(seen) < 60 and time.monotonic() - begun < 100:
+            for name, version in (("digits", cluster.version()), ("second", cluster.job_status("second")["version"])):
+                seen += [name] * (version - newest.get(name, version))
+                newest[name] = version
+        turns = [len(list(same)) for _, same in itertools.groupby(seen)]
+        assert len(turns) > 4 and max(turns[1:-1]) <= 2 * 10, turns  # looked at now and then, so two may seem one
+
+
+@scenario
+def what_people_hold_stays(build):
+    """A job that is held makes no version, also when nobody else wants its groups; nor does one without a drained group."""
+    with Gateway(build, GROUPS, rounds=ENDLESS, quorum=3) as cluster:
+        cluster.write_job("second", rounds=ENDLESS)
+        cluster.start_all()
+        cluster.wait_for_version(1)
+        cluster.command(cluster.aggregator, "pause", "gateway.yaml")
+        cluster.submit("second")
+        version = lambda: cluster.job_status("second")["version"]  # noqa: E731
+
+        def stands_still():
+            before = version()
+            time.sleep(1.5)
+            return version() <= before + 1
+
+        wait_until(lambda: version() >= 2, "versions of the second job")
+        cluster.steer("hold", "second")
+        assert stands_still(), "a job that is held goes on"
+        cluster.steer("resume", "second")
+        held = version()
+        wait_until(lambda: version() > held + 1, "later versions")
+        cluster.command(cluster.aggregator, "drain", "gateway.yaml", "lab-a")
+        wait_until(stands_still, "a round without the drained group")
+        cluster.command(cluster.aggregator, "resume", "gateway.yaml", "lab-a")
+        drained = version()
+        wait_until(lambda: version() > drained + 1, "versions after the drain")
+        cluster.command(cluster.aggregator, "drain", "gateway.yaml")
+        assert cluster.processes["gateway"].wait(30) == 0, "the gateway did not end after `drain`"
 
 
 @scenario

@@ -208,6 +208,32 @@ static void another_run_base_or_round_is_refused(void **state)
     cn_buffer_deinit(&frame);
 }
 
+static bool knows(void *context, uint64_t run)
+{
+    return run == *(const uint64_t *)context;
+}
+
+// The gateway gave the group to this job before the answer of the other one came: only that one can
+// say what became of the update.
+static void an_update_of_another_job_gets_no_verdict(void **state)
+{
+    struct world *world = *state;
+    struct cn_round_info info = {0};
+    struct cn_buffer frame = {0};
+    struct cn_coap_reply reply;
+    assert_true(world_get_round(world, "b", &info));
+    world_make_frame(world, &info, "b", 0, &frame);
+    uint64_t other = ++info.run;
+    world->resources.knows = knows;
+    world->resources.context = &other;
+    world_declare(world, "b", &info, &frame, &reply);
+    assert_int_equal(reply.code, CN_COAP_UNAUTHORIZED);
+    info.run++; // of no job here
+    world_declare(world, "b", &info, &frame, &reply);
+    assert_int_equal(reply.code, CN_COAP_CREATED);
+    cn_buffer_deinit(&frame);
+}
+
 static void a_size_that_no_update_has_is_refused_at_once(void **state)
 {
     struct world *world = *state;
@@ -511,6 +537,7 @@ int main(void)
         ROUND_TEST(a_frame_of_another_group_is_refused),
         ROUND_TEST(a_broken_frame_is_refused_and_changes_nothing),
         ROUND_TEST(another_run_base_or_round_is_refused),
+        ROUND_TEST(an_update_of_another_job_gets_no_verdict),
         ROUND_TEST(a_size_that_no_update_has_is_refused_at_once),
         ROUND_TEST(a_commit_before_the_last_chunk_names_what_is_missing),
         ROUND_TEST(a_full_disk_asks_to_come_back),
