@@ -131,7 +131,7 @@ cairn_number(oldest runtime/round/checkpoint/checkpoint.h CN_CHECKPOINT_OLDEST)
 set(finish "Before the upgrade, let this board finish the run with the installed version.")
 set(state /var/lib/cairn)
 set(states "/var/lib/cairn /var/lib/cairn-nodes/*") # the second: of cairn-node@NAME
-set(state_files "checkpoint.a checkpoint.b")
+set(state_files "checkpoint.a checkpoint.b run-*.checkpoint.a run-*.checkpoint.b")
 set(instances "cairn-node@*.service")
 set(own_files "/etc/cairn/node.yaml /etc/cairn/node.key /etc/cairn/nodes/*.yaml /etc/cairn/nodes/*.key")
 string(APPEND own_files " /etc/systemd/system/cairn-node*.service.d/jetson-gpu.conf")

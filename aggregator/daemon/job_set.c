@@ -382,18 +382,6 @@ void cn_job_set_replan(void *context)
     set->replan_ms = took_ms < SHORT_MS ? 0 : now_ms + 4 * took_ms;
 }
 
-bool cn_job_set_knows(void *context, uint64_t run)
-{
-    const struct cn_job_set *set = context;
-    for (size_t i = 0; i < set->count; i++) {
-        const struct cn_job_slot *slot = &set->slots[i];
-        if (slot->run ? cn_ledger_identity(slot->run->setup.ledger)->run == run
-                      : !cn_job_is_over(slot->row.state))
-            return true;
-    }
-    return false;
-}
-
 bool cn_job_set_is_over(const struct cn_job_set *set)
 {
     for (size_t i = 1; i < set->count; i++)

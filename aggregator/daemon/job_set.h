@@ -51,9 +51,6 @@ cn_err cn_job_set_refresh(struct cn_job_set *set);
 void cn_job_set_step(struct cn_job_set *set, const struct cn_run_state *first,
                      const struct cn_coap_server *server, uint64_t now_ms);
 
-// Says whether a run is that of a job, or may be that of a job that is not open. context is the
-// set.
-bool cn_job_set_knows(void *context, uint64_t run);
 // Says whether a submitted job waits for an update of a group, which serves it.
 bool cn_job_set_awaits(const struct cn_job_set *set, const char *group);
 

@@ -289,13 +289,11 @@ static void tell_signs(struct cn_resources *resources, const struct cn_roster_bo
                        declared->member_count, resources->now_ms());
 }
 
-// Says whether an update belongs to another job of the gateway: the group serves this one by now.
-// That job decides about the update, when the group comes back to it.
-static bool is_of_other_job(struct cn_resources *resources, uint64_t run)
+// Says whether an update belongs to another run: another job of the gateway has the group now, or
+// another gateway is here. Only that run can say what became of the update.
+static bool is_of_other_run(const struct cn_resources *resources, uint64_t run)
 {
-    const struct cn_resources *gateway = cn_resources_gateway(resources);
-    return run != CN_RUN_MEASUREMENT && run != cn_ledger_identity(resources->ledger)->run &&
-           gateway->knows && gateway->knows(gateway->context, run);
+    return run != CN_RUN_MEASUREMENT && run != cn_ledger_identity(resources->ledger)->run;
 }
 
 static void handle_declare(struct cn_resources *resources, const struct cn_roster_board *board,
@@ -309,9 +307,9 @@ static void handle_declare(struct cn_resources *resources, const struct cn_roste
         cn_coap_reply_error(reply, CN_COAP_BAD_REQUEST, "malformed declaration of an update");
         return;
     }
-    if (is_of_other_job(resources, declared.run)) {
+    if (is_of_other_run(resources, declared.run)) {
         cn_coap_reply_error(reply, CN_COAP_UNAUTHORIZED,
-                            "the group serves another job now: register again");
+                            "the update belongs to another run: register again");
         return;
     }
     if (!measurement_is_sane(&declared)) {

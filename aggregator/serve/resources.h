@@ -41,12 +41,10 @@ struct cn_resources {
     // Finds the resources of the job that a group serves; NULL: all groups serve this one. Only the
     // gateway's own have it.
     struct cn_resources *(*serving)(void *context, const char *group);
-    // Says whether a run may be that of another job of the gateway.
-    bool (*knows)(void *context, uint64_t run);
     // Decides anew which job each group serves, after a board said that it cannot train; NULL:
     // there is nothing to decide.
     void (*replan)(void *context);
-    void *context; // passed to the three functions
+    void *context; // passed to both functions
     struct cn_spool *spool;
     struct cn_model_store *models;
     struct cn_run *run;

@@ -13,6 +13,7 @@
 #include "runtime/port/platform.h"
 #include "runtime/profile/gpus.h"
 #include "runtime/round/checkpoint/checkpoint.h"
+#include "runtime/round/checkpoint/run_store.h"
 
 static atomic_bool stop_requested; // global, because a signal handler has no context
 
@@ -117,7 +118,7 @@ int cn_command_open_store(const struct cn_settings *settings, struct cn_store **
                 err == CN_EEXIST ? "another cairn-node uses it" : cn_err_reason(err));
         return CN_EXIT_FAILED;
     }
-    if (cn_checkpoint_find_unknown(*store, &version) == CN_OK) {
+    if (cn_run_store_find_unknown(*store, &version) == CN_OK) {
         char found[64], known[64];
 
         snprintf(found, sizeof(found), "checkpoint format %u", version);

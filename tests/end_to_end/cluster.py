@@ -297,8 +297,8 @@ class Cluster:
     # Processes
 
     def start(self, name, *options, environment=None):
-        if name == "gateway":
-            arguments = [self.aggregator, "run", *options, "gateway.yaml"]
+        if name.startswith("gateway"):
+            arguments = [self.aggregator, "run", *options, f"{name}.yaml"]
         else:
             arguments = [self.node, "run", "--until-end", *options, f"{name}.yaml"]
         log = open(self.path("logs", f"{name}.log"), "ab")
@@ -395,8 +395,8 @@ class Cluster:
         result = self.command(self.node, "status", "--json", f"{name}.yaml", check=False)
         return json.loads(result.stdout) if result.returncode == 0 else {}
 
-    def wait_for_version(self, number, timeout=120):
-        wait_until(lambda: self.version() >= number, f"version {number}", timeout)
+    def wait_for_version(self, number, timeout=120, state="gateway"):
+        wait_until(lambda: self.version(state) >= number, f"version {number} of {state}", timeout)
 
     def wait_for_status(self, name, part, timeout=60, **wanted):
         deadline = time.monotonic() + timeout
@@ -415,17 +415,17 @@ class Cluster:
         """Of the newest version."""
         return self.status()["digest"]
 
-    def ledger(self, query, *values):
+    def ledger(self, query, *values, state="gateway"):
         """Rows of the gateway's ledger."""
-        uri = f"file:{self.path('state/gateway/ledger.sqlite')}?mode=ro"
+        uri = f"file:{self.path('state', state, 'ledger.sqlite')}?mode=ro"
         with contextlib.closing(sqlite3.connect(uri, uri=True)) as ledger:
             return ledger.execute(query, values).fetchall()
 
-    def version(self):
+    def version(self, state="gateway"):
         """The newest version's number; -1 before there is one."""
-        if not os.path.exists(self.path("state/gateway/ledger.sqlite")):
+        if not os.path.exists(self.path("state", state, "ledger.sqlite")):
             return -1
-        return self.ledger("SELECT ifnull(max(number), -1) FROM version")[0][0]
+        return self.ledger("SELECT ifnull(max(number), -1) FROM version", state=state)[0][0]
 
     def replay(self):
         """Lines of the replay; it fails by itself when a version differs."""

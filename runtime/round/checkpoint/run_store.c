@@ -179,6 +179,37 @@ bool cn_run_store_name(const char *name, uint64_t *run)
     return strncmp(name, prefix, sizeof(prefix) - 1) == 0;
 }
 
+struct search {
+    struct cn_store *board;
+    uint32_t *version;
+    bool found;
+};
+
+// Looks at the states of the run that a file belongs to.
+static cn_err look_at_file(void *context, const char *name)
+{
+    struct search *search = context;
+    struct cn_store *files;
+    uint64_t run;
+
+    if (search->found || !cn_run_store_name(name, &run) ||
+        cn_run_store_open(search->board, run, &files))
+        return CN_OK;
+    search->found = cn_checkpoint_find_unknown(files, search->version) == CN_OK;
+    files->ops->close(files);
+    return CN_OK;
+}
+
+cn_err cn_run_store_find_unknown(struct cn_store *board, uint32_t *version)
+{
+    struct search search = {board, version, false};
+
+    if (cn_checkpoint_find_unknown(board, version) == CN_OK)
+        return CN_OK;
+    (void)board->ops->list(board, look_at_file, &search); // the first use tells the store's errors
+    return search.found ? CN_OK : CN_ENOTFOUND;
+}
+
 struct removal {
     struct cn_store *board;
     uint64_t run;

@@ -22,5 +22,8 @@ bool cn_run_store_name(const char *name, uint64_t *run);
 // Reads the run whose state lies in files without a prefix. Returns false when there is none.
 bool cn_run_store_plain(struct cn_store *board, uint64_t *run);
 
+// As cn_checkpoint_find_unknown, for the states of all runs.
+cn_err cn_run_store_find_unknown(struct cn_store *board, uint32_t *version);
+
 // Removes all files of a run that have its prefix, and its states that have none.
 cn_err cn_run_store_remove(struct cn_store *board, uint64_t run);

@@ -70,6 +70,8 @@ static cn_err open_files(struct cn_node_owner *node, const struct cn_manifest *m
 
     if (node->files && manifest->run == node->manifest.run)
         return CN_OK;
+    if (node->files)
+        cn_upkeep_forget_run(&node->care);
     cn_node_close_files(node);
     cn_run_files_use(&config, manifest->run);
     node->status.progress = (struct cn_progress){0};

@@ -29,6 +29,7 @@ static cn_err start_worker(struct cn_node_owner *node)
                 .job = &node->manifest.job,
                 .compute = config->compute,
                 .store = node->files,
+                .published = config->store,
                 .model = node->model.data,
                 .model_size = node->model.size,
                 .run = node->manifest.run,

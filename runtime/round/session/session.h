@@ -43,7 +43,8 @@ struct cn_session_config {
     const struct cn_job *job;           // job of the run
     const struct cn_compute_ops *compute;
     struct cn_store *store;
-    const uint8_t *model; // the ONNX file; its weights do not matter
+    struct cn_store *published; // where applications find the newest model; NULL: in store
+    const uint8_t *model;       // the ONNX file; its weights do not matter
     size_t model_size;
     const struct cn_onnx_file *file; // file of the model, whose pages may leave memory; NULL: none
     uint8_t graph[CN_DIGEST_SIZE];

@@ -248,12 +248,14 @@ static cn_err copy_localized(const struct cn_session *session, const float *valu
 // model is the group's own where tensors are local.
 static cn_err publish_model(struct cn_session *session)
 {
+    const struct cn_session_config *config = &session->config;
+    struct cn_store *store = config->published ? config->published : config->store;
     struct cn_store_writer writer;
     float *local;
     cn_err err = copy_localized(session, session->held.base, &local);
 
     if (!err)
-        err = cn_store_writer_begin(session->config.store, MODEL_FILE, &writer);
+        err = cn_store_writer_begin(store, MODEL_FILE, &writer);
     if (err) {
         free(local);
         return err;

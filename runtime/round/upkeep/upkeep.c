@@ -147,6 +147,11 @@ static void save(struct cn_upkeep *care, uint64_t now_ms)
                cn_err_text(err));
 }
 
+void cn_upkeep_forget_run(struct cn_upkeep *care)
+{
+    care->memory.round = care->memory.version = 0;
+}
+
 void cn_upkeep_deinit(struct cn_upkeep *care)
 {
     if (care->sensors && care->read_ms)

@@ -43,6 +43,9 @@ cn_err cn_upkeep_init(struct cn_upkeep *care, const struct cn_settings *settings
                       struct cn_store *store, const char *sysroot);
 void cn_upkeep_deinit(struct cn_upkeep *care);
 
+// Forgets the round and the version that hooks were told of: another run counts from the start.
+void cn_upkeep_forget_run(struct cn_upkeep *care);
+
 // Reports news to the hooks. Once a second reads the sensors and decides whether to pause. Returns
 // true when a pause began, ended or changed its reason, after logging it and telling the hook.
 bool cn_upkeep_poll(struct cn_upkeep *care, const struct cn_progress *progress, uint64_t now_ms);
