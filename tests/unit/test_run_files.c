@@ -201,6 +201,62 @@ static void a_failure_at_any_operation_loses_no_state(void **state)
     }
 }
 
+// An earlier release left the state of one run in one slot and that of the next in the other.
+static void of_two_runs_in_the_plain_slots_the_newer_one_has_them(void **state)
+{
+    struct cn_flaky_store *flaky = *state;
+    struct cn_checkpoint older = {.run = 1, .round = 5}, newer = {.run = 2, .round = 6};
+
+    assert_int_equal(cn_checkpoint_save(&flaky->store, &older), CN_OK);
+    assert_int_equal(cn_checkpoint_save(&flaky->store, &newer), CN_OK);
+    assert_int_equal(serve(flaky, 1, 7), CN_OK);
+    assert_int_equal(serve(flaky, 1, 8), CN_OK);
+    assert_int_equal(round_of(flaky, 1), 8);
+    assert_int_equal(round_of(flaky, 2), 6);
+}
+
+// A disk that fails for a moment must not make a state look missing: it would be overwritten.
+static void a_slot_that_cannot_be_read_is_an_error(void **state)
+{
+    struct cn_flaky_store *flaky = *state;
+    struct cn_store *files;
+
+    assert_int_equal(serve(flaky, 1, 5), CN_OK);
+    for (unsigned number = 1; number <= 4; number++) {
+        cn_flaky_store_fail(flaky, number, true, CN_EIO);
+        assert_int_equal(cn_run_store_open(&flaky->store, 2, &files), CN_EIO);
+    }
+    cn_flaky_store_fail(flaky, 1, false, CN_EIO); // once
+    assert_int_equal(cn_run_store_open(&flaky->store, 2, &files), CN_OK);
+    files->ops->close(files);
+    cn_flaky_store_fail(flaky, 0, false, CN_OK);
+    assert_int_equal(round_of(flaky, 1), 5);
+}
+
+// Killed while a run is removed, a board has its newest state or none.
+static void a_removal_that_ends_half_way_brings_no_older_state(void **state)
+{
+    struct cn_flaky_store *flaky = *state;
+    cn_err err = CN_EIO;
+
+    for (unsigned number = 1; err; number++) {
+        cn_flaky_store_deinit(flaky);
+        cn_flaky_store_init(flaky);
+        for (uint32_t round = 1; round <= 6; round++)
+            for (uint64_t run = 1; run <= 2; run++)
+                assert_int_equal(serve(flaky, run, round), CN_OK);
+        for (uint64_t run = 1; run <= 2; run++) {
+            cn_flaky_store_fail(flaky, number, true, CN_EIO);
+            cn_err removed = cn_run_store_remove(&flaky->store, run);
+            err = run == 1 || removed ? removed : err;
+            cn_flaky_store_fail(flaky, 0, false, CN_OK);
+            uint32_t left = round_of(flaky, run);
+            assert_true(left == 6 || left == 0);
+        }
+    }
+    assert_int_equal(round_of(flaky, 1) + round_of(flaky, 2), 0);
+}
+
 static void names_are_told_apart(void **state)
 {
     uint64_t run;
@@ -227,6 +283,9 @@ int main(void)
         WITH_STORE(without_the_list_the_files_tell_of_runs),
         WITH_STORE(a_short_disk_keeps_the_present_run_only),
         WITH_STORE(a_failure_at_any_operation_loses_no_state),
+        WITH_STORE(of_two_runs_in_the_plain_slots_the_newer_one_has_them),
+        WITH_STORE(a_slot_that_cannot_be_read_is_an_error),
+        WITH_STORE(a_removal_that_ends_half_way_brings_no_older_state),
         cmocka_unit_test(names_are_told_apart),
     };
 

@@ -1,6 +1,7 @@
 #include "runtime/round/checkpoint/run_store.h"
 
 #include <inttypes.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,8 +10,9 @@
 
 #define NAME_SIZE 128 // longer than any name of a store
 #define PREFIX "run-%016" PRIx64 "."
-#define RUN_AT 24  // place of the run in the header of a state
-#define RUN_END 32 // place after it
+#define COUNTER_AT 16 // places in the header of a state
+#define RUN_AT 24
+#define HEADER_READ 32
 
 struct run_store {
     struct cn_store base;
@@ -96,64 +98,112 @@ static cn_err run_list(struct cn_store *store, cn_err (*visit)(void *context, co
     return board->ops->list(board, visit_own, &walk);
 }
 
-// Reads the run of the state in a slot. Returns false when there is no state.
-static bool run_of_slot(struct cn_store *board, const char *prefix, int slot, uint64_t *run)
+// A state, as the start of its file tells.
+struct slot {
+    bool is_state;
+    uint64_t counter, run;
+};
+
+// Reads the start of a slot. A slot that is not there is no state, and no error.
+static cn_err read_slot(struct cn_store *board, const char *name, struct slot *slot)
 {
-    uint8_t header[RUN_END];
-    char name[NAME_SIZE];
+    uint8_t header[HEADER_READ];
     struct cn_store_file *file;
     uint64_t size;
-    cn_err err;
+    cn_err err = board->ops->open(board, name, &file, &size);
 
-    snprintf(name, sizeof(name), "%s%s", prefix, cn_checkpoint_slots[slot]);
-    err = board->ops->open(board, name, &file, &size);
+    *slot = (struct slot){0};
     if (err)
-        return false;
-    err = board->ops->read(file, 0, header, sizeof(header));
+        return err == CN_ENOTFOUND ? CN_OK : err;
+    err = size < sizeof(header) ? CN_ENOTFOUND : board->ops->read(file, 0, header, sizeof(header));
     board->ops->abort(file);
-    *run = cn_get_u64(header + RUN_AT);
-    return !err && memcmp(header, cn_checkpoint_magic, sizeof(cn_checkpoint_magic) - 1) == 0;
+    if (err)
+        return err == CN_ENOTFOUND ? CN_OK : err;
+    slot->is_state = memcmp(header, cn_checkpoint_magic, sizeof(cn_checkpoint_magic) - 1) == 0;
+    slot->counter = cn_get_u64(header + COUNTER_AT);
+    slot->run = cn_get_u64(header + RUN_AT);
+    return CN_OK;
 }
 
-// Says whether the files without a prefix hold a state of this run, and in any whether they hold
-// one at all. One slot is enough: the other one may be damaged.
-static bool has_plain_state(struct cn_store *board, uint64_t run, bool *any)
+// Reads both slots with this prefix. A read that fails is repeated once: a state that is taken for
+// missing would be overwritten.
+static cn_err read_slots(struct cn_store *board, const char *prefix, struct slot slots[2])
 {
-    bool own = false;
+    for (int i = 0; i < 2; i++) {
+        char name[NAME_SIZE];
 
-    *any = false;
-    for (int slot = 0; slot < 2; slot++) {
-        uint64_t found;
-        bool is_state = run_of_slot(board, "", slot, &found);
-
-        *any |= is_state;
-        own |= is_state && found == run;
+        snprintf(name, sizeof(name), "%s%s", prefix, cn_checkpoint_slots[i]);
+        if (!read_slot(board, name, &slots[i]))
+            continue;
+        cn_err err = read_slot(board, name, &slots[i]);
+        if (err)
+            return err;
     }
-    return own;
+    return CN_OK;
+}
+
+// Finds the run that the files without a prefix belong to. Returns CN_ENOTFOUND when they have no
+// state. If the slots name two runs, that of the newest whole state counts.
+static cn_err find_plain(struct cn_store *board, uint64_t *run)
+{
+    struct cn_checkpoint_file *file = NULL;
+    struct cn_checkpoint numbers = {0};
+    struct cn_diag diag;
+    struct slot slots[2];
+    cn_err err = read_slots(board, "", slots);
+
+    if (err)
+        return err;
+    if (!slots[0].is_state && !slots[1].is_state)
+        return CN_ENOTFOUND;
+    *run = slots[slots[0].is_state ? 0 : 1].run;
+    if (!slots[0].is_state || !slots[1].is_state || slots[0].run == slots[1].run)
+        return CN_OK;
+    cn_diag_init(&diag);
+    err = cn_checkpoint_open(board, SIZE_MAX / 64, SIZE_MAX / 64, &diag, &file, &numbers);
+    if (!err)
+        *run = numbers.run;
+    else if (slots[1].counter > slots[0].counter)
+        *run = slots[1].run; // both are damaged
+    cn_checkpoint_close(file);
+    return CN_OK;
 }
 
 bool cn_run_store_plain(struct cn_store *board, uint64_t *run)
 {
-    return run_of_slot(board, "", 0, run) || run_of_slot(board, "", 1, run);
+    return find_plain(board, run) == CN_OK;
 }
 
-static bool has_prefixed_state(struct cn_store *board, uint64_t run)
+// Says in prefix which names a run has: its own, or "" for those without a prefix.
+static cn_err choose_names(struct cn_store *board, uint64_t run, char prefix[CN_RUN_PREFIX_SIZE])
 {
-    char prefix[CN_RUN_PREFIX_SIZE];
-    uint64_t found;
+    struct slot own[2];
+    uint64_t plain;
+    cn_err err;
 
-    snprintf(prefix, sizeof(prefix), PREFIX, run);
-    return run_of_slot(board, prefix, 0, &found) || run_of_slot(board, prefix, 1, &found);
+    snprintf(prefix, CN_RUN_PREFIX_SIZE, PREFIX, run);
+    err = read_slots(board, prefix, own);
+    if (err || own[0].is_state || own[1].is_state)
+        return err;
+    err = find_plain(board, &plain);
+    if (err == CN_ENOTFOUND || (!err && plain == run))
+        prefix[0] = '\0';
+    return err == CN_ENOTFOUND ? CN_OK : err;
 }
 
 cn_err cn_run_store_open(struct cn_store *board, uint64_t run, struct cn_store **store)
 {
     struct run_store *opened = calloc(1, sizeof(*opened));
-    bool any, plain = has_plain_state(board, run, &any);
+    cn_err err;
 
     *store = NULL;
     if (!opened)
         return CN_ENOMEM;
+    err = choose_names(board, run, opened->prefix);
+    if (err) {
+        free(opened);
+        return err;
+    }
     opened->ops = *board->ops;
     opened->ops.close = run_close;
     opened->ops.create = run_create;
@@ -163,8 +213,6 @@ cn_err cn_run_store_open(struct cn_store *board, uint64_t run, struct cn_store *
     opened->ops.list = run_list;
     opened->base.ops = &opened->ops;
     opened->board = board;
-    if (has_prefixed_state(board, run) || (!plain && any))
-        snprintf(opened->prefix, sizeof(opened->prefix), PREFIX, run);
     *store = &opened->base;
     return CN_OK;
 }
@@ -225,14 +273,37 @@ static cn_err remove_own(void *context, const char *name)
     return removal->board->ops->remove(removal->board, name);
 }
 
+// Removes the slots with this prefix, the older one first: whatever ends the program, no older
+// state takes the place of a newer one.
+static cn_err remove_slots(struct cn_store *board, const char *prefix)
+{
+    struct slot slots[2];
+    cn_err err = read_slots(board, prefix, slots);
+    int first = slots[0].counter <= slots[1].counter ? 0 : 1;
+
+    for (int i = 0; i < 2 && !err; i++) {
+        char name[NAME_SIZE];
+
+        snprintf(name, sizeof(name), "%s%s", prefix, cn_checkpoint_slots[i ? 1 - first : first]);
+        err = board->ops->remove(board, name);
+    }
+    return err;
+}
+
 cn_err cn_run_store_remove(struct cn_store *board, uint64_t run)
 {
     struct removal removal = {board, run};
-    bool any;
-    cn_err err = board->ops->list(board, remove_own, &removal);
+    char prefix[CN_RUN_PREFIX_SIZE];
+    uint64_t plain;
+    cn_err err;
 
-    if (has_plain_state(board, run, &any))
-        for (int slot = 0; slot < 2 && !err; slot++)
-            err = board->ops->remove(board, cn_checkpoint_slots[slot]);
-    return err;
+    snprintf(prefix, sizeof(prefix), PREFIX, run);
+    err = remove_slots(board, prefix);
+    if (!err)
+        err = board->ops->list(board, remove_own, &removal);
+    if (!err)
+        err = find_plain(board, &plain);
+    if (!err && plain == run)
+        err = remove_slots(board, "");
+    return err == CN_ENOTFOUND ? CN_OK : err;
 }
