@@ -125,6 +125,7 @@ static void await_answer(struct cn_node_owner *node, struct hearing *hearing)
         wait_for_link(node);
         hear(node, hearing);
         now_ms = cn_platform_now_ms();
+        cn_node_metrics_step(&node->metrics, now_ms);
         if (hearing->told && !hearing->goes_on &&
             now_ms - asked_ms >= (now_ms - begun_ms < MEMBERS_MS ? ASK_MS : ASK_LATER_MS)) {
             asked_ms = now_ms; // the aggregator may have another job by now
