@@ -184,7 +184,7 @@ class Attack:
 def lies_in_declarations(attack, now, frame):
     board = attack.board
     wrong = bytes(32)
-    attack.rejected("another run", board.send(declaration_of(now, frame, _1=now[1] ^ 1), frame), "another run")
+    attack.error("another run", board.send(declaration_of(now, frame, _1=now[1] ^ 1), frame), 401, "another run")
     attack.rejected("a measurement", board.send(declaration_of(now, frame, _1=0), frame), "nothing is kept")
     attack.rejected("a later round", board.send(declaration_of(now, frame, _2=now[4] + 1), frame), "not open")
     attack.rejected("another base", board.send(declaration_of(now, frame, _5=wrong), frame), "another version")
