@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "aggregator/command/aggregator_commands.h"
-#include "aggregator/command/init_after.h"
+#include "aggregator/daemon/init_after.h"
 
 static const char help[] =
     "Usage: cairn-aggregator init [FILE]\n"

@@ -5,10 +5,10 @@
 
 #include "aggregator/command/aggregator_commands.h"
 #include "aggregator/command/audited.h"
-#include "aggregator/command/job_submit.h"
 #include "aggregator/command/job_view.h"
 #include "aggregator/command/steer.h"
 #include "aggregator/daemon/job_opening.h"
+#include "aggregator/daemon/job_submit.h"
 #include "runtime/base/whole_number.h"
 
 static const char help[] =
@@ -29,7 +29,8 @@ static const char help[] =
     "submit   puts a job into the queue; its model and profile are copied\n"
     "list     all jobs, with how they stand\n"
     "show     one job, with its groups and the path of its profile\n"
-    "hold     the job gets no groups until resume; its open round is finished\n"
+    "hold     the job opens no round until resume; its open one is finished\n"
+    "resume   ends a hold; tries a job that failed again\n"
     "next     the job comes before all others until its turn is over\n"
     "stop     ends the job for good; its versions stay\n"
     "\n"

@@ -1,9 +1,7 @@
 #include "aggregator/command/job_view.h"
 
 #include <cjson/cJSON.h>
-#include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "aggregator/daemon/job_list.h"

@@ -4,7 +4,8 @@
 #include "aggregator/control/control_private.h"
 #include "aggregator/ledger/jobs.h"
 
-// Reads the job that a request names. Refuses the request when there is none, or when it is over.
+// Reads the job that a request names. Refuses the request when there is none, or when it is over;
+// one that failed may be resumed.
 static cn_err find_open(struct cn_control *control, const struct cn_control_request *request,
                         struct cn_control_answer *answer, struct cn_queued_job *job, bool *found)
 {
@@ -69,17 +70,15 @@ cn_err cn_control_write_job_stop(struct cn_control *control,
 {
     struct cn_queued_job job;
     bool found;
+    if (request->yes)
+        return set_state(control, request, CN_JOB_STOPPED, "is stopped; its versions stay", answer);
     cn_err err = find_open(control, request, answer, &job, &found);
-    if (err || !found)
-        return err;
-    if (!request->yes) {
+    if (!err && found)
         cn_control_refuse(answer,
                           "job %s would end for good; its versions stay, and export has them. "
                           "This cannot be undone: give --yes",
                           job.name);
-        return CN_OK;
-    }
-    return set_state(control, request, CN_JOB_STOPPED, "is stopped; its versions stay", answer);
+    return err;
 }
 
 cn_err cn_control_write_job_next(struct cn_control *control,

@@ -2,6 +2,7 @@
 
 #include <stdio.h>
 
+#include "aggregator/daemon/job_bytes.h"
 #include "aggregator/daemon/job_list.h"
 #include "aggregator/serve/listening.h"
 #include "aggregator/store/restore.h"
@@ -28,7 +29,7 @@ static void count_traffic(void *context, struct cn_run_traffic *traffic)
     if (daemon->server)
         cn_coap_server_stats(daemon->server, &stats);
     *traffic = (struct cn_run_traffic){stats.in, stats.out};
-    cn_job_set_take_off(&daemon->jobs, traffic);
+    cn_job_bytes_take_off(&daemon->jobs, traffic);
 }
 
 void cn_daemon_drop_board(void *context, const char *board)

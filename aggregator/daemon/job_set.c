@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "aggregator/daemon/job_bytes.h"
 #include "aggregator/daemon/job_list.h"
 #include "aggregator/daemon/job_opening.h"
 #include "aggregator/daemon/job_set_plan.h"
@@ -250,61 +251,6 @@ static void tick_slot(struct cn_job_set *set, struct cn_job_slot *slot, uint64_t
         end(set, slot, CN_JOB_FAILED, cn_err_text(err));
     else if (slot->state.phase == CN_RUN_ENDED && !cn_job_is_over(slot->row.state))
         end(set, slot, CN_JOB_ENDED, slot->state.end_reason);
-    if (slot->row.ahead && slot->holds && !slot->plan.in_turn && slot->plan.share > 0 &&
-        cn_model_store_newest(slot->run->models)->number > slot->turn_from) {
-        slot->row.ahead = false;
-        (void)!cn_jobs_set_ahead(ledger_of(set), slot->row.name, false);
-    }
-}
-
-// --- bytes ---
-
-static uint64_t add_share(uint64_t *sum, uint64_t now, uint64_t before, double part)
-{
-    uint64_t share = (uint64_t)((double)(now - before) * part);
-    *sum += share;
-    return share;
-}
-
-static void add_shares(struct cn_link_bytes *sum, struct cn_link_bytes *all,
-                       const struct cn_link_bytes *now, const struct cn_link_bytes *before,
-                       double part)
-{
-    all->payload += add_share(&sum->payload, now->payload, before->payload, part);
-    all->messages += add_share(&sum->messages, now->messages, before->messages, part);
-    all->wire += add_share(&sum->wire, now->wire, before->wire, part);
-}
-
-// Divides the server's new bytes among the jobs by their boards' requests since the last call. A
-// call comes often, so that mostly one job has all. The first job has what the others have not.
-static void divide_bytes(struct cn_job_set *set, const struct cn_coap_server *server)
-{
-    struct cn_coap_server_stats now = {0};
-    uint64_t requests = 0;
-    cn_coap_server_stats(server, &now);
-    for (size_t i = 0; i < set->count; i++)
-        requests += set->slots[i].requests;
-    for (size_t i = 0; i < set->count && requests; i++) {
-        struct cn_job_slot *slot = &set->slots[i];
-        double part = i ? (double)slot->requests / (double)requests : 0;
-        add_shares(&slot->traffic.in, &set->others.in, &now.in, &set->counted.in, part);
-        add_shares(&slot->traffic.out, &set->others.out, &now.out, &set->counted.out, part);
-        slot->requests = 0;
-    }
-    set->counted = (struct cn_run_traffic){now.in, now.out};
-}
-
-static void take_off(struct cn_link_bytes *sum, const struct cn_link_bytes *part)
-{
-    sum->payload -= part->payload;
-    sum->messages -= part->messages;
-    sum->wire -= part->wire;
-}
-
-void cn_job_set_take_off(const struct cn_job_set *set, struct cn_run_traffic *traffic)
-{
-    take_off(&traffic->in, &set->others.in);
-    take_off(&traffic->out, &set->others.out);
 }
 
 // --- stepping ---
@@ -344,7 +290,7 @@ static void plan(struct cn_job_set *set, uint64_t now_ms)
     set->plan_ms = now_ms + (10 * took_ms > PLAN_MS ? 10 * took_ms : PLAN_MS);
     if (err)
         cn_log_within(&set->lines, now_ms, CN_LOG_ERROR, "jobs",
-                      "groups stay with their jobs for now: %s", cn_err_text(err));
+                      "which job each group serves is not decided: %s", cn_err_text(err));
     for (size_t i = 0; i < set->count; i++)
         set->slots[i].planned = set->slots[i].state.phase;
 }
@@ -352,7 +298,7 @@ static void plan(struct cn_job_set *set, uint64_t now_ms)
 void cn_job_set_step(struct cn_job_set *set, const struct cn_run_state *first,
                      const struct cn_coap_server *server, uint64_t now_ms)
 {
-    divide_bytes(set, server);
+    cn_job_bytes_divide(set, server);
     if (set->count == 1)
         return;
     set->slots[0].state = *first;

@@ -57,9 +57,6 @@ bool cn_job_set_awaits(const struct cn_job_set *set, const char *group);
 // Decides at once which job each group serves. context is the set.
 void cn_job_set_replan(void *context);
 
-// Takes the bytes of the other jobs off those of the whole server, which leaves the first one's.
-void cn_job_set_take_off(const struct cn_job_set *set, struct cn_run_traffic *traffic);
-
 // Returns the resources of the job that a group serves. context is the set.
 struct cn_resources *cn_job_set_serving(void *context, const char *group);
 

@@ -23,7 +23,8 @@ static struct cn_job_lease *find_lease(const struct cn_job_set *set, const char 
                : NULL;
 }
 
-// Finds the job whose open round waits for a group that no lease knows; else it is the first.
+// Finds the job whose open round waits for a group that no lease knows; else it is the first. An
+// asynchronous round waits for all groups.
 static cn_err find_holder(const struct cn_job_set *set, const char *group, uint32_t *holder)
 {
     *holder = 0;
@@ -158,6 +159,13 @@ static bool may_move(struct cn_job_lease *lease, uint64_t now_ms)
     return lease->moves < MOVES_MOST;
 }
 
+// Ends that a job comes before all others. If the ledger cannot be written, the next plan tries it.
+static void end_ahead(const struct cn_job_set *set, struct cn_job_slot *slot)
+{
+    if (!cn_jobs_set_ahead(set->slots[0].run->setup.ledger, slot->row.name, false))
+        slot->row.ahead = false;
+}
+
 // Gives each group to the job that claimed it, if no job waits for its update.
 static void apply(struct cn_job_set *set, const struct cn_schedule_group *plan, uint64_t now_ms)
 {
@@ -180,7 +188,8 @@ static void apply(struct cn_job_set *set, const struct cn_schedule_group *plan, 
         lend(set, &groups[g], lease->holder);
     }
     for (uint32_t i = 0; i < set->count; i++)
-        cn_job_slot_follow(&set->slots[i], holds[i], now_ms);
+        if (cn_job_slot_follow(&set->slots[i], holds[i], now_ms) && set->slots[i].row.ahead)
+            end_ahead(set, &set->slots[i]);
     if (moved && set->shared.changed)
         set->shared.changed(set->shared.context);
 }

@@ -53,19 +53,23 @@ void cn_job_slot_plan(struct cn_job_slot *slot, uint64_t now_ms)
     }
 }
 
-void cn_job_slot_follow(struct cn_job_slot *slot, uint32_t holds, uint64_t now_ms)
+bool cn_job_slot_follow(struct cn_job_slot *slot, uint32_t holds, uint64_t now_ms)
 {
-    // A turn that is over begins again only if no other job claims the groups.
-    bool began = holds && (!slot->holds || (!is_in_turn(slot) && slot->plan.wait == CN_WAIT_NONE));
+    bool over = slot->run && slot->holds && !is_in_turn(slot);
+    // A turn that is over begins again only if the job has the groups by its rank, and no person
+    // put it ahead: that holds for one turn.
+    bool again = over && slot->plan.wait == CN_WAIT_NONE && !slot->row.ahead;
+    bool began = holds && (!slot->holds || again);
     slot->holds = holds;
     if (!slot->run)
-        return;
+        return false;
     if (began)
         slot->turn_from = rounds_done(slot);
     if (holds || !slot->plan.runs)
         slot->waits_ms = 0;
     else if (!slot->waits_ms)
         slot->waits_ms = now_ms;
+    return over;
 }
 
 void cn_job_slot_begin(struct cn_job_slot *slot, double least_share)
@@ -90,7 +94,7 @@ void cn_job_slot_describe(const struct cn_job_slot *slot, char text[CN_JOB_TEXT]
     }
     if (!slot->run) {
         snprintf(text, CN_JOB_TEXT, "%s",
-                 slot->row.state == CN_JOB_HELD ? "held" : "waits until another job is over");
+                 slot->row.state == CN_JOB_HELD ? "held" : "waits until another job makes room");
         return;
     }
     switch (plan->wait) {

@@ -19,14 +19,14 @@ struct cn_job_slot {
     struct cn_run_traffic traffic; // bytes of the gateway that count as the job's
     uint64_t requests;             // of its boards, that are counted in traffic
 
-    // Rounds of the run: how many it had when this program opened it, with what makes its share of
-    // rounds comparable to the others', and when its turn began.
+    // The rounds from this number on are its share of rounds. It is below 0 when the other jobs had
+    // rounds before this one was opened.
     int64_t counts_from;
-    uint32_t turn_from;
-    uint32_t holds;    // groups that serve it
-    uint64_t waits_ms; // clock; since when it runs without a group; 0: it does not
-    uint32_t boost;    // what waiting added to its priority
-    uint64_t tried_ms; // clock; when it was last tried to open it; 0: not yet
+    uint32_t turn_from; // rounds that it had when its turn began
+    uint32_t holds;     // groups that serve it
+    uint64_t waits_ms;  // clock; since when it runs without a group; 0: it does not
+    uint32_t boost;     // what waiting added to its priority
+    uint64_t tried_ms;  // clock; when it was last tried to open it; 0: not yet
     struct cn_schedule_job plan;
     enum cn_run_phase planned; // phase of the run at the newest plan
     uint64_t opened_ms;        // clock; when this program opened the run
@@ -37,8 +37,8 @@ struct cn_job_slot {
 
 // Fills plan in with what the schedule wants to know.
 void cn_job_slot_plan(struct cn_job_slot *slot, uint64_t now_ms);
-// Follows what became of the plan: turns, waiting.
-void cn_job_slot_follow(struct cn_job_slot *slot, uint32_t holds, uint64_t now_ms);
+// Follows what became of the plan: turns, waiting. Returns whether the job's turn is over.
+bool cn_job_slot_follow(struct cn_job_slot *slot, uint32_t holds, uint64_t now_ms);
 // Sets where the job's share of rounds begins, so that it is the least of the others': a new job
 // then gets no more than they from now on.
 void cn_job_slot_begin(struct cn_job_slot *slot, double least_share);

@@ -20,7 +20,8 @@ struct cn_roster_facts {
     uint64_t memory;    // bytes for training
     uint64_t power_mw;  // power budget; 0: none
     uint32_t protocol;  // the version that both sides use
-    uint32_t settings;  // the number of the settings that it was told (cn_live_job), or as above
+    // The number of the settings that it was told (cn_live_job), or CN_ROSTER_ELSEWHERE.
+    uint32_t settings;
     // Set when the board holds a newer version of the run than the ledger has; lineage 0: it does
     // not.
     uint64_t ahead_lineage, ahead_version;

@@ -28,7 +28,7 @@
 struct cn_http_jobs {
     const void *jobs;
     uint32_t (*count)(const void *jobs);
-    cn_err (*show)(const void *jobs, struct cn_json_text *json); // an array
+    cn_err (*show)(const void *jobs, struct cn_json_text *json); // the member "jobs"
     void (*measure)(const void *jobs, struct cn_metric_text *text);
 };
 

@@ -114,14 +114,14 @@ static bool is_of_other_run(const struct cn_resources *resources,
 
 // Notes a registration for another job than that of a roster. Its board registers again before it
 // serves that one. Only the gateway's roster shows the error.
-static void note_elsewhere(const struct cn_resources *resources, struct cn_roster *roster,
+static void note_elsewhere(struct cn_resources *resources, struct cn_roster *roster,
                            const char *board, const struct cn_registration *registration,
                            struct cn_roster_facts *facts)
 {
     facts->settings = CN_ROSTER_ELSEWHERE;
     facts->ahead_lineage = facts->ahead_version = 0;
     cn_roster_note(roster, board, facts);
-    if (roster == (resources->gateway ? resources->gateway : resources)->roster)
+    if (roster == cn_resources_gateway(resources)->roster)
         cn_roster_blame(roster, board, registration->fault, registration->fault_code,
                         resources->now_ms());
 }

@@ -1,4 +1,4 @@
-#include "aggregator/command/init_after.h"
+#include "aggregator/daemon/init_after.h"
 
 #include <inttypes.h>
 #include <limits.h>

@@ -1,4 +1,4 @@
-#include "aggregator/command/job_submit.h"
+#include "aggregator/daemon/job_submit.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "aggregator/command/init_after.h"
+#include "aggregator/daemon/init_after.h"
 #include "aggregator/daemon/job_opening.h"
 #include "runtime/engine/onnx/onnx_file.h"
 
@@ -27,7 +27,7 @@ static struct stat owner; // of the state directory, for give_entry
 static bool resolve(const char *path, char absolute[PATH_MAX])
 {
     if (!realpath(path, absolute)) {
-        fprintf(stderr, "error: %s: %s\n", path, cn_err_text(CN_ENOTFOUND));
+        fprintf(stderr, "error: %s: %s\n", path, cn_err_text(cn_err_from_errno(errno)));
         return false;
     }
     if (!strpbrk(absolute, "\"\\\n"))
@@ -36,8 +36,8 @@ static bool resolve(const char *path, char absolute[PATH_MAX])
     return false;
 }
 
-// Loads the gateway's profile with another job and another state directory.
-static struct cn_profile *load(const struct cn_job_submission *submission, const char *folder)
+// Loads the gateway's profile with another job. CN_JOB_PROFILE sets the state directory.
+static struct cn_profile *load(const struct cn_job_submission *submission)
 {
     char gateway[PATH_MAX], job[PATH_MAX], text[3 * PATH_MAX];
     struct cn_profile *profile = NULL;
@@ -45,8 +45,7 @@ static struct cn_profile *load(const struct cn_job_submission *submission, const
     if (!resolve(submission->profile, gateway) || !resolve(submission->job, job))
         return NULL;
     int length = snprintf(text, sizeof(text),
-                          "schema: cairn/site/v1\nextends: \"%s\"\nstate: \"%s\"\njob: \"%s\"\n",
-                          gateway, folder, job);
+                          "schema: cairn/site/v1\nextends: \"%s\"\njob: \"%s\"\n", gateway, job);
     cn_diag_init(&diag);
     cn_err err = cn_profile_parse(submission->job, text, (size_t)length, &diag, &profile);
     if (!err)
@@ -238,35 +237,30 @@ static int add_row(const struct cn_setup *setup, const struct cn_queued_job *job
 static int submit(const struct cn_setup *setup, const struct cn_job_submission *submission,
                   struct cn_queued_job *job)
 {
-    char folder[CN_PATH_SIZE], state[PATH_MAX];
-    if (!resolve(setup->settings->state, state))
-        return CN_EXIT_FAILED;
-    struct cn_profile *profile = load(submission, state);
+    const char *state = setup->settings->state;
+    char folder[CN_PATH_SIZE];
+    struct cn_profile *profile = load(submission);
     if (!profile)
         return CN_EXIT_PROFILE;
     *job = (struct cn_queued_job){.priority = submission->priority, .turn = submission->turn};
     snprintf(job->name, sizeof(job->name), "%s",
              submission->name ? submission->name : cn_profile_settings(profile)->job.name);
     snprintf(job->needs, sizeof(job->needs), "%s", submission->needs);
-    cn_profile_free(profile);
     int result = check_name(setup, job->name);
-    if (result)
-        return result;
-    if (!cn_job_opening_path(state, job->name, "", folder)) {
+    if (!result && !cn_job_opening_path(state, job->name, "", folder)) {
         fprintf(stderr, "error: %s: the path is too long\n", state);
-        return CN_EXIT_FAILED;
+        result = CN_EXIT_FAILED;
     }
-    profile = load(submission, folder); // the state of its run is the folder
-    if (!profile)
-        return CN_EXIT_PROFILE;
-    result = make_folder(setup, submission, profile, folder);
+    if (!result) {
+        result = make_folder(setup, submission, profile, folder);
+        if (!result)
+            result = give_to_owner(state, folder);
+        if (!result)
+            result = add_row(setup, job);
+        if (result)
+            clear_folder(folder);
+    }
     cn_profile_free(profile);
-    if (!result)
-        result = give_to_owner(state, folder);
-    if (!result)
-        result = add_row(setup, job);
-    if (result)
-        clear_folder(folder);
     return result;
 }
 
@@ -280,6 +274,8 @@ static int lock_jobs(const char *state)
         (void)!mkdir(jobs, 0700);
         file = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     }
+    if (file >= 0 && geteuid() == 0 && stat(state, &owner) == 0)
+        (void)!fchown(file, owner.st_uid, owner.st_gid); // its owner may submit, too
     if (file >= 0 && flock(file, LOCK_EX) == 0)
         return file;
     fprintf(stderr, "error: %s/" CN_JOBS_FOLDER ": %s\n", state, strerror(errno));
