@@ -39,7 +39,8 @@ static const char help[] =
     "                   job that waits gains 1 each hour\n"
     "  --turn ROUNDS    after so many rounds, others of its priority have the groups;\n"
     "                   default 10\n"
-    "  --needs RULE     of the boards of its groups: 'memory >= 4 GiB and cores >= 4'\n"
+    "  --needs RULE     by name, memory, cores, gpu (cuda or none) and arch of\n"
+    "                   boards: 'memory >= 4 GiB and arch >= 8.7'\n"
     "  --from RUN[:V]   begins with what another job trained: the name of that, and a\n"
     "                   version: a number, last (the default) or best\n"
     "  --json           for programs\n" //
@@ -78,7 +79,7 @@ static int check_rule(const char *text)
         err = cn_rule_parse(text, why, &rule);
     if (!err && text[0] && !cn_rule_is_of_registration(&rule)) {
         err = CN_EINVAL;
-        snprintf(why, sizeof(why), "a gateway knows the facts name, memory and cores of a board");
+        snprintf(why, sizeof(why), "a gateway knows of a board: name, memory, cores, gpu, arch");
     }
     if (err)
         fprintf(stderr, "error: --needs: %s\n", why);

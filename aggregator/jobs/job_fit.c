@@ -6,13 +6,16 @@
 static bool meets(const struct cn_rule *rule, const struct cn_roster_board *board)
 {
     const struct cn_roster_facts *facts = &board->facts;
+    uint64_t gpu = facts->gpu;
     const struct cn_rule_facts known = {
         .name = board->enrolled.name,
         .address = "",
         .phase = "",
         .board = {.memory_mib = (uint32_t)(facts->memory >> 20),
                   .cores =
-                      (uint16_t)(facts->cpu_count < UINT16_MAX ? facts->cpu_count : UINT16_MAX)},
+                      (uint16_t)(facts->cpu_count < UINT16_MAX ? facts->cpu_count : UINT16_MAX),
+                  .arch = (uint16_t)(gpu == CN_GPU_NONE ? 0 : gpu),
+                  .gpu_unknown = gpu == 0},
     };
     return cn_rule_holds(rule, &known);
 }

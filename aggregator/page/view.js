@@ -292,7 +292,8 @@ const Cairn = {};
   function hardware(board) {
     const parts = [board.type, board.cpus ? `${board.cpus} cpus` : "",
       board.memory ? `${(board.memory / 2 ** 30).toFixed(1)} GiB` : "",
-      board.power_mw ? `${+(board.power_mw / 1000).toPrecision(3)} W` : ""];
+      board.power_mw ? `${+(board.power_mw / 1000).toPrecision(3)} W` : "",
+      board.gpu ? `GPU ${board.gpu}` : ""];
     return parts.filter(Boolean).join(", ") || "–";
   }
 

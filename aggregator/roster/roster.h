@@ -19,6 +19,7 @@ struct cn_roster_facts {
     uint32_t cpu_count; // 0: the board has not registered since the start
     uint64_t memory;    // bytes for training
     uint64_t power_mw;  // power budget; 0: none
+    uint64_t gpu;       // as in cn_registration
     uint32_t protocol;  // the version that both sides use
     // The number of the settings that it was told (cn_live_job), or CN_ROSTER_ELSEWHERE.
     uint32_t settings;

@@ -137,6 +137,7 @@ static void note_facts(struct cn_resources *resources, const struct cn_coap_requ
         .cpu_count = registration->cpu_count,
         .memory = registration->memory,
         .power_mw = registration->power_mw,
+        .gpu = registration->gpu,
         .inventory = registration->inventory,
     };
     memcpy(facts.type, registration->board_type, sizeof(facts.type));

@@ -61,6 +61,7 @@ static cJSON *describe_boards(const struct cn_roster *roster)
         cJSON_AddNumberToObject(board, "cpus", (double)facts->cpu_count);
         cJSON_AddNumberToObject(board, "memory", (double)facts->memory);
         cJSON_AddNumberToObject(board, "power_mw", (double)facts->power_mw);
+        cJSON_AddNumberToObject(board, "gpu", (double)facts->gpu);
         cn_status_inventory_add(board, &facts->inventory);
         cn_status_health_add(board, &boards[i].health);
         if (is_elsewhere(roster, boards[i].enrolled.group))
@@ -227,6 +228,7 @@ static cn_err read_boards(const cJSON *root, struct cn_live_state *live)
         board->facts.cpu_count = (uint32_t)read_number(item, "cpus");
         board->facts.memory = read_number(item, "memory");
         board->facts.power_mw = read_number(item, "power_mw");
+        board->facts.gpu = read_number(item, "gpu");
         cn_status_inventory_read(item, &board->facts.inventory);
         cn_status_health_read(item, &board->health);
         if (board->health.told_ms > board->heard_ms)

@@ -7,10 +7,10 @@
 #include "aggregator/show/reason.h"
 #include "aggregator/show/show_parts.h"
 
-// "orin-nano, 6 cpus, 4.0 GiB, 15 W"
+// "orin-nano, 6 cpus, 4.0 GiB, 15 W, GPU 8.7"
 static void describe_hardware(const struct cn_roster_facts *facts, char text[160])
 {
-    char power[32] = "", memory[32] = "";
+    char power[32] = "", memory[32] = "", gpu[32] = "";
     snprintf(text, 160, "-");
     if (facts->cpu_count == 0)
         return;
@@ -18,8 +18,10 @@ static void describe_hardware(const struct cn_roster_facts *facts, char text[160
         snprintf(memory, sizeof(memory), ", %.1f GiB", (double)facts->memory / (1u << 30));
     if (facts->power_mw)
         snprintf(power, sizeof(power), ", %.3g W", (double)facts->power_mw / 1000);
-    snprintf(text, 160, "%s%s%u cpus%s%s", facts->type, facts->type[0] ? ", " : "",
-             facts->cpu_count, memory, power);
+    if (facts->gpu > CN_GPU_NONE)
+        snprintf(gpu, sizeof(gpu), ", GPU %.1f", (double)facts->gpu / 10);
+    snprintf(text, 160, "%s%s%u cpus%s%s%s", facts->type, facts->type[0] ? ", " : "",
+             facts->cpu_count, memory, power, gpu);
 }
 
 static uint64_t seconds_since(const struct cn_status_report *report, uint64_t then_ms)
@@ -109,6 +111,9 @@ cn_err cn_status_print_board(void *context, const struct cn_ledger_board *board)
             fprintf(report->stream,
                     ",\"type\":\"%s\",\"cpus\":%u,\"memory\":%" PRIu64 ",\"power_mw\":%" PRIu64,
                     live.facts.type, live.facts.cpu_count, live.facts.memory, live.facts.power_mw);
+        if (live.facts.gpu)
+            fprintf(report->stream, ",\"gpu\":%.1f",
+                    live.facts.gpu == CN_GPU_NONE ? 0. : (double)live.facts.gpu / 10);
         cn_err err = print_inventory(report->stream, &live.facts.inventory);
         if (!err)
             err = print_health(report->stream, &live.health);

@@ -131,9 +131,10 @@ cn_err cn_show_csv_rounds(const struct cn_show_source *source, struct cn_buffer 
 
 cn_err cn_show_csv_boards(const struct cn_show_source *source, struct cn_buffer *out)
 {
-    static const char *const keys[] = {
-        "name",   "group",    "state", "why",    "error",     "version",   "type",     "cpus",
-        "memory", "power_mw", "build", "system", "disk_size", "disk_free", "heard_ms", NULL};
+    static const char *const keys[] = {"name",     "group", "state",  "why",       "error",
+                                       "version",  "type",  "cpus",   "memory",    "power_mw",
+                                       "gpu",      "build", "system", "disk_size", "disk_free",
+                                       "heard_ms", NULL};
     struct csv csv = {.out = out};
     struct cn_buffer answer;
     bool more;

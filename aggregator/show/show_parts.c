@@ -42,6 +42,8 @@ static void write_hardware(const struct cn_roster_facts *facts, struct cn_json_t
         cn_json_count(json, "memory", facts->memory);
     if (facts->power_mw)
         cn_json_count(json, "power_mw", facts->power_mw);
+    if (facts->gpu)
+        cn_json_real(json, "gpu", facts->gpu == CN_GPU_NONE ? 0 : (double)facts->gpu / 10);
     if (facts->inventory.build[0])
         cn_json_foreign(json, "build", facts->inventory.build);
     if (facts->inventory.system[0])

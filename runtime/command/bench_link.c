@@ -64,7 +64,7 @@ static cn_err take_model(const struct cn_ports *ports, const struct cn_settings 
                          struct cn_diag *diag, struct ground *ground)
 {
     struct cn_trainer_config config = {
-        .compute = cn_command_compute(ports, settings),
+        .compute = cn_command_compute(ports, settings, NULL),
         .device = cn_gpus_first(settings),
         .threads = settings->threads ? settings->threads : cn_platform_cpu_count(),
         .batch = job->batch,

@@ -106,7 +106,7 @@ static int open_session(const struct cn_ports *ports, const struct cn_settings *
     struct cn_session_config config = {
         .settings = settings,
         .job = &settings->job,
-        .compute = cn_command_compute(ports, settings),
+        .compute = cn_command_compute(ports, settings, NULL),
         .store = &store,
         .model = file->data,
         .model_size = file->size,

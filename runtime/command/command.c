@@ -144,30 +144,36 @@ bool cn_command_is_sysroot(const char *directory)
     return false;
 }
 
-static bool opens(const struct cn_compute_ops *ops, uint32_t number, bool wanted)
+// Opens the device to see whether it works, and sets *capability to that of struct cn_compute.
+static bool opens(const struct cn_compute_ops *ops, uint32_t number, bool wanted,
+                  uint32_t *capability)
 {
     const struct cn_compute_config config = {.threads = 1, .number = number, .wanted = wanted};
     struct cn_compute *device;
 
     if (ops->open(&config, &device))
         return false;
+    *capability = device->capability;
     ops->close(device);
     return true;
 }
 
 bool cn_command_has_device(const struct cn_compute_ops *ops, uint32_t number)
 {
-    return opens(ops, number, false);
+    uint32_t capability;
+
+    return opens(ops, number, false, &capability);
 }
 
 // Returns the first device that works here. The last one in the list is the processor, which always
 // works, but does not count where a GPU was asked for.
 static const struct cn_compute_ops *find_device(const struct cn_compute_ops *const *ops,
-                                                const struct cn_settings *settings)
+                                                const struct cn_settings *settings,
+                                                uint32_t *capability)
 {
     uint32_t number = cn_gpus_first(settings);
 
-    while (ops[1] && !opens(*ops, number, settings->gpus[0] != '\0'))
+    while (ops[1] && !opens(*ops, number, settings->gpus[0] != '\0', capability))
         ops++;
     if (ops[1] || !settings->gpus[0])
         return *ops;
@@ -176,17 +182,21 @@ static const struct cn_compute_ops *find_device(const struct cn_compute_ops *con
 }
 
 const struct cn_compute_ops *cn_command_compute(const struct cn_ports *ports,
-                                                const struct cn_settings *settings)
+                                                const struct cn_settings *settings,
+                                                uint32_t *capability)
 {
     const struct cn_compute_ops *const *ops = ports->computes;
     const char *wanted = settings->device == CN_DEVICE_CUDA ? "cuda" : "cpu";
+    uint32_t found = 0;
 
+    capability = capability ? capability : &found;
+    *capability = 0;
     if (settings->device == CN_DEVICE_AUTO)
-        return find_device(ops, settings);
+        return find_device(ops, settings, capability);
     for (; *ops; ops++) {
         if (strcmp((*ops)->name, wanted) != 0)
             continue;
-        if (!ops[1] || opens(*ops, cn_gpus_first(settings), true))
+        if (!ops[1] || opens(*ops, cn_gpus_first(settings), true, capability))
             return *ops;
         fprintf(stderr,
                 "error: device: %s does not work here; 'auto' takes the processor instead\n",

@@ -84,7 +84,9 @@ const atomic_bool *cn_command_catch_signals(void);
 // closes it again.
 bool cn_command_has_device(const struct cn_compute_ops *ops, uint32_t number);
 
-// Returns the compute port for the keys device and gpus of the profile. Returns NULL, and prints
-// why, when this build or this machine has none.
+// Returns the compute port for the keys device and gpus of the profile, and sets *capability,
+// unless that is NULL, to its device's (struct cn_compute). Returns NULL, and prints why, when this
+// build or this machine has none.
 const struct cn_compute_ops *cn_command_compute(const struct cn_ports *ports,
-                                                const struct cn_settings *settings);
+                                                const struct cn_settings *settings,
+                                                uint32_t *capability);

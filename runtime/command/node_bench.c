@@ -59,7 +59,7 @@ static void print_speed(const struct cn_train_speed *s, const struct cn_trainer_
 
 static int bench(const struct cn_ports *ports, const struct cn_settings *settings, bool json)
 {
-    const struct cn_compute_ops *compute = cn_command_compute(ports, settings);
+    const struct cn_compute_ops *compute = cn_command_compute(ports, settings, NULL);
     static struct cn_diag diag;
     struct cn_train_speed speed;
     struct cn_trainer_config config = {

@@ -230,7 +230,7 @@ static cn_err plan_model(const struct cn_ports *ports, const struct cn_onnx_file
 {
     static const struct cn_settings any; // names no device, so the first that works is taken
     struct cn_trainer_config config = {
-        .compute = cn_command_compute(ports, &any),
+        .compute = cn_command_compute(ports, &any, NULL),
         .threads = cn_platform_cpu_count(),
         .batch = wishes->batch,
         .loss = CN_LOSS_MSE, // takes an output of any shape

@@ -131,7 +131,7 @@ static int run_node(const struct cn_ports *ports, const struct options *options,
     config->until_end = options->until_end;
     config->give_up_ms = options->give_up_ms;
     config->fault_wait_ms = options->service ? FAULT_WAIT_MS : 0;
-    config->compute = cn_command_compute(ports, settings);
+    config->compute = cn_command_compute(ports, settings, &config->capability);
     if (!config->compute)
         return CN_EXIT_FAILED;
     code = cn_command_open_store(settings, &config->store);

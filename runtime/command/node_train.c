@@ -297,7 +297,7 @@ static int train(const struct cn_ports *ports, const struct cn_settings *setting
     int code;
 
     cn_diag_init(&diag);
-    config.compute = cn_command_compute(ports, settings);
+    config.compute = cn_command_compute(ports, settings, NULL);
     if (!config.compute)
         return CN_EXIT_FAILED;
     err = cn_onnx_file_open(settings->model, &diag, &model);

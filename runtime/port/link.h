@@ -34,6 +34,7 @@ struct cn_link_config {
 // Bytes of an inventory's texts, with the terminating 0.
 #define CN_BUILD_TEXT_SIZE 48
 #define CN_SYSTEM_TEXT_SIZE 64
+#define CN_GPU_NONE 1         // of cn_registration.gpu: the processor trains
 #define CN_DATA_SETS_SIZE 192 // bytes of the names of data sets, with the terminating 0
 
 // What a board is and runs, for an inventory. Only shown: no decision depends on it. "" and 0 mean
@@ -53,6 +54,8 @@ struct cn_registration {
     uint32_t cpu_count;
     uint64_t memory;                          // bytes available for training
     uint64_t power_mw;                        // power budget; 0 when the profile has none
+    uint64_t gpu;                             // CUDA compute capability of the GPU that trains,
+                                              // times 10, such as 87; or CN_GPU_NONE; 0: not told
     char board_type[CN_NAME_SIZE];            // for example "jetson-orin-nano-8gb"
     char members[CN_GROUP_MAX][CN_NAME_SIZE]; // the group's members by its profile, with itself
     uint32_t member_count;

@@ -388,6 +388,8 @@ static bool condition_holds(const struct cn_rule_part *part, const struct cn_rul
                compare((enum relation)part->relation, number, part->number);
     if (part->fact == FACT_ADDRESS)
         return read_address(facts->address, &address) && in_subnet(address, part) == wanted;
+    if (part->fact == FACT_GPU && facts->board.gpu_unknown)
+        return false;
     return (strcmp(word, part->word) == 0) == wanted;
 }
 
@@ -441,7 +443,7 @@ bool cn_rule_is_of_registration(const struct cn_rule *rule)
         const struct cn_rule_part *part = &rule->parts[i];
 
         if (part->kind == KIND_CONDITION && part->fact != FACT_NAME && part->fact != FACT_MEMORY &&
-            part->fact != FACT_CORES)
+            part->fact != FACT_CORES && part->fact != FACT_GPU && part->fact != FACT_ARCH)
             return false;
     }
     return true;

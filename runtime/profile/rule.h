@@ -32,6 +32,7 @@ struct cn_board_facts {
     uint32_t memory_mib;
     uint16_t cores;
     uint16_t arch;      // compute capability * 10, such as 87; 0: no GPU
+    bool gpu_unknown;   // the board has not told whether it has a GPU; then arch is 0
     uint32_t link_kbps; // measured rate to the other members
     uint8_t battery;    // percent, at least 1; 100 on the mains
     // KiB that network.day_max leaves of the day, at least 1; UINT32_MAX: there is no limit.
@@ -74,5 +75,5 @@ bool cn_rule_needs_step(const struct cn_rule *rule);
 bool cn_rule_needs_link(const struct cn_rule *rule);
 bool cn_rule_needs_live(const struct cn_rule *rule);
 // Returns true when the rule needs no facts of a board but those that a gateway has from its
-// registration: name, memory and cores.
+// registration: name, memory, cores, gpu and arch.
 bool cn_rule_is_of_registration(const struct cn_rule *rule);

@@ -153,13 +153,18 @@ def a_job_that_nobody_can_train_says_so(build):
         expect(cluster.submit("many", "--priority", "9"), 0, "needs 8 groups, 3 fit", "8 groups and 3 are enrolled")
         expect(cluster.submit("big", "--needs", "memory >= 900 GiB"), 0, "needs 2 groups, 0 fit: board-",
                "does not meet 'memory >= 900 GiB'")
+        expect(cluster.submit("big", "--name", "fast", "--needs", "gpu == cuda and arch >= 8.7"), 0,
+               "does not meet 'gpu == cuda and arch >= 8.7'")
+        expect(cluster.submit("big", "--name", "plain", "--needs", "gpu == none", "--priority", "0"), 0,
+               "waits for groups")
         for name, said in (("many", "needs 8 groups, 3 fit"), ("big", "needs 2 groups, 0 fit")):
             cluster.wait_for_line("gateway", f"job {name} {said}")
         now = cluster.version()
         cluster.wait_for_version(now + 3)
         expect(cluster.submit("big", check=False), 1, "a job big was submitted before and is active")
         expect(cluster.submit("big", "--name", "digits", check=False), 1, "digits is the job of the gateway's profile")
-        expect(cluster.submit("big", "--name", "x", "--needs", "gpu == cuda", check=False), 2, "name, memory and cores")
+        expect(cluster.submit("big", "--name", "x", "--needs", "link > 1 Mbit/s", check=False), 2,
+               "name, memory, cores, gpu, arch")
         expect(cluster.submit("big", "--name", "x", "--needs", "memory >", check=False), 2, "--needs:")
         expect(cluster.submit("big", "--name", "x", "--from", "nix", check=False), 1, "no job of this name")
         expect(cluster.submit("big", "--name", "x", "--from", "digits:900", check=False), 1, "--version 900: there is none")
@@ -171,7 +176,7 @@ def a_job_that_nobody_can_train_says_so(build):
         expect(cluster.steer("stop", "big", "--yes"), 0, "job big is stopped")
         expect(cluster.steer("resume", "big", check=False), 1, "job big is over: stopped")
         left = [name for name in os.listdir(cluster.path("state/gateway/jobs")) if name[0] != "."]
-        assert sorted(left) == ["big", "many"], "a refused job left files"
+        assert sorted(left) == ["big", "fast", "many", "plain"], "a refused job left files"
 
 
 @scenario

@@ -173,9 +173,14 @@ static void messages_survive_a_round_trip(void **state)
     assert_memory_equal(&request, &request_back, sizeof(request));
     request.facts.inventory = (struct cn_inventory){
         "0.1.0+git1.8f2c01de", "JetPack", 64, 32, "B", "1.4.0", "rolled-back", "1.5.0"};
+    request.facts.gpu = 87;
     assert_int_equal(cn_message_put_register(&request, again, &size_again), CN_OK);
     assert_int_equal(cn_message_get_register(again, size_again, &request_back), CN_OK);
     assert_memory_equal(&request, &request_back, sizeof(request));
+    request.facts.gpu = UINT16_MAX + 1; // no number of a GPU
+    assert_int_equal(cn_message_put_register(&request, again, &size_again), CN_OK);
+    assert_int_equal(cn_message_get_register(again, size_again, &request_back), CN_EFORMAT);
+    request.facts.gpu = 87;
     assert_int_equal(cn_message_put_manifest(&reply, bytes, &size), CN_OK);
     assert_int_equal(cn_message_get_manifest(bytes, size, &reply_back), CN_OK);
     assert_int_equal(cn_message_put_manifest(&reply_back, again, &size_again), CN_OK);

@@ -62,6 +62,10 @@ static const struct cn_message_field register_fields[] = {
     FIELD(22, TEXT_OR_NONE, cn_register_request, facts.inventory.update_version),
     FIELD(23, TEXT_OR_NONE, cn_register_request, facts.data_sets),
     OPTION(24, cn_register_request, facts.fault_run),
+    {.key = 25,
+     .kind = U64_OR_ZERO,
+     .offset = offsetof(struct cn_register_request, facts.gpu),
+     .max = UINT16_MAX},
 };
 static const struct cn_message_schema register_schema = SCHEMA(register_fields);
 

@@ -20,6 +20,7 @@ struct cn_node_config {
     const struct cn_settings *settings; // borrowed, as are all pointers here
     const struct cn_ports *ports;
     const struct cn_compute_ops *compute;
+    uint32_t capability; // of the device of compute, as in struct cn_compute
     struct cn_store *store;
     const char *sysroot;           // directory with the board's sys/ and proc/; "" on the board
     uint8_t link_key[CN_KEY_SIZE]; // key of the session with the aggregator

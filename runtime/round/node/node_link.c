@@ -57,6 +57,7 @@ cn_err cn_node_link_register(struct cn_link *link, const struct cn_settings *set
         snprintf(registration.fault, sizeof(registration.fault), "%s", facts->fault);
         registration.fault_code = facts->fault_code;
         registration.fault_run = facts->fault_run;
+        registration.gpu = facts->gpu;
         registration.inventory = *facts->inventory;
     }
     name_data_sets(settings, registration.data_sets);

@@ -18,6 +18,7 @@ struct cn_node_facts {
     uint64_t fault_code;               // number of a cn_err, without its sign; 0: not known
     uint64_t fault_run;                // run that it gives up because of that; 0: it trains on
     uint64_t instance;                 // random number of this process
+    uint64_t gpu;                      // as in cn_registration
     const struct cn_inventory *inventory;
 };
 

@@ -22,6 +22,7 @@ cn_err cn_node_register_now(struct cn_node_owner *node)
         .fault_code = node->fault[0] ? (uint64_t) - (int)cn_node_fault_code(node) : 0,
         .fault_run = node->gives_up ? node->manifest.run : 0,
         .instance = node->instance,
+        .gpu = node->config.capability ? node->config.capability : CN_GPU_NONE,
         .inventory = &inventory};
 
     cn_inventory_take(node->config.sysroot, node->config.settings->state, &inventory);
