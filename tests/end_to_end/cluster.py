@@ -150,12 +150,13 @@ def write_npy(path, header, samples):
 
 
 def mix_data(folder, boards):
-    """Deals the samples of all boards out in turn, so that every board has all kinds."""
+    """Deals the samples of those boards that have files out in turn, so that every board has all kinds."""
     for part in ("images", "labels"):
         samples = []
-        for board in boards:
-            header, own = read_npy(os.path.join(DIGITS, f"{board}-{part}.npy"))
-            samples += own
+        for path in (os.path.join(DIGITS, f"{board}-{part}.npy") for board in boards):
+            if os.path.exists(path):
+                header, own = read_npy(path)
+                samples += own
         for index, board in enumerate(boards):
             write_npy(os.path.join(folder, f"{board}-{part}.npy"), header, samples[index :: len(boards)])
 

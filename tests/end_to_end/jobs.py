@@ -17,8 +17,9 @@ scenario = Scenarios()
 
 KILLS = 12
 GROUPS = {"lab-a": ["board-1"], "lab-b": ["board-2"], "lab-c": ["board-3", "board-4"]}
+EIGHT = {f"lab-{number}": [f"board-{number}"] for number in range(1, 9)}
 
-# Other values and another model for each further job. All are of three groups, so that a version follows from the job.
+# Other values and another model for each further job. All are of all groups, so that a version follows from the job.
 JOBS = {
     "second": {"model": "digits-mlp.onnx", "rounds": 5, "seed": 2},
     "third": {"rounds": 4, "learning_rate": 0.02},
@@ -66,9 +67,9 @@ class Gateway(Cluster):
         wait_until(lambda: all(self.jobs()[name]["state"] == "ended" for name in names), f"the end of {names}", timeout)
 
 
-def alone(build, **values):
+def alone(build, groups, **values):
     """Digest of the last version of a job that is alone."""
-    with Cluster(build, GROUPS, quorum=3, **values) as cluster:
+    with Cluster(build, groups, quorum=len(groups), mixed=True, **values) as cluster:
         cluster.start_all()
         cluster.wait_for_end(120)
         return cluster.digest()
@@ -83,11 +84,11 @@ def start_together(cluster, *options):
         expect(cluster.submit(name, "--turn", "1", *options), 0, f"job {name} is in the queue with priority 5")
 
 
-def check_digests(cluster, build, rounds):
-    wanted = {name: alone(build, **values) for name, values in JOBS.items()}
+def check_digests(cluster, build, rounds, groups=GROUPS):
+    wanted = {name: alone(build, groups, **values) for name, values in JOBS.items()}
     found = {name: cluster.job_status(name)["digest"] for name in JOBS}
     assert found == wanted, f"versions differ from those of the jobs alone: {found}, {wanted}"
-    assert cluster.digest() == alone(build, rounds=rounds), "the profile's job has other versions than alone"
+    assert cluster.digest() == alone(build, groups, rounds=rounds), "the profile's job has other versions than alone"
     for name in JOBS:
         lines = cluster.command(cluster.aggregator, "replay", f"state/gateway/jobs/{name}/profile.yaml").stdout
         assert ", 0 differ, 0 not" in lines, lines
@@ -96,7 +97,7 @@ def check_digests(cluster, build, rounds):
 @scenario
 def three_jobs_train_as_if_alone(build):
     """Three jobs take turns with three groups; the versions of each are those of the job alone."""
-    with Gateway(build, GROUPS, rounds=6, quorum=3) as cluster:
+    with Gateway(build, GROUPS, rounds=6, quorum=3, mixed=True) as cluster:
         start_together(cluster)
         cluster.wait_for_jobs(*JOBS)
         wait_until(lambda: cluster.version() == 6, "the end of the profile's job")
@@ -104,15 +105,13 @@ def three_jobs_train_as_if_alone(build):
         check_digests(cluster, build, 6)
 
 
-@scenario
-def kills_change_nothing(build):
-    """Gateway and boards are killed at random; the versions of each job are those of the job alone."""
+def kill_at_random(build, groups, kills):
     seed = int(os.environ.get("SEED") or random.randrange(1 << 30))
     chance = random.Random(seed)
     print(f"SEED={seed}", flush=True)
-    with Gateway(build, GROUPS, rounds=6, quorum=3) as cluster:
+    with Gateway(build, groups, rounds=6, quorum=len(groups), mixed=True) as cluster:
         start_together(cluster)
-        for _ in range(KILLS):
+        for _ in range(kills):
             time.sleep(chance.uniform(0.2, 2.5))
             victim = chance.choice(["gateway", *cluster.boards])
             if cluster.processes[victim].poll() is None:
@@ -120,7 +119,19 @@ def kills_change_nothing(build):
                 cluster.start(victim)
         cluster.wait_for_jobs(*JOBS, timeout=400)
         wait_until(lambda: cluster.version() == 6, "the end of the profile's job", 400)
-        check_digests(cluster, build, 6)
+        check_digests(cluster, build, 6, groups)
+
+
+@scenario
+def kills_change_nothing(build):
+    """Gateway and boards are killed at random; the versions of each job are those of the job alone."""
+    kill_at_random(build, GROUPS, KILLS)
+
+
+@scenario
+def kills_change_nothing_of_eight_groups(build):
+    """The same with eight groups and as many kills again."""
+    kill_at_random(build, EIGHT, 2 * KILLS)
 
 
 @scenario
