@@ -3,14 +3,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "aggregator/command/aggregator_commands.h"
 #include "aggregator/command/output_file.h"
-#include "aggregator/daemon/setup.h"
+#include "aggregator/daemon/setup_show.h"
 #include "aggregator/page/report_page.h"
-#include "aggregator/serve/status.h"
 #include "aggregator/show/show_csv.h"
 #include "runtime/base/build_version.h"
 #include "runtime/port/platform.h"
@@ -37,18 +35,6 @@ struct request {
     const char *output; // NULL: standard output
     const char *profile;
 };
-
-// Returns the number of the model's parameters, or 0 when its file cannot be read.
-static uint64_t count_parameters(const struct cn_settings *settings)
-{
-    struct cn_model_file model;
-    struct cn_diag diag;
-    cn_diag_init(&diag);
-    uint64_t count =
-        cn_model_file_init(&model, settings->model, &diag) == CN_OK ? model.layout.total : 0;
-    cn_model_file_deinit(&model);
-    return count;
-}
 
 static cn_err make_data(const struct cn_setup *setup, const struct cn_show_source *source,
                         struct cn_buffer *data)
@@ -82,33 +68,17 @@ static cn_err make_page(const struct cn_setup *setup, const struct cn_show_sourc
 
 static cn_err make(const struct cn_setup *setup, enum form form, struct cn_buffer *out)
 {
-    struct cn_job job;
-    struct cn_live_state live;
-    struct timespec date;
-    clock_gettime(CLOCK_REALTIME, &date);
-    struct cn_show_source source = {
-        .ledger = setup->ledger,
-        .job = &job,
-        .live = &live,
-        .now_ms = cn_platform_now_ms(),
-        .date_ms = (uint64_t)date.tv_sec * 1000 + (uint64_t)date.tv_nsec / 1000000,
-        .parameters = count_parameters(setup->settings),
-        .disk_reserve = setup->settings->reserve,
-    };
-    if (cn_platform_disk_free(setup->settings->state, &source.disk_free))
-        source.disk_free = 0;
-    cn_err err = cn_setup_find_job(setup, &job);
-    if (err)
-        return err;
-    err = cn_status_read(setup->settings->state, source.now_ms, &live);
+    struct cn_setup_show show;
+    const struct cn_show_source *source = &show.source;
+    cn_err err = cn_setup_show_open(setup, &show);
     if (!err && form == FORM_PAGE)
-        err = make_page(setup, &source, out);
+        err = make_page(setup, source, out);
     else if (!err && form == FORM_JSON)
-        err = make_data(setup, &source, out);
+        err = make_data(setup, source, out);
     else if (!err)
-        err = form == FORM_CSV_BOARDS ? cn_show_csv_boards(&source, out)
-                                      : cn_show_csv_rounds(&source, out);
-    cn_status_deinit(&live);
+        err = form == FORM_CSV_BOARDS ? cn_show_csv_boards(source, out)
+                                      : cn_show_csv_rounds(source, out);
+    cn_setup_show_close(&show);
     return err;
 }
 

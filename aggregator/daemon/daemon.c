@@ -4,6 +4,7 @@
 
 #include "aggregator/daemon/job_bytes.h"
 #include "aggregator/daemon/job_list.h"
+#include "aggregator/daemon/job_look.h"
 #include "aggregator/serve/listening.h"
 #include "aggregator/store/restore.h"
 #include "runtime/base/build_version.h"
@@ -135,7 +136,8 @@ static cn_err open_http(struct cn_daemon *daemon)
         .run = daemon->first.run,
         .server = daemon->server,
         .events = &daemon->events.events,
-        .jobs = {&daemon->jobs, cn_job_list_count, cn_job_list_show, cn_job_list_measure},
+        .jobs = {&daemon->jobs, cn_job_list_count, cn_job_list_show, cn_job_list_measure,
+                 cn_job_look},
         .parameters = daemon->first.setup.model.layout.total,
         .release = cn_build_version,
     };

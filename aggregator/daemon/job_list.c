@@ -5,6 +5,7 @@
 #include "runtime/port/platform.h"
 
 #define LIST_MAX ((size_t)1 << 20)
+#define EARLIER_SHOWN 20
 
 static void show_groups(struct cn_json_text *json, const struct cn_job_set *set, uint32_t slot)
 {
@@ -15,17 +16,22 @@ static void show_groups(struct cn_json_text *json, const struct cn_job_set *set,
     cn_json_close(json, ']');
 }
 
+static void show_row(struct cn_json_text *json, const struct cn_queued_job *row, const char *text)
+{
+    cn_json_string(json, "name", row->name);
+    cn_json_count(json, "priority", row->priority);
+    cn_json_string(json, "state", cn_job_state_name(row->state));
+    cn_json_bool(json, "ahead", row->ahead);
+    cn_json_string(json, "text", text);
+}
+
 static void show_job(struct cn_json_text *json, const struct cn_job_set *set, uint32_t index)
 {
     const struct cn_job_slot *slot = &set->slots[index];
     char text[CN_JOB_TEXT];
     cn_job_slot_describe(slot, text);
     cn_json_open(json, NULL, '{');
-    cn_json_string(json, "name", slot->row.name);
-    cn_json_count(json, "priority", slot->row.priority);
-    cn_json_string(json, "state", cn_job_state_name(slot->row.state));
-    cn_json_bool(json, "ahead", slot->row.ahead);
-    cn_json_string(json, "text", text);
+    show_row(json, &slot->row, text);
     if (slot->run) {
         cn_json_count(json, "version", cn_model_store_newest(slot->run->models)->number);
         cn_json_count(json, "rounds", slot->run->setup.job.rounds);
@@ -36,17 +42,51 @@ static void show_job(struct cn_json_text *json, const struct cn_job_set *set, ui
 
 uint32_t cn_job_list_count(const void *jobs)
 {
-    return (uint32_t)((const struct cn_job_set *)jobs)->count;
+    const struct cn_job_set *set = jobs;
+    return (uint32_t)(set->count + set->earlier);
+}
+
+static void show_slots(struct cn_json_text *json, const struct cn_job_set *set)
+{
+    for (uint32_t i = 0; i < set->count; i++)
+        show_job(json, set, i);
+}
+
+// The walk over the rows of jobs that have no slot; all but the newest EARLIER_SHOWN are passed by.
+struct earlier {
+    struct cn_json_text *json;
+    const struct cn_job_set *set;
+    size_t passed;
+};
+
+static cn_err show_earlier(void *context, const struct cn_queued_job *row)
+{
+    struct earlier *earlier = context;
+    const struct cn_job_slot slot = {.row = *row};
+    char text[CN_JOB_TEXT];
+    if (!cn_job_is_over(row->state) || cn_job_set_find(earlier->set, row->name) ||
+        earlier->passed++ + EARLIER_SHOWN < earlier->set->earlier)
+        return CN_OK;
+    cn_job_slot_describe(&slot, text);
+    cn_json_open(earlier->json, NULL, '{');
+    show_row(earlier->json, row, text);
+    cn_json_open(earlier->json, "groups", '[');
+    cn_json_close(earlier->json, ']');
+    cn_json_close(earlier->json, '}');
+    return CN_OK;
 }
 
 cn_err cn_job_list_show(const void *jobs, struct cn_json_text *json)
 {
     const struct cn_job_set *set = jobs;
+    struct earlier earlier = {.json = json, .set = set};
+    cn_err err = CN_OK;
     cn_json_open(json, "jobs", '[');
-    for (uint32_t i = 0; i < set->count; i++)
-        show_job(json, set, i);
+    show_slots(json, set);
+    if (set->earlier)
+        err = cn_jobs_list(set->slots[0].run->setup.ledger, show_earlier, &earlier);
     cn_json_close(json, ']');
-    return json->err;
+    return err ? err : json->err;
 }
 
 enum number { NUMBER_GROUPS, NUMBER_VERSION, NUMBER_ROUNDS, NUMBER_WAITS };
@@ -99,10 +139,11 @@ cn_err cn_job_list_write(const struct cn_job_set *set)
     struct cn_json_text json;
     cn_json_text_init(&json, &out);
     cn_json_open(&json, NULL, '{');
-    cn_err err = cn_job_list_show(set, &json);
+    cn_json_open(&json, "jobs", '[');
+    show_slots(&json, set);
+    cn_json_close(&json, ']');
     cn_json_close(&json, '}');
-    if (!err)
-        err = cn_buffer_append(&out, "", 1);
+    cn_err err = json.err ? json.err : cn_buffer_append(&out, "", 1);
     if (!err)
         err = cn_platform_replace_note(path, (const char *)out.data);
     cn_buffer_deinit(&out);

@@ -89,7 +89,7 @@ cn_err cn_job_opening_open(struct cn_job_slot *slot, const struct cn_job_run_sha
     if (!err)
         err = cn_roster_open(slot->run->setup.ledger, &slot->roster);
     if (!err)
-        cn_roster_hush(slot->roster);
+        cn_roster_join(slot->roster, shared->roster);
     if (!err)
         err = open_run(slot);
     return err ? err : open_resources(slot, gateway);

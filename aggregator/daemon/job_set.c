@@ -63,6 +63,14 @@ static struct cn_job_slot *find_slot(struct cn_job_set *set, const char *name)
     return NULL;
 }
 
+const struct cn_job_slot *cn_job_set_find(const struct cn_job_set *set, const char *name)
+{
+    for (size_t i = 0; i < set->count; i++)
+        if (strcmp(set->slots[i].row.name, name) == 0)
+            return &set->slots[i];
+    return NULL;
+}
+
 // Returns a place for a job: a new one, or that of a job that is over.
 static struct cn_job_slot *find_place(struct cn_job_set *set)
 {
@@ -84,7 +92,9 @@ static cn_err take_row(void *context, const struct cn_queued_job *row)
         slot->row = *row;
         return CN_OK;
     }
-    slot = cn_job_is_over(row->state) ? NULL : find_place(set);
+    bool over = cn_job_is_over(row->state);
+    set->earlier += over;
+    slot = over ? NULL : find_place(set);
     if (!slot)
         return CN_OK;
     *slot = (struct cn_job_slot){.row = *row};
@@ -110,6 +120,7 @@ cn_err cn_job_set_refresh(struct cn_job_set *set)
     cn_err err = cn_ledger_generation(ledger_of(set), &generation);
     if (err || (set->has_read && generation == set->generation))
         return err;
+    set->earlier = 0;
     err = cn_jobs_list(ledger_of(set), take_row, set);
     for (size_t i = 1; i < set->count; i++) {
         cn_err failed = set->slots[i].run ? mirror_boards(set, &set->slots[i]) : CN_OK;

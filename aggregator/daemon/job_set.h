@@ -2,9 +2,9 @@
 //
 // The first job is that of the gateway's profile; its parts belong to the daemon. The others are
 // rows of its ledger (ledger/jobs.h), each with a state directory STATE/jobs/NAME. A group serves
-// one job at a time. Which one is decided anew all the time (jobs/schedule.h) and written nowhere:
-// after a start, a group serves the job whose open round waits for its update, or else what the
-// schedule says. Threading: that of the daemon.
+// one job at a time. Which one is decided anew all the time (jobs/job_schedule.h) and written
+// nowhere: after a start, a group serves the job whose open round waits for its update, or else
+// what the schedule says. Threading: that of the daemon.
 #pragma once
 
 #include "aggregator/daemon/job_slot.h"
@@ -23,6 +23,7 @@ struct cn_job_set {
     bool restored;                   // it is an older copy, so each run begins another lineage
     struct cn_job_slot *slots;       // CN_SCHEDULE_JOBS, owned; the first job is slots[0]
     size_t count;
+    size_t earlier;              // rows of jobs that are over and have no slot
     struct cn_job_lease *leases; // sorted by group, owned
     size_t lease_count;
     int64_t generation; // of the gateway's ledger, when the rows were read
@@ -44,6 +45,9 @@ void cn_job_set_close(struct cn_job_set *set);
 // Reads the rows and the boards again if another process changed them. Call it after the gateway's
 // roster was refreshed.
 cn_err cn_job_set_refresh(struct cn_job_set *set);
+
+// Finds a job among the slots; NULL: it is none, or was over when it was looked for first.
+const struct cn_job_slot *cn_job_set_find(const struct cn_job_set *set, const char *name);
 
 // Decides which job each group serves, and advances the runs of all jobs but the first, whose state
 // is passed. server has the bytes that are divided among the jobs. Errors are logged, and tried

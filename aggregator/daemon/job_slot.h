@@ -3,7 +3,7 @@
 
 #include "aggregator/daemon/job_run.h"
 #include "aggregator/jobs/job_fit.h"
-#include "aggregator/jobs/schedule.h"
+#include "aggregator/jobs/job_schedule.h"
 
 // A job of the gateway. The first one is that of the gateway's own profile, and has no row.
 struct cn_job_slot {

@@ -12,7 +12,7 @@
 
   const store = {
     state: null, boards: new Map(), versions: [], seq: 0, filter: "", open: new Set(), details: new Map(),
-    allVersions: false, live: true, events: [], jobs: [],
+    allVersions: false, live: true, events: [], jobs: [], job: null,
   };
   let versionsKey = ""; // what the state said when all versions were here
   const tags = new Map(); // ETag and answer of each address
@@ -20,6 +20,7 @@
   let shift = 0; // the gateway's clock minus this machine's
   let timer = null;
   let busy = false;
+  let again = false; // poll at once after this answer
 
   const now = () => performance.now();
   const text = (id, words) => {
@@ -52,6 +53,7 @@
   // --- asking the gateway ---
 
   class Refused extends Error {}
+  class Missing extends Error {}
 
   // Gets an answer. What did not change since the last time comes from memory.
   async function get(path) {
@@ -63,6 +65,7 @@
     const answer = await fetch(path, { headers, cache: "no-store", signal: AbortSignal.timeout(TIMEOUT_MS) });
     if (answer.status === 401) throw new Refused();
     if (answer.status === 304 && known) return known.value;
+    if (answer.status === 404) throw new Missing(path);
     if (!answer.ok) throw new Error(`${path}: ${answer.status}`);
     const value = await answer.json();
     if (value.v !== 1) throw new Error(`${path}: format ${value.v}; this page reads 1. Load it again.`);
@@ -73,13 +76,13 @@
   }
 
   // Gets versions that are new, and the newest two, which may have been measured meanwhile.
-  async function getVersions() {
+  async function getVersions(job) {
     const { run, newest } = store.state;
     const key = JSON.stringify([run.id, run.version, run.accepted, newest]);
     if (key === versionsKey) return;
     let from = Math.max(0, store.versions.length - 2, run.version - HISTORY);
     for (let i = 0; i < PIECES; i += 1) {
-      const answer = await get(`/v1/versions?from=${from}`);
+      const answer = await get(`${job ? `/v1/job-versions/${job}` : "/v1/versions"}?from=${from}`);
       takeVersions(answer);
       if (!answer.more) {
         versionsKey = key;
@@ -110,12 +113,34 @@
     store.jobs = store.state.jobs > 1 ? (await get("/v1/jobs")).jobs : [];
   }
 
+  // Gets all about the job that the page shows: that of the gateway's profile, or another one, of which the gateway
+  // gives all boards each time, and no events.
   async function ask() {
-    takeState(await get(`/v1/state${store.seq ? `?since=${store.seq}` : ""}`));
-    await getVersions();
-    await getDetails();
-    await getEvents();
+    const { job } = store;
+    if (job) {
+      takeState(await get(`/v1/job-state/${job}`));
+      await getVersions(job);
+    } else {
+      takeState(await get(`/v1/state${store.seq ? `?since=${store.seq}` : ""}`));
+      await getVersions();
+      await getDetails();
+      await getEvents();
+    }
     await getJobs();
+  }
+
+  // The address of the page names the job: #job=NAME.
+  function jobOfAddress() {
+    const found = location.hash.match(/^#job=([A-Za-z0-9._-]{1,63})$/);
+    return found ? found[1] : null;
+  }
+
+  function showJob(job) {
+    if (job === store.job) return;
+    store.job = job;
+    store.seq = 0;
+    again = true;
+    poll();
   }
 
   function login(shown) {
@@ -130,6 +155,7 @@
   async function poll() {
     if (busy) return;
     busy = true;
+    again = false;
     clearTimeout(timer);
     try {
       await ask();
@@ -143,11 +169,13 @@
         busy = false;
         return; // goes on when a token is given
       }
-      document.body.classList.add("stale");
+      if (error instanceof Missing && store.job) location.hash = "";
+      else document.body.classList.add("stale");
     }
     busy = false;
     showLink();
-    timer = setTimeout(poll, document.hidden ? HIDDEN_MS : POLL_MS);
+    const pause = document.hidden ? HIDDEN_MS : POLL_MS;
+    timer = setTimeout(poll, again ? 0 : pause);
   }
 
   // --- showing ---
@@ -166,7 +194,7 @@
     const link = document.getElementById("link");
     const stale = document.body.classList.contains("stale");
     link.className = stale ? "link gone" : "link live";
-    if (!stale) text("link", store.state.run.running ? "live" : "the gateway answers; the run does not go on");
+    if (!stale) text("link", store.state.run.running || store.job ? "live" : "the gateway answers; the run does not go on");
     else text("link", seenAt ? `The gateway does not answer; last seen ${Cairn.age(now() - seenAt)}` : "The gateway does not answer");
   }
 
@@ -243,6 +271,11 @@
     document.addEventListener("visibilitychange", () => {
       if (!document.hidden) poll();
     });
+    // Other parts of the page have addresses, too. They change no job.
+    addEventListener("hashchange", () => {
+      if (jobOfAddress() || !location.hash) showJob(jobOfAddress());
+    });
+    store.job = jobOfAddress();
     setInterval(tick, 1000);
     poll();
   }

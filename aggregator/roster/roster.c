@@ -24,7 +24,7 @@ struct cn_roster {
     size_t group_count;
     uint64_t stored_ms; // clock when errors were stored last; 0: not yet
     uint64_t read_ms;   // clock when the ledger was last read; 0: not since the roster was opened
-    bool hushed;        // it logs nothing
+    const struct cn_roster *gateway; // of the gateway, if this is the roster of a job; borrowed
 };
 
 static void free_boards(struct board_list *boards)
@@ -241,9 +241,9 @@ cn_err cn_roster_open(struct cn_ledger *ledger, struct cn_roster **roster)
     return CN_OK;
 }
 
-void cn_roster_hush(struct cn_roster *roster)
+void cn_roster_join(struct cn_roster *roster, const struct cn_roster *gateway)
 {
-    roster->hushed = true;
+    roster->gateway = gateway;
 }
 
 void cn_roster_close(struct cn_roster *roster)
@@ -346,7 +346,7 @@ void cn_roster_blame(struct cn_roster *roster, const char *board, const char *fa
         return;
     found->error_due = true;
     found->error_code = code;
-    if (roster->hushed)
+    if (roster->gateway)
         return;
     cn_log_within(&found->fault_lines, now_ms, CN_LOG_ERROR, "roster", "%s of group %s reports: %s",
                   board, found->enrolled.group, found->fault.text);
@@ -426,7 +426,7 @@ void cn_roster_work(struct cn_roster *roster, const char *board, uint64_t now_ms
     struct cn_roster_board *found = find_board(&roster->boards, board);
     if (found)
         found->failed_ms = 0;
-    if (found && cn_fault_end(&found->fault) && !roster->hushed)
+    if (found && cn_fault_end(&found->fault) && !roster->gateway)
         cn_log_within(&found->fault_lines, now_ms, CN_LOG_INFO, "roster",
                       "%s of group %s reports no error any more", board, found->enrolled.group);
 }
@@ -470,7 +470,7 @@ void cn_roster_tell(struct cn_roster *roster, const char *leader, const char *gr
                     const struct cn_member_sign *members, uint32_t count, uint64_t now_ms)
 {
     struct cn_roster_board *teller = find_board(&roster->boards, leader);
-    struct cn_log_quota *quota = teller && !roster->hushed ? &teller->told_lines : NULL;
+    struct cn_log_quota *quota = teller && !roster->gateway ? &teller->told_lines : NULL;
     for (size_t i = 0; i < roster->boards.count && teller; i++) {
         struct cn_roster_board *board = &roster->boards.items[i];
         const struct cn_member_sign *sign = sign_of(board, group, members, count);
@@ -527,4 +527,16 @@ uint64_t cn_roster_sign_ms(const struct cn_roster_board *board)
 {
     uint64_t sign_ms = board->heard_ms > board->seen_ms ? board->heard_ms : board->seen_ms;
     return sign_ms > board->health.told_ms ? sign_ms : board->health.told_ms;
+}
+
+const struct cn_roster_board *cn_roster_newest(const struct cn_roster *roster, size_t place)
+{
+    const struct cn_roster_board *own = &roster->boards.items[place], *other = NULL;
+    const struct board_list *others = roster->gateway ? &roster->gateway->boards : NULL;
+    const char *name = own->enrolled.name;
+    if (others && place < others->count && strcmp(others->items[place].enrolled.name, name) == 0)
+        other = &others->items[place];
+    else if (others)
+        other = find_board(others, name);
+    return other && cn_roster_sign_ms(other) > cn_roster_sign_ms(own) ? other : own;
 }

@@ -72,8 +72,10 @@ struct cn_roster;
 cn_err cn_roster_open(struct cn_ledger *ledger, struct cn_roster **roster);
 void cn_roster_close(struct cn_roster *roster);
 
-// Has the roster log nothing. Another roster has the same boards and logs what they do.
-void cn_roster_hush(struct cn_roster *roster);
+// Makes the roster that of one of the gateway's jobs. Signs of life of boards that serve another
+// job are in the gateway's roster, which has the same boards and is borrowed until close. The job's
+// roster logs nothing.
+void cn_roster_join(struct cn_roster *roster, const struct cn_roster *gateway);
 
 // The first protocol version with which a board follows the key epochs of its group.
 #define CN_PROTOCOL_KEY_EPOCHS 3
@@ -154,6 +156,10 @@ const struct cn_roster_group *cn_roster_groups(const struct cn_roster *roster, s
 
 // Returns the clock at the newest sign of life of a board, its leader's reports included; 0: none.
 uint64_t cn_roster_sign_ms(const struct cn_roster_board *board);
+
+// Returns the record with the newest sign of life of boards[place]: that of this roster or that of
+// the gateway's. Its facts and health are the board's newest.
+const struct cn_roster_board *cn_roster_newest(const struct cn_roster *roster, size_t place);
 
 // Says whether the board has registered since the start and is not revoked.
 bool cn_roster_is_registered(const struct cn_roster_board *board);

@@ -4,21 +4,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "aggregator/ledger/history.h"
 #include "aggregator/ledger/rulings.h"
+#include "aggregator/show/show.h"
 #include "runtime/port/platform.h"
 
 #define MIB (1024.0 * 1024.0)
 #define VERSIONS_MAX 20 // most versions that become events after one look: the newest ones
-
-static uint64_t read_date(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
-}
 
 // --- storing and telling ---
 
@@ -213,7 +206,7 @@ void cn_event_service_open(struct cn_event_service *service, const struct cn_eve
                            uint64_t (*date_ms)(void), uint64_t now_ms)
 {
     service->sources = *sources;
-    service->date_ms = date_ms ? date_ms : read_date;
+    service->date_ms = date_ms ? date_ms : cn_show_date_ms;
     service->opened_ms = now_ms;
     service->hook.settings = sources->settings;
     service->hook.job = sources->job->name;

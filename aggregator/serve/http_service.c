@@ -4,12 +4,10 @@
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #include "aggregator/page/page.h"
 #include "aggregator/serve/metrics.h"
 #include "aggregator/serve/readiness.h"
-#include "aggregator/serve/status.h"
 #include "runtime/base/log.h"
 #include "runtime/port/platform.h"
 #include "runtime/profile/http_settings.h"
@@ -93,73 +91,50 @@ static cn_err produce_metrics(void *context, const struct cn_http_request *reque
 
 // --- JSON ---
 
-static uint64_t date_ms(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
-}
-
-enum view { VIEW_STATE, VIEW_ALL, VIEW_VERSIONS, VIEW_BOARD };
-
-static cn_err show(struct cn_http_service *service, enum view view,
-                   const struct cn_http_request *request, struct cn_buffer *out)
+static cn_err show(struct cn_http_service *service, const struct cn_http_wish *wish,
+                   struct cn_buffer *out)
 {
     const struct cn_http_sources *from = &service->sources;
-    uint64_t now_ms = cn_platform_now_ms();
-    struct cn_run_state state;
-    struct cn_live_state live = {0};
-    cn_run_get_state(from->run, now_ms, &state);
-    cn_err err = cn_status_gather(from->roster, &state, &live);
-    const struct cn_show_source source = {
-        .ledger = from->ledger,
+    const struct cn_http_run run = {
+        .settings = from->settings,
         .job = from->job,
-        .live = &live,
-        .progress = &state.progress,
-        .now_ms = now_ms,
-        .date_ms = date_ms(),
+        .ledger = from->ledger,
+        .roster = from->roster,
+        .run = from->run,
         .parameters = from->parameters,
-        .disk_free = disk_free(service),
-        .disk_reserve = from->settings->reserve,
         .events = from->events->newest,
         .jobs = from->jobs.count(from->jobs.jobs),
     };
-    if (!err && view == VIEW_STATE)
-        err = cn_show_state(&source, &service->tracker, request->number, out);
-    else if (!err && view == VIEW_ALL)
-        err = cn_show_state(&source, NULL, 0, out);
-    else if (!err && view == VIEW_VERSIONS && request->number > UINT32_MAX)
-        err = CN_ENOTFOUND;
-    else if (!err && view == VIEW_VERSIONS)
-        err = cn_show_versions(&source, (uint32_t)request->number, out);
-    else if (!err)
-        err = cn_show_board(&source, request->name, out);
-    cn_status_deinit(&live);
-    return err;
+    return cn_http_show(&run, wish, out);
 }
 
 cn_err cn_http_service_state(struct cn_http_service *service, struct cn_buffer *out)
 {
-    static const struct cn_http_request all;
-    return show(service, VIEW_ALL, &all, out);
+    static const struct cn_http_wish all = {.view = CN_HTTP_STATE};
+    return show(service, &all, out);
 }
 
 static cn_err produce_state(void *context, const struct cn_http_request *request,
                             struct cn_http_answer *answer)
 {
-    return show(context, VIEW_STATE, request, &answer->body);
+    struct cn_http_service *service = context;
+    const struct cn_http_wish wish = {
+        .view = CN_HTTP_STATE, .number = request->number, .tracker = &service->tracker};
+    return show(service, &wish, &answer->body);
 }
 
 static cn_err produce_versions(void *context, const struct cn_http_request *request,
                                struct cn_http_answer *answer)
 {
-    return show(context, VIEW_VERSIONS, request, &answer->body);
+    const struct cn_http_wish wish = {.view = CN_HTTP_VERSIONS, .number = request->number};
+    return show(context, &wish, &answer->body);
 }
 
 static cn_err produce_board(void *context, const struct cn_http_request *request,
                             struct cn_http_answer *answer)
 {
-    return show(context, VIEW_BOARD, request, &answer->body);
+    const struct cn_http_wish wish = {.view = CN_HTTP_BOARD, .name = request->name};
+    return show(context, &wish, &answer->body);
 }
 
 static cn_err produce_events(void *context, const struct cn_http_request *request,
@@ -189,6 +164,22 @@ static cn_err produce_jobs(void *context, const struct cn_http_request *request,
     return err ? err : json.err;
 }
 
+static cn_err produce_job_state(void *context, const struct cn_http_request *request,
+                                struct cn_http_answer *answer)
+{
+    const struct cn_http_jobs *jobs = &((struct cn_http_service *)context)->sources.jobs;
+    const struct cn_http_wish wish = {.view = CN_HTTP_STATE};
+    return jobs->look(jobs->jobs, request->name, &wish, &answer->body);
+}
+
+static cn_err produce_job_versions(void *context, const struct cn_http_request *request,
+                                   struct cn_http_answer *answer)
+{
+    const struct cn_http_jobs *jobs = &((struct cn_http_service *)context)->sources.jobs;
+    const struct cn_http_wish wish = {.view = CN_HTTP_VERSIONS, .number = request->number};
+    return jobs->look(jobs->jobs, request->name, &wish, &answer->body);
+}
+
 static const struct cn_http_route produced[] = {
     {.path = "/healthz",
      .type = TEXT,
@@ -213,6 +204,17 @@ static const struct cn_http_route produced[] = {
      .produce = produce_events,
      .fresh_ms = FRESH_MS},
     {.path = "/v1/jobs", .type = JSON, .produce = produce_jobs, .fresh_ms = FRESH_MS},
+    {.path = "/v1/job-state",
+     .named = true,
+     .type = JSON,
+     .produce = produce_job_state,
+     .fresh_ms = FRESH_MS},
+    {.path = "/v1/job-versions",
+     .named = true,
+     .parameter = "from",
+     .type = JSON,
+     .produce = produce_job_versions,
+     .fresh_ms = FRESH_MS},
     {.path = "/v1/board",
      .named = true,
      .type = JSON,

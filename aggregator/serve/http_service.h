@@ -9,15 +9,16 @@
 //   GET /v1/board/NAME    show.h
 //   GET /v1/events        events.h; ?from=SEQ
 //   GET /v1/jobs          the gateway's jobs
+//   GET /v1/job-state/NAME     as /v1/state, of another job
+//   GET /v1/job-versions/NAME  as /v1/versions, of another job; ?from=N
 //
 // An answer without parameter and name is made at most once a second, however many clients ask. All
 // other answers take at most a tenth of the program's time. Threading: that of the run.
 #pragma once
 
-#include "aggregator/run/run.h"
+#include "aggregator/serve/http_show.h"
 #include "aggregator/show/events.h"
 #include "aggregator/show/json_text.h"
-#include "aggregator/show/show.h"
 #include "runtime/base/histogram.h"
 #include "runtime/base/metric_text.h"
 #include "runtime/profile/profile.h"
@@ -30,6 +31,10 @@ struct cn_http_jobs {
     uint32_t (*count)(const void *jobs);
     cn_err (*show)(const void *jobs, struct cn_json_text *json); // the member "jobs"
     void (*measure)(const void *jobs, struct cn_metric_text *text);
+    // Writes what is shown of the run of the job with this name. Returns CN_ENOTFOUND when there is
+    // no such job or its run has not begun.
+    cn_err (*look)(const void *jobs, const char *name, const struct cn_http_wish *wish,
+                   struct cn_buffer *out);
 };
 
 struct cn_http_sources { // borrowed until close

@@ -45,16 +45,17 @@ static cJSON *describe_boards(const struct cn_roster *roster)
     const struct cn_roster_board *boards = cn_roster_boards(roster, &count);
     cJSON *list = cJSON_CreateObject();
     for (size_t i = 0; i < count; i++) {
-        if (!was_heard(&boards[i]))
+        const struct cn_roster_board *seen = cn_roster_newest(roster, i);
+        if (!was_heard(seen))
             continue;
-        const struct cn_roster_facts *facts = &boards[i].facts;
+        const struct cn_roster_facts *facts = &seen->facts;
         cJSON *board = cJSON_AddObjectToObject(list, boards[i].enrolled.name);
         char key[CN_LIVE_KEY_SIZE];
         cn_live_name_key(&boards[i].enrolled, key);
         cJSON_AddStringToObject(board, "key", key);
-        cJSON_AddNumberToObject(board, "heard_ms", (double)boards[i].heard_ms);
-        cJSON_AddNumberToObject(board, "seen_ms", (double)boards[i].seen_ms);
-        cJSON_AddNumberToObject(board, "missing_ms", (double)boards[i].missing_ms);
+        cJSON_AddNumberToObject(board, "heard_ms", (double)seen->heard_ms);
+        cJSON_AddNumberToObject(board, "seen_ms", (double)seen->seen_ms);
+        cJSON_AddNumberToObject(board, "missing_ms", (double)seen->missing_ms);
         cJSON_AddNumberToObject(board, "version",
                                 (double)find_version(roster, boards[i].enrolled.group));
         cJSON_AddStringToObject(board, "type", facts->type);
@@ -63,14 +64,14 @@ static cJSON *describe_boards(const struct cn_roster *roster)
         cJSON_AddNumberToObject(board, "power_mw", (double)facts->power_mw);
         cJSON_AddNumberToObject(board, "gpu", (double)facts->gpu);
         cn_status_inventory_add(board, &facts->inventory);
-        cn_status_health_add(board, &boards[i].health);
+        cn_status_health_add(board, &seen->health);
         if (is_elsewhere(roster, boards[i].enrolled.group))
             cJSON_AddNumberToObject(board, "elsewhere", 1);
-        if (facts->ahead_lineage)
-            cJSON_AddNumberToObject(board, "ahead_lineage", (double)facts->ahead_lineage);
-        if (boards[i].instances.twice_ms) {
-            cJSON_AddNumberToObject(board, "twice_ms", (double)boards[i].instances.twice_ms);
-            cJSON_AddStringToObject(board, "twice", boards[i].instances.twice);
+        if (boards[i].facts.ahead_lineage)
+            cJSON_AddNumberToObject(board, "ahead_lineage", (double)boards[i].facts.ahead_lineage);
+        if (seen->instances.twice_ms) {
+            cJSON_AddNumberToObject(board, "twice_ms", (double)seen->instances.twice_ms);
+            cJSON_AddStringToObject(board, "twice", seen->instances.twice);
         }
         if (boards[i].fault.told_ms) {
             cJSON_AddNumberToObject(board, "fault_ms", (double)boards[i].fault.told_ms);
@@ -171,22 +172,24 @@ cn_err cn_status_gather(const struct cn_roster *roster, const struct cn_run_stat
     if (!live->boards)
         return CN_ENOMEM;
     for (size_t i = 0; i < count; i++) {
-        if (!was_heard(&boards[i]))
+        const struct cn_roster_board *from = &boards[i], *seen = cn_roster_newest(roster, i);
+        if (!was_heard(seen))
             continue;
         struct cn_live_board *board = &live->boards[live->board_count++];
-        const struct cn_roster_board *from = &boards[i];
         memcpy(board->name, from->enrolled.name, sizeof(board->name));
         cn_live_name_key(&from->enrolled, board->key);
-        board->health = from->health;
-        board->heard_ms = cn_roster_sign_ms(from);
-        board->missing_ms = from->missing_ms;
+        board->health = seen->health;
+        board->heard_ms = cn_roster_sign_ms(seen);
+        board->missing_ms = seen->missing_ms;
         board->elsewhere = is_elsewhere(roster, from->enrolled.group);
         board->version = find_version(roster, from->enrolled.group);
         board->fault = from->fault;
         board->error_code = from->error_code;
-        board->twice_ms = from->instances.twice_ms;
-        memcpy(board->twice, from->instances.twice, sizeof(board->twice));
-        board->facts = from->facts;
+        board->twice_ms = seen->instances.twice_ms;
+        memcpy(board->twice, seen->instances.twice, sizeof(board->twice));
+        board->facts = seen->facts;
+        board->facts.ahead_lineage = from->facts.ahead_lineage;
+        board->facts.ahead_version = from->facts.ahead_version;
     }
     return CN_OK;
 }

@@ -31,6 +31,9 @@ struct cn_show_source {
     uint32_t jobs;         // of the gateway; 0: not known
 };
 
+// Returns the milliseconds since 1970, for date_ms.
+uint64_t cn_show_date_ms(void);
+
 // Writes the run, its alerts, its groups and its boards. With a tracker, writes only the boards
 // that changed after since (0: all boards), and the value of since for the next request. tracker
 // NULL: all boards.

@@ -1,5 +1,7 @@
 #include "aggregator/show/show_parts.h"
 
+#include <time.h>
+
 void cn_show_begin(const struct cn_show_source *source, struct cn_json_text *json)
 {
     cn_json_open(json, NULL, '{');
@@ -29,6 +31,13 @@ void cn_show_score(const struct cn_show_source *source, const struct cn_score *s
         if (measures[i].value > 0)
             cn_json_real(json, measures[i].key, measures[i].value);
     cn_json_string(json, "by", score->central ? "central" : "boards");
+}
+
+uint64_t cn_show_date_ms(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 
 static void write_hardware(const struct cn_roster_facts *facts, struct cn_json_text *json)

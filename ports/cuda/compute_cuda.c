@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "ports/cuda/compute_cuda_private.h"
+#include "ports/cuda/cuda_program.h"
 #include "ports/cuda/device.h"
-#include "ports/cuda/program.h"
 #include "runtime/base/log.h"
 
 static struct cuda *cuda_of(struct cn_compute *device)

@@ -71,6 +71,9 @@ class Browser:
     def count(self, selector):
         return self.run("return document.querySelectorAll(arguments[0]).length", selector)
 
+    def click(self, selector):
+        self.driver.find_element("css selector", selector).click()
+
     def wait(self, what, test, timeout=90):
         """Until test() gives something true; returns it."""
         deadline = time.monotonic() + timeout

@@ -10,7 +10,8 @@ import subprocess
 import time
 
 from bad_input import expect
-from cluster import ENDLESS, Cluster, wait_until
+from cluster import ENDLESS, Cluster, free_ports, wait_until
+from http_view import get
 from scenarios import Scenarios
 
 scenario = Scenarios()
@@ -134,11 +135,40 @@ def kills_change_nothing_of_eight_groups(build):
     kill_at_random(build, EIGHT, 2 * KILLS)
 
 
+def boards_by_status(cluster, name):
+    """Each board's group, whether it was heard, and whether it is said to serve another job."""
+    profile = "gateway.yaml" if name == "digits" else f"state/gateway/jobs/{name}/profile.yaml"
+    lines = cluster.command(cluster.aggregator, "status", "--json", profile).stdout.splitlines()
+    return [(board["group"], board["silent_s"] is not None, "another job" in board["status"])
+            for board in map(json.loads, lines) if "board" in board]
+
+
+def boards_by_page(cluster, name):
+    state = json.loads(get(cluster, f"/v1/job-state/{name}")[1])
+    assert state["run"]["job"] == name, state
+    return [(board["group"], "heard_ms" in board, board["state"] == "elsewhere") for board in state["boards"]]
+
+
+def check_views(cluster, jobs):
+    """status, and the answers for the page, say of each board where it is, for each job."""
+    for name in jobs:
+        wanted = [(group, True, group not in jobs[name]["groups"]) for group, boards in GROUPS.items() for _ in boards]
+        for look in (boards_by_status, boards_by_page):
+            wait_until(lambda: look(cluster, name) == wanted, f"{wanted}, {look.__name__}({name})", 10)
+    versions = json.loads(get(cluster, "/v1/job-versions/second?from=1")[1])["versions"]
+    assert versions[0]["version"] == 1 and len(versions) > 3, versions
+    assert [get(cluster, path)[0].status for path in ("/v1/job-state/nix", "/v1/job-versions/nix", "/v1/job-state/x%20y",
+                                                      "/v1/job-versions/second?to=1")] == [404, 404, 404, 400]
+
+
 @scenario
 def jobs_that_need_few_groups_train_side_by_side(build):
     """Each of two jobs has a group of its own; what neither wants stays with the first."""
     with Gateway(build, GROUPS, rounds=ENDLESS, quorum=1) as cluster:
         cluster.write_job("second", quorum=1, rounds=ENDLESS)
+        cluster.http_port = free_ports(1)[0]
+        with open(cluster.path("gateway.yaml"), "a") as file:
+            file.write(f'http: {{listen: "127.0.0.1:{cluster.http_port}"}}\n')
         cluster.start_all()
         cluster.wait_for_version(1)
         cluster.submit("second")
@@ -151,6 +181,7 @@ def jobs_that_need_few_groups_train_side_by_side(build):
                    "versions of both jobs")
         assert {name: job["groups"] for name, job in cluster.jobs().items()} == {
             name: job["groups"] for name, job in before.items()}, "groups changed their job without need"
+        check_views(cluster, before)
 
 
 @scenario

@@ -12,6 +12,7 @@ import browser as browsers
 from browser import Browser
 from cluster import ENDLESS, Cluster, free_ports
 from errors import own_data, spoil
+from jobs import Gateway
 from missing import wait_until_told
 from report import HOSTILE, ledger_sign, report
 from scenarios import Scenarios
@@ -219,6 +220,49 @@ def check_quiet_but(page, words):
     loud = [message for message in page.messages() if words not in message]
     assert loud == [], loud
     assert page.count("img") == 0, "a text of a board became an image"
+
+
+@scenario
+def each_job_has_its_page(build):
+    """A click on a job shows its versions and boards; an address keeps it; a job that is over is shown, too."""
+    with Gateway(build, GROUPS, rounds=ENDLESS, quorum=4) as cluster, Browser() as page:
+        cluster.write_job("second", model="digits-mlp.onnx", quorum=4, rounds=3)
+        cluster.write_job("many", quorum=9)
+        address = serve(cluster)
+        cluster.start_all()
+        open_served(page, address)
+        page.wait("the run", lambda: page.text("#tiles"))
+        assert page.count("#jobs:not([hidden])") == 0, "one job needs no table of jobs"
+        cluster.submit("second", "--turn", "2")
+        cluster.submit("many")
+        page.wait("the jobs", lambda: page.texts("#jobs-table tbody th") == ["digits", "second", "many"])
+        page.wait("what many lacks", lambda: "needs 9 groups, 4 fit" in page.text("#jobs-table"))
+        page.wait("a version of second", lambda: cluster.job_status("second")["version"] >= 1)
+        assert page.text("#jobs-table a[aria-current]") == "digits" and page.text("#job") == "digits"
+        page.click("#jobs-table a[href='#job=second']")
+        page.wait("the page of second", lambda: page.text("#job") == "second" and shown_version(page) >= 1)
+        assert page.text("#jobs-table a[aria-current]") == "second"
+        page.wait("its end", lambda: cluster.jobs()["second"]["state"] == "ended" and shown_version(page) == 3)
+        assert page.count("#matrix tbody tr td.a") == 3 * len(GROUPS), "not each group has an accepted update in each round"
+        page.wait("boards that are well", lambda: "4 of 4 well" in page.text("#tiles"))
+        assert page.text("#alerts-none"), page.text("#alerts-list")
+        assert cluster.job_status("second")["digest"].startswith(page.text("#versions-table tbody tr code"))
+        page.shot(pictures(build, "page-job.png"))
+        page.resize(360)
+        page.wait("nothing beyond 360 pixels", lambda: page.sideways() == 0)
+        page.resize(1280)
+        page.open(address + "#job=second")  # as from a bookmark
+        page.wait("the page of second again", lambda: page.text("#job") == "second" and shown_version(page) == 3)
+        cluster.kill("gateway")
+        page.wait("that it is gone", lambda: "does not answer; last seen" in page.text("#link"))
+        cluster.start("gateway")
+        page.wait("the page of a job that is over", lambda: page.text("#link") == "live" and shown_version(page) == 3)
+        assert "0 of 4 well" not in page.text("#tiles") and "never heard" not in page.text("#alerts-list"), page.text("body")
+        page.click("#jobs-table a[href='#']")
+        page.wait("the profile's job", lambda: page.text("#job") == "digits" and shown_version(page) > 3)
+        page.open(address + "#job=nix")
+        page.wait("the profile's job for a job that is none", lambda: page.text("#job") == "digits")
+        check_quiet_but(page, "Failed to load resource")
 
 
 @scenario

@@ -6,7 +6,7 @@
 // cmocka.h needs the four above.
 #include <cmocka.h>
 
-#include "aggregator/jobs/schedule.h"
+#include "aggregator/jobs/job_schedule.h"
 
 #define JOBS 3
 #define GROUPS 8

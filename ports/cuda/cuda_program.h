@@ -1,4 +1,4 @@
-// program.h - prepared programs: the calls, captured as CUDA graphs, and their runs.
+// cuda_program.h - prepared programs: the calls, captured as CUDA graphs, and their runs.
 #pragma once
 
 #include "ports/cuda/device.h"

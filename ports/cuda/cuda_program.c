@@ -1,4 +1,4 @@
-#include "ports/cuda/program.h"
+#include "ports/cuda/cuda_program.h"
 
 #include <assert.h>
 #include <stdlib.h>

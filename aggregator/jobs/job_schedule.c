@@ -1,4 +1,4 @@
-#include "aggregator/jobs/schedule.h"
+#include "aggregator/jobs/job_schedule.h"
 
 // Returns whether job a ranks before job b, which has a later place in the list.
 static bool ranks_before(const struct cn_schedule_job *a, const struct cn_schedule_job *b)

@@ -1,4 +1,4 @@
-// schedule.h - decides which job each group serves next, when a gateway has several.
+// job_schedule.h - decides which job each group serves next, when a gateway has several.
 //
 // A pure function of what it is given. The jobs are ranked, and each in turn claims the groups that
 // it can use. A group changes to the job that claimed it once its job does not wait for its update,

@@ -1,0 +1,53 @@
+#include "aggregator/daemon/job_look.h"
+
+#include "aggregator/daemon/job_list.h"
+#include "aggregator/daemon/job_opening.h"
+#include "aggregator/daemon/setup_show.h"
+
+static cn_err view_open(const struct cn_job_set *set, const struct cn_job_slot *slot,
+                        const struct cn_http_wish *wish, struct cn_buffer *out)
+{
+    const struct cn_http_run run = {
+        .settings = slot->run->setup.settings,
+        .job = &slot->run->setup.job,
+        .ledger = slot->run->setup.ledger,
+        .roster = slot->roster,
+        .run = slot->run->run,
+        .parameters = slot->run->setup.model.layout.total,
+        .jobs = cn_job_list_count(set),
+    };
+    return cn_http_show(&run, wish, out);
+}
+
+static cn_err view_stored(const struct cn_job_set *set, const char *profile,
+                          const struct cn_http_wish *wish, struct cn_buffer *out)
+{
+    struct cn_setup setup = {0};
+    struct cn_setup_show show = {0};
+    cn_err err = cn_setup_open(&setup, profile, CN_SETUP_LOOK) ? CN_ENOTFOUND : CN_OK;
+    if (!err)
+        err = cn_setup_show_open(&setup, &show);
+    show.source.jobs = cn_job_list_count(set);
+    if (!err)
+        err = cn_http_show_source(&show.source, wish, out);
+    cn_setup_show_close(&show);
+    cn_setup_deinit(&setup);
+    return err;
+}
+
+cn_err cn_job_look(const void *jobs, const char *name, const struct cn_http_wish *wish,
+                   struct cn_buffer *out)
+{
+    const struct cn_job_set *set = jobs;
+    const struct cn_job_slot *slot = cn_job_set_find(set, name);
+    char profile[CN_PATH_SIZE];
+    struct cn_queued_job row;
+    if (slot && slot->run)
+        return view_open(set, slot, wish, out);
+    cn_err err = cn_jobs_find(set->slots[0].run->setup.ledger, name, &row);
+    if (err)
+        return err;
+    if (!cn_job_opening_path(set->state, name, CN_JOB_PROFILE, profile))
+        return CN_ENOTFOUND;
+    return view_stored(set, profile, wish, out);
+}
