@@ -110,6 +110,12 @@ static cn_err open_server(struct cn_daemon *daemon)
     return err;
 }
 
+static void tell_end_of_job(void *context, const char *job, const char *how)
+{
+    struct cn_daemon *daemon = context;
+    cn_event_service_add(&daemon->events, CN_EVENT_JOB_ENDED, job, how, cn_platform_now_ms());
+}
+
 static void open_events(struct cn_daemon *daemon)
 {
     const struct cn_event_sources sources = {
@@ -122,6 +128,8 @@ static void open_events(struct cn_daemon *daemon)
         .live = &daemon->first.live,
     };
     cn_event_service_open(&daemon->events, &sources, NULL, cn_platform_now_ms());
+    daemon->jobs.ended = tell_end_of_job;
+    daemon->jobs.ended_context = daemon;
 }
 
 static cn_err open_http(struct cn_daemon *daemon)

@@ -3,6 +3,7 @@
 #include "aggregator/daemon/job_list.h"
 #include "aggregator/daemon/job_opening.h"
 #include "aggregator/daemon/setup_show.h"
+#include "aggregator/serve/status.h"
 
 static cn_err view_open(const struct cn_job_set *set, const struct cn_job_slot *slot,
                         const struct cn_http_wish *wish, struct cn_buffer *out)
@@ -19,6 +20,15 @@ static cn_err view_open(const struct cn_job_set *set, const struct cn_job_slot *
     return cn_http_show(&run, wish, out);
 }
 
+// Shows the gateway's boards as they are now, though the run of the job is not open.
+static cn_err see_boards(const struct cn_job_set *set, struct cn_setup_show *show)
+{
+    const struct cn_run_state state = {
+        .phase = show->live.phase, .traffic = show->live.traffic, .cuts = show->live.cuts};
+    cn_status_deinit(&show->live);
+    return cn_status_gather(set->shared.roster, &state, &show->live);
+}
+
 static cn_err view_stored(const struct cn_job_set *set, const char *profile,
                           const struct cn_http_wish *wish, struct cn_buffer *out)
 {
@@ -27,6 +37,8 @@ static cn_err view_stored(const struct cn_job_set *set, const char *profile,
     cn_err err = cn_setup_open(&setup, profile, CN_SETUP_LOOK) ? CN_ENOTFOUND : CN_OK;
     if (!err)
         err = cn_setup_show_open(&setup, &show);
+    if (!err)
+        err = see_boards(set, &show);
     show.source.jobs = cn_job_list_count(set);
     if (!err)
         err = cn_http_show_source(&show.source, wish, out);

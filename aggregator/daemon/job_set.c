@@ -174,6 +174,10 @@ static void end(struct cn_job_set *set, struct cn_job_slot *slot, enum cn_job_st
     snprintf(slot->row.reason, sizeof(slot->row.reason), "%s", reason);
     cn_log(state == CN_JOB_FAILED ? CN_LOG_ERROR : CN_LOG_INFO, "jobs", "job %s has %s: %s",
            slot->row.name, cn_job_state_name(state), reason);
+    char how[CN_JOB_TEXT];
+    cn_job_slot_describe(slot, how);
+    if (set->ended)
+        set->ended(set->ended_context, slot->row.name, how);
 }
 
 static void open_slot(struct cn_job_set *set, struct cn_job_slot *slot, uint64_t now_ms)

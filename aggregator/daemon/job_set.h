@@ -21,7 +21,10 @@ struct cn_job_set {
     struct cn_job_run_shared shared; // what runs use of the gateway; roster is that of the boards
     const char *state;               // directory of the gateway; borrowed
     bool restored;                   // it is an older copy, so each run begins another lineage
-    struct cn_job_slot *slots;       // CN_SCHEDULE_JOBS, owned; the first job is slots[0]
+    // Called when a job has ended or failed, with how and why; may be NULL.
+    void (*ended)(void *context, const char *job, const char *how);
+    void *ended_context;
+    struct cn_job_slot *slots; // CN_SCHEDULE_JOBS, owned; the first job is slots[0]
     size_t count;
     size_t earlier;              // rows of jobs that are over and have no slot
     struct cn_job_lease *leases; // sorted by group, owned

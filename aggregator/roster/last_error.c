@@ -45,3 +45,30 @@ cn_err cn_last_error_find(struct cn_ledger *ledger, const char *board, struct cn
     sqlite3_finalize(statement);
     return err;
 }
+
+static cn_err visit_row(sqlite3_stmt *statement, cn_last_error_visit *visit, void *context)
+{
+    const char *board = (const char *)sqlite3_column_text(statement, 0);
+    const char *text = (const char *)sqlite3_column_text(statement, 1);
+    char cleaned[CN_FAULT_SIZE];
+    if (!board || !cn_name_valid(board))
+        return CN_OK;
+    cn_fault_clean(cleaned, text ? text : "");
+    return visit(context, board, cleaned);
+}
+
+cn_err cn_last_error_list(struct cn_ledger *ledger, cn_last_error_visit *visit, void *context)
+{
+    sqlite3_stmt *statement;
+    cn_err err = cn_ledger_sql_prepare(ledger, &statement,
+                                       "SELECT board,text FROM last_error ORDER BY board", "");
+    if (err)
+        return err;
+    while (!err) {
+        err = cn_ledger_sql_step(ledger, statement);
+        if (!err)
+            err = visit_row(statement, visit, context);
+    }
+    sqlite3_finalize(statement);
+    return err == CN_ENOTFOUND ? CN_OK : err;
+}

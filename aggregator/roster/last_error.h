@@ -24,5 +24,10 @@ struct cn_last_error_note {
 cn_err cn_last_error_store(struct cn_ledger *ledger, const struct cn_last_error_note *notes,
                            size_t count);
 
+typedef cn_err cn_last_error_visit(void *context, const char *board, const char *text);
+// Visits the boards that told an error, in the order of their names. An error of visit ends the
+// walk and is returned.
+cn_err cn_last_error_list(struct cn_ledger *ledger, cn_last_error_visit *visit, void *context);
+
 // Reads the last error of a board. Returns CN_ENOTFOUND when it never told one.
 cn_err cn_last_error_find(struct cn_ledger *ledger, const char *board, struct cn_last_error *error);

@@ -529,14 +529,31 @@ uint64_t cn_roster_sign_ms(const struct cn_roster_board *board)
     return sign_ms > board->health.told_ms ? sign_ms : board->health.told_ms;
 }
 
+// Returns the gateway's record of boards[place] of a job's roster; NULL: there is none, or this is
+// the gateway's roster.
+static const struct cn_roster_board *find_other(const struct cn_roster *roster, size_t place)
+{
+    const char *name = roster->boards.items[place].enrolled.name;
+    if (!roster->gateway)
+        return NULL;
+    const struct board_list *others = &roster->gateway->boards;
+    if (place < others->count && strcmp(others->items[place].enrolled.name, name) == 0)
+        return &others->items[place];
+    return find_board(others, name);
+}
+
 const struct cn_roster_board *cn_roster_newest(const struct cn_roster *roster, size_t place)
 {
-    const struct cn_roster_board *own = &roster->boards.items[place], *other = NULL;
-    const struct board_list *others = roster->gateway ? &roster->gateway->boards : NULL;
-    const char *name = own->enrolled.name;
-    if (others && place < others->count && strcmp(others->items[place].enrolled.name, name) == 0)
-        other = &others->items[place];
-    else if (others)
-        other = find_board(others, name);
+    const struct cn_roster_board *own = &roster->boards.items[place];
+    const struct cn_roster_board *other = find_other(roster, place);
     return other && cn_roster_sign_ms(other) > cn_roster_sign_ms(own) ? other : own;
+}
+
+const struct cn_roster_board *cn_roster_failed(const struct cn_roster *roster, size_t place)
+{
+    const struct cn_roster_board *own = &roster->boards.items[place];
+    const struct cn_roster_board *other = find_other(roster, place);
+    if (own->fault.told_ms)
+        return own;
+    return other && other->fault.told_ms ? other : NULL;
 }

@@ -161,5 +161,9 @@ uint64_t cn_roster_sign_ms(const struct cn_roster_board *board);
 // the gateway's. Its facts and health are the board's newest.
 const struct cn_roster_board *cn_roster_newest(const struct cn_roster *roster, size_t place);
 
+// Returns the record with the error of boards[place]: that of this roster, else that of the
+// gateway's. NULL: it reports none.
+const struct cn_roster_board *cn_roster_failed(const struct cn_roster *roster, size_t place);
+
 // Says whether the board has registered since the start and is not revoked.
 bool cn_roster_is_registered(const struct cn_roster_board *board);

@@ -115,7 +115,10 @@ static void look_at(struct cn_event_service *service, struct cn_event_mark *mark
     uint64_t fault =
         state == CN_CONDITION_FAILED ? cn_hash64(board->fault.text, strlen(board->fault.text)) : 0;
     struct change change;
-    if (state != mark->state || (fault && fault != mark->fault_hash)) {
+    // A board that has not been heard since the start is as it was before.
+    bool unheard = state == CN_CONDITION_NEVER &&
+                   (mark->state == CN_CONDITION_FAILED || mark->state == CN_CONDITION_SILENT);
+    if (!unheard && (state != mark->state || (fault && fault != mark->fault_hash))) {
         describe(service, mark, board, state, now_ms, &change);
         bool silent = quiet || change.kind == CN_EVENT_KINDS;
         if (!silent && !may_tell(mark, now_ms))
@@ -130,6 +133,28 @@ static void look_at(struct cn_event_service *service, struct cn_event_mark *mark
             mark->deferred = event->seq;
     }
     tell_hook(service, mark, now_ms);
+}
+
+// Takes the state of the newest event about a board that an earlier program stored, so that its
+// trouble ends with an event.
+static void recall(const struct cn_event_service *service, const char *board,
+                   struct cn_event_mark *mark)
+{
+    for (uint64_t seq = service->events.newest; seq; seq--) {
+        const struct cn_event *event = cn_events_find(&service->events, seq);
+        if (!event)
+            return;
+        if (strcmp(event->subject, board) != 0 || event->kind < CN_EVENT_BOARD_JOINED ||
+            event->kind > CN_EVENT_BOARD_REVOKED)
+            continue;
+        if (event->kind == CN_EVENT_BOARD_FAILED) {
+            mark->state = CN_CONDITION_FAILED;
+            mark->fault_hash = cn_hash64(event->text, strlen(event->text));
+        } else if (event->kind == CN_EVENT_BOARD_SILENT) {
+            mark->state = CN_CONDITION_SILENT;
+        }
+        return;
+    }
 }
 
 static bool grow(struct cn_event_service *service, size_t count)
@@ -156,6 +181,8 @@ void cn_event_boards_look(struct cn_event_service *service, bool quiet, uint64_t
         if (!mark->known) {
             mark->known = true;
             mark->state = boards[i].enrolled.revoked ? CN_CONDITION_REVOKED : CN_CONDITION_NEVER;
+            if (service->restarted && !boards[i].enrolled.revoked)
+                recall(service, boards[i].enrolled.name, mark);
         }
         look_at(service, mark, &boards[i], quiet, now_ms);
     }

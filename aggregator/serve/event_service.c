@@ -234,7 +234,7 @@ static void begin(struct cn_event_service *service, const struct cn_run_state *s
 }
 
 void cn_event_service_step(struct cn_event_service *service, const struct cn_run_state *state,
-                           cn_err trouble, uint64_t now_ms)
+                           cn_err trouble, bool quiet, uint64_t now_ms)
 {
     cn_event_hook_step(&service->hook, now_ms);
     if (service->run.known && now_ms - service->looked_ms < CN_EVENT_LOOK_MS)
@@ -247,8 +247,7 @@ void cn_event_service_step(struct cn_event_service *service, const struct cn_run
     look_at_rejections(service, false, now_ms);
     look_at_gateway(service, trouble, now_ms);
     look_at_end(service, state, now_ms);
-    // After the end of the run boards leave, which is no event.
-    cn_event_boards_look(service, state->phase == CN_RUN_ENDED, now_ms);
+    cn_event_boards_look(service, quiet, now_ms);
     service->run.state = *state;
 }
 

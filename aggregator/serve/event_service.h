@@ -65,8 +65,9 @@ void cn_event_service_open(struct cn_event_service *service, const struct cn_eve
 void cn_event_service_close(struct cn_event_service *service, uint64_t now_ms);
 
 // Looks for events. state is that of the run now; trouble says why its store fails, or is CN_OK.
+// quiet: no job goes on, so boards leave, which is no event.
 void cn_event_service_step(struct cn_event_service *service, const struct cn_run_state *state,
-                           cn_err trouble, uint64_t now_ms);
+                           cn_err trouble, bool quiet, uint64_t now_ms);
 
 // Adds an event that another part of the program knows of, such as a person's command.
 void cn_event_service_add(struct cn_event_service *service, enum cn_event_kind kind,

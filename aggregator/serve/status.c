@@ -73,10 +73,11 @@ static cJSON *describe_boards(const struct cn_roster *roster)
             cJSON_AddNumberToObject(board, "twice_ms", (double)seen->instances.twice_ms);
             cJSON_AddStringToObject(board, "twice", seen->instances.twice);
         }
-        if (boards[i].fault.told_ms) {
-            cJSON_AddNumberToObject(board, "fault_ms", (double)boards[i].fault.told_ms);
-            cJSON_AddStringToObject(board, "fault", boards[i].fault.text);
-            cJSON_AddNumberToObject(board, "fault_code", (double)boards[i].error_code);
+        const struct cn_roster_board *failed = cn_roster_failed(roster, i);
+        if (failed) {
+            cJSON_AddNumberToObject(board, "fault_ms", (double)failed->fault.told_ms);
+            cJSON_AddStringToObject(board, "fault", failed->fault.text);
+            cJSON_AddNumberToObject(board, "fault_code", (double)failed->error_code);
         }
     }
     return list;
@@ -173,6 +174,7 @@ cn_err cn_status_gather(const struct cn_roster *roster, const struct cn_run_stat
         return CN_ENOMEM;
     for (size_t i = 0; i < count; i++) {
         const struct cn_roster_board *from = &boards[i], *seen = cn_roster_newest(roster, i);
+        const struct cn_roster_board *failed = cn_roster_failed(roster, i);
         if (!was_heard(seen))
             continue;
         struct cn_live_board *board = &live->boards[live->board_count++];
@@ -183,8 +185,10 @@ cn_err cn_status_gather(const struct cn_roster *roster, const struct cn_run_stat
         board->missing_ms = seen->missing_ms;
         board->elsewhere = is_elsewhere(roster, from->enrolled.group);
         board->version = find_version(roster, from->enrolled.group);
-        board->fault = from->fault;
-        board->error_code = from->error_code;
+        if (failed) {
+            board->fault = failed->fault;
+            board->error_code = failed->error_code;
+        }
         board->twice_ms = seen->instances.twice_ms;
         memcpy(board->twice, seen->instances.twice, sizeof(board->twice));
         board->facts = seen->facts;

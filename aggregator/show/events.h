@@ -18,7 +18,7 @@ struct cn_event {
     uint64_t date_ms; // milliseconds since 1970
     enum cn_event_kind kind;
     uint64_t code;              // of an error that a board reports: -cn_err; 0: none, or not known
-    char subject[CN_NAME_SIZE]; // board or group; "": the gateway or the run
+    char subject[CN_NAME_SIZE]; // board, group or job; "": the gateway or the run
     char text[CN_FAULT_SIZE];   // a sentence without a full stop
 };
 

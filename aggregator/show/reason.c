@@ -64,7 +64,8 @@ struct cn_reason cn_reason_of(const struct cn_reason_facts *facts,
     if (board->revoked)
         return (struct cn_reason){.kind = CN_REASON_REVOKED};
     if (facts->live->running && !live->heard_ms && !live->missing_ms)
-        return (struct cn_reason){.kind = CN_REASON_NEVER};
+        return (struct cn_reason){.kind = CN_REASON_NEVER,
+                                  .detail = cn_round_view_error(facts->view, board->name)};
     if (is_recent(facts, live->twice_ms, CN_INSTANCES_SHOWN_MS))
         return (struct cn_reason){CN_REASON_TWICE, live->twice_ms, live->twice};
     if (live->fault.told_ms)
@@ -135,6 +136,9 @@ void cn_reason_text(const struct cn_reason *reason, uint64_t now_ms, bool ages,
     else if (reason->kind == CN_REASON_FAILED)
         snprintf(text, CN_REASON_SIZE, "error%s%s: %s%s", age, ages ? " ago" : "", detail,
                  cure_of(reason->code));
+    else if (reason->kind == CN_REASON_NEVER && *detail)
+        snprintf(text, CN_REASON_SIZE, "not heard since the aggregator started; it said last: %s",
+                 detail);
     else if (tells_turn(reason))
         put_turn(reason, text);
     else if (reason->kind == CN_REASON_PAUSED)

@@ -13,7 +13,7 @@
 // The first reason that holds is given.
 enum cn_reason_kind {
     CN_REASON_REVOKED,
-    CN_REASON_NEVER,      // not heard since the aggregator started
+    CN_REASON_NEVER,      // not heard since the aggregator started; detail: its last error
     CN_REASON_TWICE,      // two processes use its key
     CN_REASON_FAILED,     // it cannot train, as it said
     CN_REASON_AHEAD,      // it holds a newer version than the ledger

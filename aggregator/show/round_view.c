@@ -1,5 +1,6 @@
 #include "aggregator/show/round_view.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -90,6 +91,22 @@ static cn_err take_drained(void *context, const char *group)
     return CN_OK;
 }
 
+static cn_err take_error(void *context, const char *board, const char *text)
+{
+    struct cn_round_view *view = context;
+    size_t count = view->error_count;
+    if ((count & (count - 1)) == 0) { // the array is full: doubles it
+        void *grown = realloc(view->errors, (count ? 2 * count : 1) * sizeof(*view->errors));
+        if (!grown)
+            return CN_ENOMEM;
+        view->errors = grown;
+    }
+    struct cn_round_error *error = &view->errors[view->error_count++];
+    snprintf(error->board, sizeof(error->board), "%s", board);
+    snprintf(error->text, sizeof(error->text), "%s", text);
+    return CN_OK;
+}
+
 static cn_err load_steering(struct cn_ledger *ledger, struct cn_round_view *view)
 {
     cn_err err = cn_steering_load(ledger, &view->steering);
@@ -165,6 +182,8 @@ cn_err cn_round_view_load(struct cn_ledger *ledger, const struct cn_job *job,
         err = count_invited(ledger, job, view);
     if (!err)
         err = load_turns(ledger, job, view);
+    if (!err)
+        err = cn_last_error_list(ledger, take_error, view);
     view->oldest = cn_job_is_async(job) ? cn_run_oldest_round(job, view->version.number + 1,
                                                               view->progress.rolled_back)
                                         : view->round.number;
@@ -177,6 +196,7 @@ void cn_round_view_deinit(struct cn_round_view *view)
     free(view->entries);
     free(view->drained);
     free(view->turns);
+    free(view->errors);
     memset(view, 0, sizeof(*view));
 }
 
@@ -200,6 +220,20 @@ uint32_t cn_round_view_turn(const struct cn_round_view *view, const char *group)
             ? bsearch(group, view->turns, view->turn_count, sizeof(*view->turns), compare_turn)
             : NULL;
     return found ? found->round : 0;
+}
+
+static int compare_error(const void *key, const void *error)
+{
+    return strcmp(key, ((const struct cn_round_error *)error)->board);
+}
+
+const char *cn_round_view_error(const struct cn_round_view *view, const char *board)
+{
+    const struct cn_round_error *found =
+        view->error_count
+            ? bsearch(board, view->errors, view->error_count, sizeof(*view->errors), compare_error)
+            : NULL;
+    return found ? found->text : NULL;
 }
 
 static int compare_name(const void *key, const void *name)

@@ -5,12 +5,19 @@
 
 #include "aggregator/ledger/history.h"
 #include "aggregator/ledger/steering.h"
+#include "aggregator/roster/last_error.h"
 #include "aggregator/run/score.h"
 
 // The newest round before this one to which a group was invited.
 struct cn_round_turn {
     char group[CN_NAME_SIZE];
     uint32_t round;
+};
+
+// What a board last said of why it cannot train; it may train since.
+struct cn_round_error {
+    char board[CN_NAME_SIZE];
+    char text[CN_FAULT_SIZE];
 };
 
 struct cn_round_view {
@@ -31,6 +38,8 @@ struct cn_round_view {
     struct cn_steered_round steered; // what people did to the round
     char (*drained)[CN_NAME_SIZE];   // owned; groups that are not invited, in their order
     size_t drained_count;
+    struct cn_round_error *errors; // owned; in the order of the boards' names
+    size_t error_count;
 };
 
 // Reads the view. progress is what is known about the versions so far; NULL: it is read, too. Call
@@ -46,6 +55,9 @@ const struct cn_history_entry *cn_round_view_find(const struct cn_round_view *vi
 // Returns the newest earlier round to which a group was invited; 0: none of the last
 // CN_HISTORY_TURNS, or all groups are invited.
 uint32_t cn_round_view_turn(const struct cn_round_view *view, const char *group);
+
+// Returns what a board last said of why it cannot train; NULL: it never said so.
+const char *cn_round_view_error(const struct cn_round_view *view, const char *board);
 
 // Says whether people drained the group: it is not invited to later rounds.
 bool cn_round_view_is_drained(const struct cn_round_view *view, const char *group);

@@ -17,6 +17,7 @@ static const struct {
     [CN_EVENT_ROLLED_BACK] = {"rolled_back", false},
     [CN_EVENT_TARGET_REACHED] = {"target_reached", true},
     [CN_EVENT_RUN_ENDED] = {"run_ended", true},
+    [CN_EVENT_JOB_ENDED] = {"job_ended", true},
     [CN_EVENT_BOARD_JOINED] = {"board_joined", false},
     [CN_EVENT_BOARD_SILENT] = {"board_silent", true},
     [CN_EVENT_BOARD_FAILED] = {"board_failed", true},

@@ -4,12 +4,13 @@
 """
 
 import contextlib
+import json
 import os
 import shutil
 import signal
 import socket
 
-from cluster import DIGITS, ENDLESS, Cluster, read_npy, write_npy
+from cluster import DIGITS, ENDLESS, Cluster, read_npy, wait_until, write_npy
 from missing import told, wait_until_told
 from scenarios import Scenarios
 
@@ -55,6 +56,7 @@ def a_board_with_bad_labels_says_so_at_the_gateway(build):
             cluster.start("board-1")
             ends(cluster, "board-1", 1)
             wait_until_told(cluster, "board-1", "sample 2 has the label 77")
+        wait_until(lambda: told(cluster, "board-1")["status"].startswith("error "), "an error of a board that was heard")
         line = told(cluster, "board-1")
         assert line["status"].startswith("error ") and "board-1-labels.npy" in line["error"], line
         assert line["error_s"] < 60, line
@@ -66,6 +68,34 @@ def a_board_with_bad_labels_says_so_at_the_gateway(build):
         cluster.wait_for_line("gateway", "board-1 of group lab reports no error any more")
         wait_until_told(cluster, "board-1", "in the round")
         assert "error" not in told(cluster, "board-1"), told(cluster, "board-1")
+
+
+def events(cluster):
+    shown = cluster.command(cluster.aggregator, "events", "--json", "gateway.yaml").stdout
+    return [json.loads(line) for line in shown.splitlines()]
+
+
+@scenario
+def a_failed_board_is_remembered_over_a_restart_of_the_gateway(build):
+    """Its reason stays visible while it is off, and its recovery is an event."""
+    with Cluster(build, ONE, **HASTY) as cluster:
+        labels = own_data(cluster, "board-1")
+        shutil.copy(labels, labels + ".good")
+        spoil(labels)
+        cluster.start("gateway")
+        cluster.start("board-1")
+        ends(cluster, "board-1", 1)
+        wait_until(lambda: [event for event in events(cluster) if event["kind"] == "board_failed"], "the event")
+        wait_until(lambda: cluster.ledger("SELECT 1 FROM last_error WHERE board='board-1'"), "the stored error")
+        cluster.kill("gateway")
+        cluster.start("gateway")
+        wait_until_told(cluster, "board-1", "not heard since the aggregator started; it said last: ")
+        assert "has the label 77" in told(cluster, "board-1")["status"], told(cluster, "board-1")
+        os.rename(labels + ".good", labels)
+        cluster.start("board-1")
+        wait_until(lambda: [event["text"] for event in events(cluster) if event["kind"] == "board_back"]
+                   == ["the board reports no error any more"], "an event of its recovery")
+        assert len([event for event in events(cluster) if event["kind"] == "board_failed"]) == 1
 
 
 @scenario

@@ -11,6 +11,7 @@ import time
 
 from bad_input import expect
 from cluster import ENDLESS, Cluster, free_ports, wait_until
+from errors import events, own_data, spoil
 from http_view import get
 from scenarios import Scenarios
 
@@ -352,6 +353,30 @@ def boards_that_cannot_train_a_job_serve_another(build):
         told = cluster.jobs()["wrong"]["text"]
         assert " fit: board-" in told and "a sample has the shape (8, 8)" in told, told
         assert all(process.poll() is None for process in cluster.processes.values()), "a program ended"
+
+
+@scenario
+def events_go_on_after_the_end_of_the_profiles_job(build):
+    """A board that fails while only a submitted job goes on is told; so is the end of each job."""
+    with Gateway(build, GROUPS, rounds=2, quorum=3) as cluster:
+        cluster.write_job("second", quorum=1, rounds=ENDLESS)
+        cluster.write_job("short", quorum=1, rounds=3)
+        cluster.start("gateway", "--stay")
+        for board in cluster.boards:
+            cluster.start(board)
+        wait_until(lambda: cluster.version() == 2, "the end of the profile's job")
+        cluster.submit("second")
+        cluster.submit("short", "--priority", "9")
+        wait_until(lambda: [event["subject"] for event in events(cluster) if event["kind"] == "job_ended"] == ["short"],
+                   "an event of the end of a job")
+        cluster.kill("board-1")
+        spoil(own_data(cluster, "board-1"))
+        cluster.start("board-1")
+        wait_until(lambda: [event for event in events(cluster) if event["kind"] == "board_failed"
+                            and event["subject"] == "board-1"], "an event of a board that fails")
+        state = json.loads(cluster.command(cluster.aggregator, "status", "--json",
+                                           "state/gateway/jobs/second/profile.yaml").stdout.splitlines()[0])
+        assert state["version"] > 0, state
 
 
 @scenario

@@ -279,7 +279,7 @@ static void look(struct fixture *f, uint64_t later_ms)
     struct cn_run_state run;
     world_now_ms += later_ms;
     cn_run_get_state(f->world.run, world_now_ms, &run);
-    cn_event_service_step(&f->service, &run, CN_OK, world_now_ms);
+    cn_event_service_step(&f->service, &run, CN_OK, run.phase == CN_RUN_ENDED, world_now_ms);
 }
 
 // Returns the number of events of a kind, and the newest of them.
