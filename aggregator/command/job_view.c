@@ -13,14 +13,15 @@
 #define AWAIT_MS 2000
 #define LOOK_MS 50
 
-// Returns what the running aggregator wrote, or NULL.
-static cJSON *read_list(const char *state)
+// Returns what the running aggregator wrote, or NULL, and whether one runs.
+static cJSON *read_list(const char *state, bool *runs)
 {
     struct cn_live_state live;
     char path[CN_PATH_SIZE];
     struct cn_mapping mapping;
     bool running = !cn_status_read(state, cn_platform_now_ms(), &live) && live.running;
     cn_status_deinit(&live);
+    *runs = running;
     int length = snprintf(path, sizeof(path), "%s/" CN_JOB_LIST_FILE, state);
     if (!running || length < 0 || (size_t)length >= sizeof(path) ||
         cn_platform_map(path, LIST_MAX, &mapping))
@@ -48,6 +49,7 @@ struct view {
     const struct cn_setup *setup;
     const char *name; // NULL: all jobs
     bool json, found, comma;
+    bool runs;   // an aggregator runs
     cJSON *list; // of the running aggregator; NULL: none runs, or it has no jobs
 };
 
@@ -83,7 +85,8 @@ static void describe(const struct view *view, const struct cn_queued_job *job, b
     if (cn_job_is_over(job->state))
         snprintf(text, size, "%s at %s: %s", cn_job_state_name(job->state), version, job->reason);
     else
-        snprintf(text, size, "%s, %s; no aggregator runs", cn_job_state_name(job->state), version);
+        snprintf(text, size, "%s, %s%s", cn_job_state_name(job->state), version,
+                 view->runs ? "" : "; no aggregator runs");
 }
 
 static void print_groups(const cJSON *job)
@@ -166,7 +169,7 @@ int cn_job_view(const struct cn_setup *setup, const char *name, bool json)
     struct view view = {.setup = setup, .name = name, .json = json};
     struct cn_queued_job first = {.priority = CN_JOB_PRIORITY, .turn = CN_JOB_TURN};
     memcpy(first.name, setup->settings->job.name, sizeof(first.name));
-    view.list = read_list(setup->settings->state);
+    view.list = read_list(setup->settings->state, &view.runs);
     if (json)
         printf("[");
     show(&view, &first, true);
@@ -188,7 +191,7 @@ void cn_job_view_await(const struct cn_setup *setup, const char *name)
     bool running = !cn_status_read(setup->settings->state, begun_ms, &live) && live.running;
     cn_status_deinit(&live);
     while (running && cn_platform_now_ms() - begun_ms < AWAIT_MS) {
-        cJSON *list = read_list(setup->settings->state);
+        cJSON *list = read_list(setup->settings->state, &running);
         const char *text = cJSON_GetStringValue(cJSON_GetObjectItem(find(list, name), "text"));
         if (text)
             printf("%s\n", text);

@@ -9,8 +9,12 @@
 
 static void show_groups(struct cn_json_text *json, const struct cn_job_set *set, uint32_t slot)
 {
+    size_t all = 0;
+    const struct cn_roster_group *groups = cn_roster_groups(set->shared.roster, &all);
     cn_json_open(json, "groups", '[');
-    for (size_t i = 0; i < set->lease_count; i++)
+    for (size_t g = 0; g < all && set->count == 1; g++) // nothing is lent
+        cn_json_string(json, NULL, groups[g].name);
+    for (size_t i = 0; i < set->lease_count && set->count > 1; i++)
         if (set->leases[i].holder == slot)
             cn_json_string(json, NULL, set->leases[i].group);
     cn_json_close(json, ']');

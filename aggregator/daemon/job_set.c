@@ -314,9 +314,13 @@ void cn_job_set_step(struct cn_job_set *set, const struct cn_run_state *first,
                      const struct cn_coap_server *server, uint64_t now_ms)
 {
     cn_job_bytes_divide(set, server);
-    if (set->count == 1)
-        return;
     set->slots[0].state = *first;
+    if (set->count == 1) {
+        size_t groups;
+        cn_roster_groups(set->shared.roster, &groups);
+        set->slots[0].holds = (uint32_t)groups; // all of them serve the only job
+        return;
+    }
     for (size_t i = 1; i < set->count; i++)
         follow_state(set, &set->slots[i], now_ms);
     give_back(set);

@@ -17,6 +17,7 @@
   }
 
   function summary(boards, told) {
+    if (!boards.length) return "no board fits the filter";
     if (!told.length) return "no board has told yet what it runs";
     const builds = countBy(told, "build");
     const shown = builds.slice(0, 3).join(", ");

@@ -41,8 +41,8 @@ struct cn_resources {
     // Finds the resources of the job that a group serves; NULL: all groups serve this one. Only the
     // gateway's own have it.
     struct cn_resources *(*serving)(void *context, const char *group);
-    // Decides anew which job each group serves, after a board said that it cannot train; NULL:
-    // there is nothing to decide.
+    // Decides again which job each group serves, after a board said that it cannot train, or
+    // registered though the run of its job is over. NULL: there is nothing to decide.
     void (*replan)(void *context);
     void *context; // passed to both functions
     struct cn_spool *spool;

@@ -182,13 +182,16 @@ static struct cn_base_name base_name(struct cn_resources *resources)
     return resources->base;
 }
 
-// A board that cannot train its job may have another one at once. Returns the resources of the job
-// that its group serves from now on.
-static struct cn_resources *serve_faulty(struct cn_resources *resources, const char *group,
-                                         const struct cn_registration *registration)
+// A board that cannot train its job, or whose run is over, may have another job at once. Returns
+// the resources of the job that its group serves from now on.
+static struct cn_resources *serve_next(struct cn_resources *resources, const char *group,
+                                       const struct cn_registration *registration)
 {
     const struct cn_resources *gateway = cn_resources_gateway(resources);
-    if (!registration->fault[0] || !registration->fault_run || !gateway->replan)
+    bool gives_up = registration->fault[0] && registration->fault_run;
+    struct cn_run_state state;
+    cn_run_get_state(resources->run, resources->now_ms(), &state);
+    if (!gateway->replan || (!gives_up && state.phase != CN_RUN_ENDED))
         return resources;
     gateway->replan(gateway->context);
     return gateway->serving(gateway->context, group);
@@ -214,7 +217,7 @@ void cn_resources_register(void *context, const struct cn_coap_request *request,
         !follows_keys(cn_resources_group(resources, board), answer.protocol, reply))
         return;
     note_facts(resources, request, answer.protocol, &message.facts);
-    resources = serve_faulty(resources, board->enrolled.group, &message.facts);
+    resources = serve_next(resources, board->enrolled.group, &message.facts);
     if (!pick_versions(&message, resources->job, &answer, reply))
         return; // another job may need newer ones
     const struct cn_ledger_identity *identity = cn_ledger_identity(resources->ledger);

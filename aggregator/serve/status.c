@@ -449,7 +449,9 @@ static void print_run(const struct cn_status_report *report)
         return;
     }
     fprintf(report->stream, "run %016" PRIx64 ", %s\n", run,
-            report->live->running ? "the aggregator is running" : "the aggregator is not running");
+            report->live->running     ? "the aggregator is running"
+            : report->view.end_reason ? report->view.end_reason
+                                      : "the aggregator is not running");
     fprintf(report->stream, "round %u of %u (%s): %u of %u updates, %u groups invited\n",
             report->view.round.number, report->job->rounds, describe_phase(report),
             report->view.accepted, cn_job_updates_needed(report->job), report->view.invited);

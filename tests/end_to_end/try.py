@@ -145,6 +145,25 @@ def ctrl_c_ends_all_and_the_same_command_goes_on(build):
         assert result(said)[0] == str(last), said
 
 
+@scenario
+def a_job_that_was_submitted_to_a_try_ends_without_its_boards(build):
+    """The boards go on with the job of the try when the submitted one is over."""
+    with Folder(build) as folder:
+        process = folder.start(MODEL, "--data", *DATA, "--scale", "0.0625", "--boards", 2, "--keep", "kept", "--rounds", 60)
+        read_until(process, r"^ +2 ")
+        with open(os.path.join(folder.path, "kept", "job.yaml"), encoding="utf-8") as file:
+            text = file.read()
+        with open(os.path.join(folder.path, "kept", "short.yaml"), "w", encoding="utf-8") as file:
+            file.write(re.sub(r"(?m)^name: .*$", "name: short", text).replace("count: 60", "count: 3"))
+        subprocess.run([folder.program, "job", "submit", "gateway.yaml", "short.yaml", "--priority", "9"], check=True,
+                       cwd=os.path.join(folder.path, "kept"), capture_output=True, timeout=PATIENCE)
+        said = process.communicate(timeout=PATIENCE)[0]
+        assert process.returncode == 0 and result(said)[0] == "60", said
+        shown = subprocess.run([folder.program, "job", "list", "gateway.yaml"], check=True, text=True, timeout=PATIENCE,
+                               cwd=os.path.join(folder.path, "kept"), capture_output=True).stdout
+        assert "ended at version 3" in shown, shown
+
+
 def ask_ledger(folder, query):
     import sqlite3
 

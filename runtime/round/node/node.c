@@ -14,6 +14,7 @@
 #include "runtime/update/version.h"
 
 #define POLL_MS 50
+#define NEXT_RUN_MS 3000 // longest wait for another job after the end of a run
 #define STATUS_MS 1000
 
 // The group.
@@ -274,6 +275,21 @@ static void worker_failed(struct cn_node_owner *node, cn_err why, const char *fa
     node->registered = false;
 }
 
+// With until_end: once the run has ended, asks whether the gateway has another job for this board,
+// and ends the node when it has none or does not answer.
+static cn_err poll_end(struct cn_node_owner *node, uint64_t now)
+{
+    if (!node->config.until_end || !node->status.progress.ended)
+        return CN_OK;
+    if (!node->next_asked_ms) {
+        node->next_asked_ms = now;
+        return cn_node_register(node);
+    }
+    if (now - node->next_asked_ms >= NEXT_RUN_MS)
+        node->result = CN_OK;
+    return CN_OK;
+}
+
 static cn_err poll_worker(struct cn_node_owner *node, uint64_t now)
 {
     struct cn_errand_request request;
@@ -302,9 +318,7 @@ static cn_err poll_worker(struct cn_node_owner *node, uint64_t now)
         err = worker_left(node, &left, now);
     if (!err && cn_mailbox_take_request(&node->box, &request))
         err = run_errand(node, &request);
-    if (node->config.until_end && node->status.progress.ended)
-        node->result = CN_OK;
-    return err;
+    return err ? err : poll_end(node, now);
 }
 
 static void wait_for_work(struct cn_node_owner *node)

@@ -47,7 +47,9 @@ struct cn_node_owner {
     bool down;    // the aggregator is away or refuses this board
     bool refused; // the aggregator refuses this board
     uint64_t down_since_ms;
-    bool end_told;                     // the log says that the run has ended
+    bool end_told; // the log says that the run has ended
+    // Clock; when the node asked whether there is another run after this one; 0: it did not.
+    uint64_t next_asked_ms;
     struct cn_log_quota link_lines;    // limits log lines about the aggregator
     struct cn_log_quotas member_lines; // limits the worker's log lines about members
     uint64_t status_ms;                // when the status was written last
