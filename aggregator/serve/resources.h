@@ -35,13 +35,13 @@
 
 struct cn_resources {
     struct cn_ledger *ledger; // borrowed, as all pointers here
-    struct cn_roster *roster; // of the run, which this process alone changes for a further job
+    struct cn_roster *roster; // of the run; each further job of a gateway has one of its own
     // Those of the gateway, which have the boards' keys; NULL: these are the gateway's own.
     struct cn_resources *gateway;
     // Finds the resources of the job that a group serves; NULL: all groups serve this one. Only the
     // gateway's own have it.
     struct cn_resources *(*serving)(void *context, const char *group);
-    // Decides anew which job each group serves, after a board said that it cannot train; NULL:
+    // Decides again which job each group serves, after a board said that it cannot train; NULL:
     // there is nothing to decide.
     void (*replan)(void *context);
     void *context; // passed to both functions
