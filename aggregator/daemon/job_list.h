@@ -9,6 +9,7 @@
 
 #define CN_JOB_LIST_FILE "jobs.json" // in the state directory of the gateway
 
+// Returns the number of jobs, that of the profile included.
 uint32_t cn_job_list_count(const void *jobs);
 // Writes the member "jobs": an array with an object for each (show/JSON.md). Of jobs that were over
 // before the program started, the newest 20 are there.
