@@ -49,7 +49,8 @@ void cn_job_set_close(struct cn_job_set *set);
 // roster was refreshed.
 cn_err cn_job_set_refresh(struct cn_job_set *set);
 
-// Finds a job among the slots; NULL: it is none, or was over when it was looked for first.
+// Finds the slot of a job. Returns NULL when there is no such job or it has no slot: it was over
+// before it had one, another job has it now, or all are taken.
 const struct cn_job_slot *cn_job_set_find(const struct cn_job_set *set, const char *name);
 
 // Decides which job each group serves, and advances the runs of all jobs except the first, whose
