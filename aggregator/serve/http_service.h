@@ -9,8 +9,8 @@
 //   GET /v1/board/NAME    show.h
 //   GET /v1/events        events.h; ?from=SEQ
 //   GET /v1/jobs          the gateway's jobs
-//   GET /v1/job-state/NAME     as /v1/state, of another job
-//   GET /v1/job-versions/NAME  as /v1/versions, of another job; ?from=N
+//   GET /v1/job-state/NAME     as /v1/state without since, of the job with this name
+//   GET /v1/job-versions/NAME  as /v1/versions, of the job with this name; ?from=N
 //
 // An answer without parameter and name is made at most once a second, however many clients ask. All
 // other answers take at most a tenth of the program's time. Threading: that of the run.
