@@ -32,9 +32,9 @@ extern const struct cn_command cn_aggregator_audit;
 extern const struct cn_command cn_aggregator_try;
 extern const struct cn_command cn_aggregator_sweep;
 
-// As cn_aggregator_positional, for arguments with these names: "PROFILE and VERSION".
+// Takes exactly count positional arguments after getopt_long has finished. Otherwise prints what is
+// wrong, with the arguments' names, such as "PROFILE and VERSION", and returns false.
 bool cn_aggregator_arguments(int argc, char **argv, int count, const char *names,
                              const char **positional);
-// Takes exactly count positional arguments after getopt_long has finished. Otherwise prints what is
-// wrong and returns false.
+// As cn_aggregator_arguments, for the argument PROFILE or, with count 2, for PROFILE and BOARD.
 bool cn_aggregator_positional(int argc, char **argv, int count, const char **positional);

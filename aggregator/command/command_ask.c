@@ -11,7 +11,7 @@
 #include "runtime/port/order.h"
 
 #define WAIT_S 90       // a board asks at least every 72 s
-#define TEST_WAIT_S 390 // and may test itself for 300 s
+#define TEST_WAIT_S 390 // WAIT_S, and the 300 s that a board's test may take
 #define POLL_MS 300
 
 static const char logs_help[] =

@@ -53,7 +53,8 @@ static void print(const struct reader *reader, const char *line, size_t length)
            event.subject, event.text);
 }
 
-// Prints the whole lines that are there. The begin of a line that is still written stays for later.
+// Prints the whole lines that are there. The beginning of a line that is still being written stays
+// for later.
 static void print_lines(struct reader *reader, FILE *stream)
 {
     for (;;) {

@@ -22,7 +22,7 @@ static const char help[] =
 struct removal {
     struct cn_setup *setup;
     const char *group;
-    uint32_t boards; // boards that were ever in the group
+    uint32_t boards; // boards that the ledger has in the group, revoked ones too
 };
 
 static cn_err count_board(void *context, const struct cn_ledger_board *board)

@@ -26,7 +26,8 @@ int cn_rollback_request_run(const struct cn_rollback_request_command *command, i
 // returns the exit code.
 int cn_rollback_request_check(const struct cn_setup *setup, const char *reason);
 
-// Returns CN_OK when the file of version number is kept and has the digest of the ledger.
+// Returns CN_OK when the file of version number is kept and has the digest of the ledger,
+// CN_ENOTFOUND when it is not kept, CN_EDIGEST when it is damaged.
 cn_err cn_rollback_request_is_kept(const struct cn_setup *setup, uint32_t number);
 
 // If the run began with a version of an earlier run, prints that version 0 may have something of

@@ -10,5 +10,5 @@ const char *cn_try_result_end(const struct cn_setup *setup);
 void cn_try_result_describe(const struct cn_job *job);
 
 // Prints rounds, score, bytes and digest of the newest version, and the best one: a table and a
-// line, or one JSON object.
+// line, or one JSON object. Prints what is wrong. Returns the exit code.
 int cn_try_result_print(const struct cn_setup *setup, const char *folder, bool json);

@@ -11,7 +11,8 @@
 #include "runtime/base/log.h"
 #include "transport/local/local_listen.h"
 
-// More would push the audit's history out: its files are bounded.
+// Most commands of operators in a minute. More would push the audit's history out: its files are
+// bounded.
 #define OPERATOR_MINUTE 60
 #define FRESH_MS 1000 // how long a state that was made for status is shown again
 
@@ -134,7 +135,8 @@ static void note_result(struct cn_control *control, const struct cn_audit_who *w
                who->uid, who->by, length, answer->text);
 }
 
-// Finds the answer to a command that was carried out before. Returns false when there is none.
+// Finds the answer to a command that was carried out before. Returns false when there is none. If
+// the id was that of another command, or the ledger cannot be read, refuses and returns true.
 static bool was_answered(struct cn_control *control, const struct cn_control_request *request,
                          struct cn_control_answer *answer)
 {

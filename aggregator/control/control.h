@@ -7,8 +7,9 @@
 // A request that changes something is written to the audit before its effect (audit.h). Its effect
 // and the answer that is remembered (steering.h) are one transaction of the ledger. So a kill at
 // any moment leaves both or neither, and a request is carried out once, however often it is sent.
-// reload and stop are exceptions: their effect comes before the answer is remembered. After a kill
-// between the two, the same request has its effect a second time. Threading: that of the run.
+// reload, stop, logs and selftest are exceptions: their effect comes before the answer is
+// remembered. After a kill between the two, the same request has its effect a second time.
+// Threading: that of the run.
 #pragma once
 
 #include "aggregator/control/control_request.h"
@@ -71,7 +72,7 @@ struct cn_control_answer {
     "%s is enrolled already, in group %s; revoke it first to give it a new key"
 
 // Carries out a command that changes only the ledger, without a socket. The caller holds the lock
-// of the state directory; enroll and revoke may also come while an aggregator runs. run and the
-// functions of config are NULL.
+// of the state directory, except for enroll and revoke, which may also come while an aggregator
+// runs. run and the functions of config are NULL.
 void cn_control_alone(const struct cn_control_config *config,
                       const struct cn_control_request *request, struct cn_control_answer *answer);

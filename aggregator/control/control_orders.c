@@ -6,7 +6,7 @@
 #include "aggregator/show/json_text.h"
 #include "runtime/port/crypto.h"
 
-#define LINES 100 // unless the request says another number
+#define LINES 100 // lines of a board's log, unless the request says another number
 
 static cn_err ask(struct cn_control *control, const char *name, const struct cn_order *order,
                   const char *done, struct cn_control_answer *answer)

@@ -21,7 +21,7 @@ struct cn_control {
 };
 
 // Carries out a request or refuses it. Sets answer->text in both cases, and answer->ok when the
-// request was carried out. An error means that the ledger failed.
+// request was carried out. An error means that the ledger failed, or memory is short.
 typedef cn_err cn_control_act(struct cn_control *control, const struct cn_control_request *request,
                               struct cn_control_answer *answer);
 
@@ -36,8 +36,9 @@ struct cn_control_command {
                    struct cn_control_answer *answer, struct cn_buffer *out);
     // Called in the transaction that also remembers the answer. NULL: there is no transaction.
     cn_control_act *write;
-    // Called after the transaction; may change the answer's text. NULL: nothing is left to do. If a
-    // command has no write, apply is its whole effect, and the answer is remembered afterwards.
+    // Called after the transaction; may change the answer's text, or leave it. NULL: nothing is
+    // left to do. If a command has no write, apply is its whole effect and sets the answer, which
+    // is remembered afterwards.
     cn_control_act *apply;
 };
 

@@ -44,8 +44,8 @@ struct cn_control_request {
 cn_err cn_control_request_parse(const char *line, size_t size, struct cn_control_request *request,
                                 char reason[CN_CONTROL_REASON]);
 
-// Returns what the audit shows of the request, as a JSON object without its key. The caller frees
-// it with cJSON_free. Returns NULL when memory is short.
+// Returns what the audit shows of the request, as a JSON object without its key and its state. The
+// caller frees it with cJSON_free. Returns NULL when memory is short.
 char *cn_control_request_arguments(const struct cn_control_request *request);
 
 // Sets the digest, by which a command that is sent again is known: SHA-256 of the command and its
@@ -54,4 +54,5 @@ char *cn_control_request_arguments(const struct cn_control_request *request);
 cn_err cn_control_request_digest(struct cn_control_request *request);
 
 // Makes the line for a request, with its key. The caller frees it with cJSON_free, after wiping.
+// Returns NULL when memory is short.
 char *cn_control_request_print(const struct cn_control_request *request);

@@ -9,9 +9,10 @@
 
 #define CN_JOB_LIST_FILE "jobs.json" // in the state directory of the gateway
 
+// Returns the number of jobs, that of the profile included.
 uint32_t cn_job_list_count(const void *jobs);
-// Writes the member "jobs": an array with an object for each (show/JSON.md). Of jobs that were over
-// before the program started, the newest 20 are there.
+// Writes the member "jobs": an array with an object for each (show/JSON.md). Of jobs that are over
+// and have no slot, the newest 20 are there.
 cn_err cn_job_list_show(const void *jobs, struct cn_json_text *json);
 // Writes metrics of each job, if there are several.
 void cn_job_list_measure(const void *jobs, struct cn_metric_text *text);

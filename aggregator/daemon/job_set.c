@@ -82,7 +82,7 @@ static struct cn_job_slot *find_place(struct cn_job_set *set)
     return NULL;
 }
 
-// Takes a row. Jobs that were over before this program started are left out.
+// Takes a row. A job that is over and has no slot gets none.
 static cn_err take_row(void *context, const struct cn_queued_job *row)
 {
     struct cn_job_set *set = context;

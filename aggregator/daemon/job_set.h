@@ -2,9 +2,9 @@
 //
 // The first job is that of the gateway's profile; its parts belong to the daemon. The others are
 // rows of its ledger (ledger/jobs.h), each with a state directory STATE/jobs/NAME. A group serves
-// one job at a time. Which one is decided anew all the time (jobs/job_schedule.h) and written
-// nowhere: after a start, a group serves the job whose open round waits for its update, or else
-// what the schedule says. Threading: that of the daemon.
+// one job at a time. Which one is decided again and again (jobs/job_schedule.h) and written
+// nowhere: after a start, a group serves the job whose open round waits for its update, or else the
+// first, until the schedule says another one. Threading: that of the daemon.
 #pragma once
 
 #include "aggregator/daemon/job_slot.h"
@@ -12,9 +12,9 @@
 
 struct cn_job_lease {
     char group[CN_NAME_SIZE];
-    uint32_t holder; // place of the job that it serves
-    uint32_t moves;  // changes of its job since moves_ms
-    uint64_t moves_ms;
+    uint32_t holder;   // place of the job that it serves
+    uint32_t moves;    // changes of its job since moves_ms
+    uint64_t moves_ms; // clock; when the present period of moves began
 };
 
 struct cn_job_set {
@@ -29,8 +29,8 @@ struct cn_job_set {
     size_t earlier;              // rows of jobs that are over and have no slot
     struct cn_job_lease *leases; // sorted by group, owned
     size_t lease_count;
-    int64_t generation; // of the gateway's ledger, when the rows were read
-    bool has_read;
+    int64_t generation; // of the gateway's ledger, when the rows were read; set with has_read
+    bool has_read;      // the rows were read and need not be read again at the same generation
     uint64_t started_ms, written_ms; // clock; 0: not yet
     uint64_t plan_ms, replan_ms;     // clock; when groups may be given to jobs again
     struct cn_log_quota lines;
@@ -49,12 +49,13 @@ void cn_job_set_close(struct cn_job_set *set);
 // roster was refreshed.
 cn_err cn_job_set_refresh(struct cn_job_set *set);
 
-// Finds a job among the slots; NULL: it is none, or was over when it was looked for first.
+// Finds the slot of a job. Returns NULL when there is no such job or it has no slot: it was over
+// before it had one, another job has it now, or all are taken.
 const struct cn_job_slot *cn_job_set_find(const struct cn_job_set *set, const char *name);
 
-// Decides which job each group serves, and advances the runs of all jobs but the first, whose state
-// is passed. server has the bytes that are divided among the jobs. Errors are logged, and tried
-// again.
+// Decides which job each group serves, and advances the runs of all jobs except the first, whose
+// state is passed. server has the bytes that are divided among the jobs. An error is logged, and
+// what failed is tried again.
 void cn_job_set_step(struct cn_job_set *set, const struct cn_run_state *first,
                      const struct cn_coap_server *server, uint64_t now_ms);
 

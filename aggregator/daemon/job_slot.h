@@ -5,7 +5,8 @@
 #include "aggregator/jobs/job_fit.h"
 #include "aggregator/jobs/job_schedule.h"
 
-// A job of the gateway. The first one is that of the gateway's own profile, and has no row.
+// A job of the gateway. The first one is that of the gateway's own profile, and has no row in the
+// ledger.
 struct cn_job_slot {
     struct cn_queued_job row;
     struct cn_rule rule; // of row.needs
@@ -19,14 +20,14 @@ struct cn_job_slot {
     struct cn_run_traffic traffic; // bytes of the gateway that count as the job's
     uint64_t requests;             // of its boards, that are counted in traffic
 
-    // The rounds from this number on are its share of rounds. It is below 0 when the other jobs had
+    // Number of the round with which its share of rounds begins. Below 0 when the other jobs had
     // rounds before this one was opened.
     int64_t counts_from;
     uint32_t turn_from; // rounds that it had when its turn began
     uint32_t holds;     // groups that serve it
     uint64_t waits_ms;  // clock; since when it runs without a group; 0: it does not
     uint32_t boost;     // what waiting added to its priority
-    uint64_t tried_ms;  // clock; when it was last tried to open it; 0: not yet
+    uint64_t tried_ms;  // clock; when its run was last opened, in vain or not; 0: not yet
     struct cn_schedule_job plan;
     enum cn_run_phase planned; // phase of the run at the newest plan
     uint64_t opened_ms;        // clock; when this program opened the run

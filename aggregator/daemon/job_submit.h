@@ -16,11 +16,11 @@ struct cn_job_submission {
     // State directory of the run with whose weights it begins, and the version there as for `init
     // --after`; NULL: with those of its model.
     const char *from, *version;
-    uint32_t priority, turn;
-    const char *needs; // "": no rule
+    uint32_t priority, turn; // as in cn_queued_job
+    const char *needs;       // "": no rule
 };
 
-// Adds the job to the queue of setup, which is open for CN_SETUP_ENROLL. Prints what was done or
-// what is wrong. Fills job in. Returns the exit code.
+// Adds the job to the queue of setup, which is open for CN_SETUP_ENROLL. Prints what is wrong.
+// Fills job in. Returns the exit code.
 int cn_job_submit(const struct cn_setup *setup, const struct cn_job_submission *submission,
                   struct cn_queued_job *job);

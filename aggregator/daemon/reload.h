@@ -1,8 +1,8 @@
 // reload.h - takes the job's values from a profile while the run goes on.
 //
 // The command `reload` does it from another process. The running aggregator does it when it gets
-// SIGHUP. Both check the whole profile first, and then write the ledger's settings in one
-// transaction.
+// SIGHUP, or a request over a control socket. Both check the whole profile first, and then write
+// the ledger's settings in one transaction.
 #pragma once
 
 #include "aggregator/daemon/setup.h"

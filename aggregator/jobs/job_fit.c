@@ -34,8 +34,8 @@ static bool has_data(const char *names, const char *wanted)
     return true;
 }
 
-// Finds a board of the gateway in the job's roster, which has the same boards in the same order but
-// for a moment after a change.
+// Finds a board of the gateway in the job's roster, which has the same boards in the same order
+// except for a moment after a change.
 static const struct cn_roster_board *find_tried(const struct cn_job_need *need, size_t place,
                                                 const char *name)
 {

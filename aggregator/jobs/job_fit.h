@@ -1,4 +1,5 @@
-// job_fit.h - says which groups can serve a job, from what their boards told of themselves.
+// job_fit.h - says which groups can serve a job, from what their boards told of themselves. A pure
+// function. Threading: none.
 #pragma once
 
 #include "aggregator/ledger/jobs.h"
@@ -8,7 +9,8 @@
 
 // What a job asks of a group.
 struct cn_job_need {
-    const struct cn_rule *rule;     // of the job's `needs`; without parts: all boards meet it
+    // Of the job's `needs`, borrowed, as all pointers here. Without parts: all boards meet it.
+    const struct cn_rule *rule;
     const char *text;               // of the rule
     const char *data_set;           // that its boards must have
     const struct cn_roster *boards; // the gateway's roster, with what boards told when registering
@@ -24,7 +26,7 @@ struct cn_job_fit {
 };
 
 // Says which groups can serve the job: all boards that registered meet the rule and have the data
-// set, at least one registered if there is a rule, and not all of them could not train the job.
-// fits has an entry for each group of need->boards, in its order. why names a board because of
-// which a group does not fit; "": there is none.
+// set, at least one registered if there is a rule, and at least one has not failed to train the job
+// lately. fits has an entry for each group of need->boards, in its order. why names a board that
+// does not meet the rule, lacks the data set or failed; "": there is none, or all groups fit.
 void cn_job_fit(const struct cn_job_need *need, struct cn_job_fit *fits, char why[CN_JOB_REASON]);

@@ -15,9 +15,9 @@ cn_err cn_ancestry_parent(struct cn_ledger *ledger, uint32_t version, uint32_t *
                           bool *ruled);
 
 struct cn_ancestry_gap {
-    uint32_t source, version; // the versions between them were given up
+    uint32_t source, version; // of a rollback; the versions between the two were given up
 };
 
-// Finds the first gap before a version that is newer than number. Returns CN_ENOTFOUND when no gap
-// follows.
+// Finds the first gap whose version is newer than number. Returns CN_ENOTFOUND when there is none,
+// CN_EFORMAT when its source is not older than its version.
 cn_err cn_ancestry_find_gap(struct cn_ledger *ledger, uint32_t number, struct cn_ancestry_gap *gap);

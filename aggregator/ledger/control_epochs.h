@@ -2,7 +2,7 @@
 //
 // The server's variate is the mean of those of all groups. So all of them begin again with zeros,
 // in another epoch, when that mean could no longer be right. Rounds and versions of a job without
-// control variates have no epoch. Threading: that of the ledger.
+// control variates have no epoch. Errors are those of ledger.h. Threading: that of the ledger.
 #pragma once
 
 #include "aggregator/ledger/ledger.h"
@@ -23,8 +23,8 @@ struct cn_control_epoch {
 //     has lost it;
 //   - if the version before was not made of updates (rulings.h).
 //
-// why gets a sentence about it for people, or "" if the epoch before goes on. A second call for the
-// same round changes nothing.
+// why gets the reason, for people, or "" if the epoch before goes on. A second call for the same
+// round changes nothing.
 cn_err cn_control_epoch_open(struct cn_ledger *ledger, uint32_t round,
                              struct cn_control_epoch *epoch, char why[CN_CONTROL_TEXT]);
 

@@ -10,17 +10,17 @@
 // What became of the invitation of a group to a round.
 struct cn_history_entry {
     char group[CN_NAME_SIZE];
-    bool accepted;        // its update was accepted; the members below are set only then
+    bool accepted;        // its update was accepted; size to behind are set only then
     uint64_t size;        // of the frame, in bytes
     uint64_t weight;      // samples that it counts for
     uint64_t accepted_ms; // date
-    uint32_t behind;      // versions between its base and that of the round; 0 in a synchronous run
+    uint32_t behind;      // versions by which its base was too old; 0 in a synchronous run
     bool rejected;        // this is the newest round in which an update of the group was rejected
 };
 
 typedef cn_err cn_history_visit(void *context, const struct cn_history_entry *entry);
-// Visits the groups that were invited to a round, in the order of names. An error of visit ends the
-// walk and is returned.
+// Visits the groups that were invited to a round or whose update went into its version, in the
+// order of names. An error of visit ends the walk and is returned.
 cn_err cn_history_round(struct cn_ledger *ledger, uint32_t round, cn_history_visit *visit,
                         void *context);
 
@@ -57,6 +57,7 @@ struct cn_history_rejection {
 
 typedef cn_err cn_history_rejection_visit(void *context,
                                           const struct cn_history_rejection *rejection);
-// Visits the groups of which an update was ever rejected, in the order of names.
+// Visits the groups of which an update was ever rejected, in the order of names. An error of visit
+// ends the walk and is returned.
 cn_err cn_history_rejections(struct cn_ledger *ledger, cn_history_rejection_visit *visit,
                              void *context);

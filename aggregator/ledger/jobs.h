@@ -14,7 +14,7 @@
 #define CN_JOBS_MOST 63       // jobs that are not over
 #define CN_JOB_PRIORITY 5     // of the profile's own job, and the default
 #define CN_JOB_PRIORITY_MOST 9
-#define CN_JOB_TURN 10 // rounds after which a job lets others of its priority have its groups
+#define CN_JOB_TURN 10 // default of cn_queued_job.turn
 #define CN_JOB_TURN_MOST 100000
 #define CN_JOB_REASON 200 // size of a sentence about a job
 
@@ -28,8 +28,8 @@ enum cn_job_state {
 
 struct cn_queued_job {
     char name[CN_NAME_SIZE];
-    uint32_t priority;        // 0 to CN_JOB_PRIORITY_MOST; the highest comes first
-    uint32_t turn;            // rounds of one turn, at least 1
+    uint32_t priority; // 0 to CN_JOB_PRIORITY_MOST; the highest comes first
+    uint32_t turn;     // rounds, at least 1, after which others of its priority get its groups
     char needs[CN_RULE_SIZE]; // rule that the boards of a group must meet (rule.h); "": none
     enum cn_job_state state;
     bool ahead;                 // it comes before all others until its turn is over
@@ -37,8 +37,8 @@ struct cn_queued_job {
     uint64_t submitted_ms;      // milliseconds since 1970
 };
 
-// Adds a job behind the others. Returns CN_EEXIST when there is one of this name, CN_ERANGE when
-// CN_JOBS_MOST are not over.
+// Adds a job behind the others. Does not read its ahead, reason and submitted_ms. Returns CN_EEXIST
+// when there is a job of this name, CN_ERANGE when CN_JOBS_MOST are not over.
 cn_err cn_jobs_add(struct cn_ledger *ledger, const struct cn_queued_job *job);
 // Reads a job. Returns CN_ENOTFOUND when there is none of this name.
 cn_err cn_jobs_find(struct cn_ledger *ledger, const char *name, struct cn_queued_job *job);
@@ -48,11 +48,11 @@ typedef cn_err cn_jobs_visit(void *context, const struct cn_queued_job *job);
 // returned.
 cn_err cn_jobs_list(struct cn_ledger *ledger, cn_jobs_visit *visit, void *context);
 
-// Changes the state of a job that is not over, or makes one that failed active again. reason is cut
-// to CN_JOB_REASON.
+// Changes the state of a job that is not over, or makes one that failed active again. Does nothing
+// to another job. reason is cut to CN_JOB_REASON. A job that is over then is no longer ahead.
 cn_err cn_jobs_set_state(struct cn_ledger *ledger, const char *name, enum cn_job_state state,
                          const char *reason);
-// Puts a job before all others, and takes that back from each other job; or ends it for this one.
+// Puts a job before all others, so that no other job is ahead; or with ahead false takes that back.
 cn_err cn_jobs_set_ahead(struct cn_ledger *ledger, const char *name, bool ahead);
 
 // Says whether a job gets no groups any more.

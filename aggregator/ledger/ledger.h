@@ -1,14 +1,14 @@
 // ledger.h - the durable record of a run: enrolled boards, accepted updates, existing versions.
 //
 // The ledger is one SQLite file with a write-ahead log, synchronous=FULL and mode 0600, because it
-// holds the boards' keys. An event has happened exactly if the ledger records it. The commands that
-// enroll and revoke boards write to it beside a running aggregator. Only the aggregator writes
-// rounds, contributions and versions.
+// holds the boards' keys. An event has happened exactly if the ledger records it. Commands, such as
+// those that enroll and revoke boards, write to it beside a running aggregator. Only the aggregator
+// writes rounds, contributions and versions.
 //
 // Errors of all functions: CN_ENOSPC, CN_EAGAIN (another process held the file for over five
-// seconds), CN_EFORMAT (the file is damaged), CN_EIO, CN_ENOMEM. Opening also returns CN_EVERSION:
-// the file has a schema that this build does not know, and was not changed. Threading: one thread
-// per ledger.
+// seconds), CN_EFORMAT (the file is damaged), CN_EIO, CN_ENOMEM. Opening also returns CN_EINVAL for
+// a path that is too long, the error of making the directory, and CN_EVERSION: the file has a
+// schema that this build does not know, and was not changed. Threading: one thread per ledger.
 #pragma once
 
 #include <stdbool.h>
@@ -46,7 +46,7 @@ const struct cn_ledger_identity *cn_ledger_identity(const struct cn_ledger *ledg
 // Begins another lineage of the run, after the ledger was restored from an older copy. Versions
 // that boards hold of the earlier lineage no longer count. The new number is now_s, the time in
 // seconds since 1970. Of two restores from one copy, the later one thus has the larger number. If
-// the clock shows less than the earlier number, the new one is 1 to 2^24 above it. It is drawn at
+// the clock is not ahead of the earlier number, the new one is 1 to 2^24 above it. It is drawn at
 // random, so that two restores differ. Returns CN_ERANGE when no number is left.
 cn_err cn_ledger_raise_lineage(struct cn_ledger *ledger, uint64_t now_s);
 
@@ -166,7 +166,8 @@ void cn_ledger_end_read(struct cn_ledger *ledger);
 cn_err cn_ledger_begin_write(struct cn_ledger *ledger);
 cn_err cn_ledger_end_write(struct cn_ledger *ledger, cn_err err);
 
-// Reads a number that changes when another process writes to the ledger.
+// Reads a number that changes when another process, or another object of this one, writes to the
+// ledger. What is written through this object does not change it.
 cn_err cn_ledger_generation(struct cn_ledger *ledger, int64_t *generation);
 
 // --- rounds ---
@@ -212,10 +213,11 @@ struct cn_ledger_contribution {
     uint64_t steps;       // steps of the round that the group did; 0: it did not say
     double held_out_loss; // sum over the group's held-out samples, for the base version
     uint64_t held_out_correct, held_out_count; // samples, for the base version
-    double train_loss;
-    struct cn_measures measures; // of the base version on the held-out samples
-    // Epoch of the group's control variate, and its updates in that epoch that the variate was made
-    // of. Used by cn_ledger_accept only.
+    double train_loss;                         // mean of the round
+    // Of the base version on the held-out samples. cn_ledger_accept alone uses it; reads leave it.
+    struct cn_measures measures;
+    // Epoch of the group's control variate, and the number of the group's updates in that epoch of
+    // which the variate was made. cn_ledger_accept alone uses both; reads leave them.
     uint64_t control_epoch, control_count;
     // The version that is made of the update, at least round. When a contribution is written, 0
     // stands for round: a synchronous round makes the version of its number.
@@ -224,9 +226,9 @@ struct cn_ledger_contribution {
 
 // Writes a contribution. In the same transaction checks that the round that makes its version is
 // open and that the board is still in the group. Returns CN_ESTALE when that round is not open,
-// CN_EAUTH when the board was revoked. Returns CN_EEXIST when the group already has a contribution
-// of its round or to its version, with the same digest or another one. The frame's file must be
-// durable before.
+// CN_EAUTH when the board was revoked or is in another group. Returns CN_EEXIST when the group
+// already has a contribution of its round or to its version, with the same digest or another one.
+// The frame's file must be durable before.
 cn_err cn_ledger_accept(struct cn_ledger *ledger,
                         const struct cn_ledger_contribution *contribution);
 // Reads the group's contribution to a round. Returns CN_ENOTFOUND when there is none.
@@ -281,13 +283,15 @@ struct cn_ledger_version {
     uint64_t delta_size;
     uint64_t bytes_in, bytes_out;     // CoAP messages from the run's start until this version
     struct cn_ledger_metrics central; // measured on the aggregator's own set
-    // Medians over the groups whose updates make the next version; see CN_LEDGER_MEDIAN.
+    // Over the groups whose updates make the next version; see CN_LEDGER_MEDIAN.
     struct cn_ledger_metrics boards;
 };
 
-// A measurement that a board reports cannot be verified. So each group counts as one, and the
-// median is taken; of two middle values, the worse one. In metrics of boards, loss and correct are
-// scaled to CN_LEDGER_MEDIAN samples; count is CN_LEDGER_MEDIAN, or 0 when no group measured.
+// A measurement that a board reports cannot be verified. So for loss and correct each group counts
+// as one, and the median is taken; of two middle values, the worse one. In metrics of boards, both
+// are scaled to CN_LEDGER_MEDIAN samples; count is CN_LEDGER_MEDIAN, or 0 when no group measured.
+// The other measures are means over the samples. From three groups on, a group counts there for at
+// most as many samples per board as the median of the groups has.
 #define CN_LEDGER_MEDIAN 1000000
 
 // Writes the version and marks its round merged, in one transaction. The version's files must be

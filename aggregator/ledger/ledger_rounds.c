@@ -342,8 +342,8 @@ cn_err cn_ledger_add_version(struct cn_ledger *ledger, const struct cn_ledger_ve
     "SELECT number,digest,parent,delta_digest,delta_size,bytes_in,bytes_out,loss,correct,count,"   \
     "state_digest FROM version "
 
-// Reads the median of what the groups of a round measured, where each group counts with the mean
-// over its samples. Of two middle values it takes the worse one.
+// Reads the median of what the groups measured whose updates made a version. Each group counts with
+// the mean over its samples. Of two middle values it takes the worse one.
 static cn_err read_middle(struct cn_ledger *ledger, uint32_t round, enum cn_ledger_kept which,
                           const char *sql, double *middle, uint64_t *groups)
 {
@@ -364,8 +364,8 @@ static cn_err read_middle(struct cn_ledger *ledger, uint32_t round, enum cn_ledg
     "SELECT " value ",(SELECT count(*)" MEASURED ")" MEASURED " ORDER BY " value worse_first       \
     " LIMIT 1 OFFSET (SELECT (count(*)-1)/2" MEASURED ")"
 
-// Reads what the groups of round number + 1 measured for version number. Each group counts as one,
-// however many samples it claims.
+// Reads what the groups measured whose updates made version number + 1: version number, or in an
+// asynchronous run also an earlier one. Each group counts as one, however many samples it claims.
 static cn_err read_boards(struct cn_ledger *ledger, uint32_t number,
                           struct cn_ledger_metrics *boards)
 {
@@ -385,8 +385,8 @@ static cn_err read_boards(struct cn_ledger *ledger, uint32_t number,
     return CN_OK;
 }
 
-// Reads means over the samples of the central set, or of the groups. From three groups on, a group
-// counts for at most as many samples per board as the median of the groups has.
+// Reads means over the samples of the central set, or of the groups that measured this version.
+// From three groups on, a group counts for at most the median of the groups' samples per board.
 #define MEASURES                                                                                   \
     "WITH m AS (SELECT measure.*,max(1,ifnull(boards,1)) AS b FROM measure LEFT JOIN "             \
     "contribution c ON c.round=measure.version+1 AND grp=source WHERE measure.version=? AND "      \

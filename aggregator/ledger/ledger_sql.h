@@ -1,4 +1,5 @@
-// ledger_sql.h - SQL helpers shared by the ledger's files. No other file includes it.
+// ledger_sql.h - SQL helpers of the ledger's files, and of files that keep a table of their own in
+// the ledger or copy its file.
 #pragma once
 
 #include <sqlite3.h>
@@ -58,8 +59,8 @@ cn_err cn_ledger_sql_add_version(struct cn_ledger *ledger, const struct cn_ledge
 // Records within the caller's transaction that a group of an asynchronous run has delivered.
 cn_err cn_ledger_sql_delivered(struct cn_ledger *ledger, const struct cn_ledger_contribution *c);
 
-// Notes within the caller's transaction if a group of a job with control variates has lost its own,
-// so that the next round begins another epoch (control_epochs.h).
+// Notes within the caller's transaction if a group of a job with control variates has lost its
+// variate, so that the next round begins another epoch (control_epochs.h).
 cn_err cn_ledger_sql_control(struct cn_ledger *ledger, const struct cn_ledger_contribution *c);
 
 // Finalises a statement whose rows are a group's name and a round, after it called visit for each.

@@ -12,8 +12,8 @@ enum cn_ruling_kind {
     CN_RULING_ROLLBACK = 2, // by a person: the version has the weights of an earlier one
 };
 
-#define CN_RULING_TEXT 200
-#define CN_RULING_ALARM 2 // refused versions in a row that are an alarm
+#define CN_RULING_TEXT 200 // size of a reason, with the terminating 0
+#define CN_RULING_ALARM 2  // refused versions in a row that are an alarm
 
 struct cn_ruling {
     uint32_t version; // the version that the ruling made
@@ -37,8 +37,8 @@ cn_err cn_ruling_streak(struct cn_ledger *ledger, uint32_t *count);
 cn_err cn_ruling_add(struct cn_ledger *ledger, const struct cn_ledger_version *version,
                      const struct cn_ruling *ruling);
 
-// Asks the running aggregator, or the next one, to go back to a version. Returns CN_EEXIST when
-// another rollback waits.
+// Asks the running aggregator, or the next one, to go back to a version. Returns CN_EEXIST when a
+// rollback waits already.
 cn_err cn_rulings_ask_rollback(struct cn_ledger *ledger, uint32_t source, const char *reason);
 // Reads the rollback that waits; only source and reason are set. Returns CN_ENOTFOUND when none
 // does.
@@ -46,5 +46,6 @@ cn_err cn_rulings_waiting_rollback(struct cn_ledger *ledger, struct cn_ruling *r
 // Gives up the rollback that waits.
 cn_err cn_rulings_drop_rollback(struct cn_ledger *ledger);
 
-// Says whether text can be a reason: 1 to CN_RULING_TEXT - 1 printable bytes of UTF-8.
+// Says whether text can be a reason: 1 to CN_RULING_TEXT - 1 bytes without control characters of
+// ASCII. Bytes from 0x80 on are not checked.
 bool cn_ruling_reason_valid(const char *text);

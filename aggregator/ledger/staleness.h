@@ -4,7 +4,7 @@
 // group is invited to no round: the ledger's table selection gets a row when an update is accepted
 // or when it has become too late. So each row has an outcome, as in a synchronous run. The table
 // training has the round that a group trains for, as far as the versions it fetched tell. No
-// version depends on it. Threading: none.
+// version depends on it. Errors are those of ledger.h. Threading: that of the ledger.
 #pragma once
 
 #include "aggregator/ledger/ledger.h"
@@ -15,17 +15,18 @@
 // What a group of an asynchronous run is doing.
 struct cn_staleness {
     uint32_t training;  // round that it trains for; 0: unknown
-    uint32_t delivered; // version that its newest update went into; 0: none
-    uint32_t behind;    // versions that this update was behind
-    uint32_t late;      // updates too late since then
+    uint32_t delivered; // version that its newest accepted update went into; 0: none
+    uint32_t behind;    // versions by which the base of its newest accepted update was too old
+    uint32_t late;      // updates that were too late after its newest accepted one
 };
 
-// Records that groups train for these rounds now, in one transaction. A round that is not newer
-// than the recorded one changes nothing.
+// A group, and the round that it trains for now.
 struct cn_staleness_begun {
     const char *group;
     uint32_t round;
 };
+// Records that groups train for these rounds now, in one transaction. A round changes nothing if it
+// is not newer than the recorded one, or if the group has delivered its update already.
 cn_err cn_staleness_begin(struct cn_ledger *ledger, const struct cn_staleness_begun *begun,
                           size_t count);
 
@@ -36,6 +37,7 @@ cn_err cn_staleness_expire(struct cn_ledger *ledger, uint32_t oldest);
 // ends the walk and is returned.
 cn_err cn_staleness_walk(struct cn_ledger *ledger, cn_ledger_round_visit *visit, void *context);
 
+// Reads what a group is doing. A group that the ledger does not know has zeros.
 cn_err cn_staleness_read(struct cn_ledger *ledger, const char *group,
                          struct cn_staleness *staleness);
 
@@ -50,6 +52,7 @@ cn_err cn_staleness_of_version(struct cn_ledger *ledger, uint32_t version, uint3
 
 // Returns whether the update of a group is kept. Those of the newest keep_rounds versions are, and
 // with 0 all are. The version that is made of an update may be later than that of its round.
+// Returns true also when the ledger cannot be read.
 bool cn_staleness_keeps(struct cn_ledger *ledger, uint32_t round, const char *group,
                         uint64_t keep_rounds, uint32_t newest);
 

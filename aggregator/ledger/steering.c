@@ -33,7 +33,7 @@ static cn_err take_back(struct cn_ledger *ledger, const char *what, const char *
     return err ? err : cn_ledger_sql_finish(ledger, statement);
 }
 
-// Sets since_ms to when it was asked for; 0: it was not.
+// Sets since_ms to the date of a row, in milliseconds since 1970; 0: there is no such row.
 static cn_err find(struct cn_ledger *ledger, const char *what, const char *name, uint64_t *since_ms)
 {
     sqlite3_stmt *statement;

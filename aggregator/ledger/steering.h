@@ -1,9 +1,9 @@
 // steering.h - what people asked of the run while it goes on, as the ledger records it.
 //
 // No version depends on it, so replay does not read it. An older program ignores its tables: there
-// a paused run goes on. Calls that write are single statements and may stand between
-// cn_ledger_begin_write and cn_ledger_end_write. Errors are those of ledger.h. Threading: that of
-// the ledger.
+// a paused run goes on. Calls that write begin no transaction, and may stand between
+// cn_ledger_begin_write and cn_ledger_end_write. cn_steering_pause and cn_steering_keep_answer are
+// two statements and must stand there. Errors are those of ledger.h. Threading: that of the ledger.
 #pragma once
 
 #include "aggregator/ledger/ledger.h"
@@ -16,7 +16,7 @@ enum cn_run_pause {
 
 struct cn_steering {
     enum cn_run_pause pause;
-    uint64_t paused_ms; // milliseconds since 1970; when the pause began
+    uint64_t paused_ms; // milliseconds since 1970; when this kind of pause began; 0: no pause
     bool leaving;       // the program ends once no round is open
 };
 
@@ -28,7 +28,7 @@ cn_err cn_steering_leave(struct cn_ledger *ledger, bool leaving);
 // Keeps a group out of the rounds that follow, or with drained false lets it take part again.
 cn_err cn_steering_drain(struct cn_ledger *ledger, const char *group, bool drained);
 cn_err cn_steering_is_drained(struct cn_ledger *ledger, const char *group, bool *drained);
-// Visits the names of the drained groups in their order. An error of visit ends the walk.
+// Visits the drained groups in the order of names. An error of visit ends the walk and is returned.
 typedef cn_err cn_steering_visit(void *context, const char *group);
 cn_err cn_steering_drained(struct cn_ledger *ledger, cn_steering_visit *visit, void *context);
 // Counts the drained groups that have a board that is not revoked.
@@ -37,12 +37,13 @@ cn_err cn_steering_count_drained(struct cn_ledger *ledger, uint32_t *count);
 // What people did to a round.
 struct cn_steered_round {
     uint64_t extended_ms; // sum of the extensions of its deadline
-    uint32_t closed_with; // updates of a round that people closed below its quorum; 0: not so
+    uint32_t closed_with; // updates that it had when people closed it below its quorum; 0: not so
 };
 
 // Reads what was done to a round; zeros when nothing was.
 cn_err cn_steering_of_round(struct cn_ledger *ledger, uint32_t round,
                             struct cn_steered_round *steered);
+// Adds to the extensions of a round's deadline.
 cn_err cn_steering_extend_round(struct cn_ledger *ledger, uint32_t round, uint64_t extend_ms);
 // Notes that the round is closed with this number of updates. The caller closes it, in the same
 // transaction.

@@ -1,7 +1,7 @@
 // tally.h - counts in the ledger what became of a group's updates, for people to read.
 //
 // No decision depends on these counts: rounds, versions and replay do not read them. Errors are
-// those of ledger.h.
+// those of ledger.h. Threading: that of the ledger.
 #pragma once
 
 #include "aggregator/ledger/ledger.h"
@@ -16,7 +16,8 @@ struct cn_tally {
     char reason[CN_TALLY_REASON]; // reason of the rejection in rejected_round
     uint32_t judged_round;        // newest round in which a robust rule judged an update; 0: none
     double factor;                // how much the update of judged_round counted, from 0 to 1
-    uint32_t refused; // rounds in a row, up to judged_round, in which a robust rule refused it
+    // Rounds in a row, up to judged_round, in which a robust rule refused an update of the group.
+    uint32_t refused;
 };
 
 // Rounds in a row in which a robust rule refuses a group's updates before the operator is told.
@@ -37,13 +38,14 @@ cn_err cn_tally_judge(struct cn_ledger *ledger, const char *group, uint32_t roun
 // Reads the group's counts. A group without any has zeros.
 cn_err cn_tally_read(struct cn_ledger *ledger, const char *group, struct cn_tally *tally);
 
-// Sets judged_round, factor and refused only, if the group was ever judged.
+// Sets only judged_round, factor and refused, and these only if an update of the group was ever
+// judged.
 cn_err cn_tally_read_judged(struct cn_ledger *ledger, const char *group, struct cn_tally *tally);
 
 // Records the number of boards that made the group's update of a round.
 cn_err cn_tally_attend(struct cn_ledger *ledger, const char *group, uint32_t round,
                        uint32_t boards);
 
-// Sums the number of boards that made the accepted updates of a round. A group that did not report
-// a number counts as one.
+// Sums the number of boards that made the updates of the version with a round's number. A group
+// that did not report a number counts as one.
 cn_err cn_tally_boards(struct cn_ledger *ledger, uint32_t round, uint32_t *boards);

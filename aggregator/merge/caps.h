@@ -18,7 +18,7 @@ struct cn_caps_entry {
     uint64_t weight;
     uint32_t boards;  // boards enrolled in the group when the update was accepted, at least 1
     uint64_t steps;   // steps of the round that the group did; 0: it did not say
-    uint64_t trained; // set by normalize.h: times that each trained value counts
+    uint64_t trained; // set by cn_normalize_find: the n of normalize.h, in parts of a sample
     uint64_t norm;    // L2 norm of the update in units of 2^-27, rounded up
     bool left_out;    // the norm is far above the others, so the update counts for nothing
 };

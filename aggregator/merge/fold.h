@@ -33,7 +33,8 @@ struct cn_fold_caps {
 cn_err cn_fold_norm(const struct cn_layout *layout, const uint8_t *frame, size_t size,
                     uint64_t *norm);
 
-// Opens an empty fold. layout is borrowed until close.
+// Opens an empty fold. layout is borrowed until close. Returns CN_ERANGE when the sums of a layout
+// cannot be addressed, CN_ENOMEM.
 cn_err cn_fold_open(const struct cn_layout *layout, const struct cn_fold_caps *caps,
                     struct cn_fold **fold);
 void cn_fold_close(struct cn_fold *fold);
@@ -56,8 +57,9 @@ double cn_fold_cut(const struct cn_fold *fold);
 uint64_t cn_fold_weight(const struct cn_fold *fold);
 
 // Sets mean to the weighted mean: each value is divided exactly and rounded once to the nearest
-// even float. The fold does not change. Returns CN_ENOTFOUND when nothing was added.
+// float, ties to even. The fold does not change. Returns CN_ENOTFOUND when nothing was added.
 cn_err cn_fold_finish(const struct cn_fold *fold, float *mean);
 
-// As cn_fold_finish, but divides by divisor, which is the sum of the weights to 2^31.
+// As cn_fold_finish, but divides by divisor. Returns CN_ERANGE when divisor is less than the sum of
+// the weights or more than 2^31.
 cn_err cn_fold_finish_by(const struct cn_fold *fold, uint64_t divisor, float *mean);

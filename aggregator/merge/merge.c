@@ -304,7 +304,8 @@ static bool is_rounded(const struct cn_job *job, uint32_t number)
            (!job->rules.freeze[0] || job->options.frozen == CN_FROZEN_LOCAL);
 }
 
-// layout is the config's, or a copy whose variances have no limit.
+// layout is a copy of the config's. If an older program accepted an update of the round, it marks
+// no variances, so that these have no limit.
 static cn_err publish(const struct cn_merge_config *config, const struct cn_layout *layout,
                       const struct cn_model *parent, uint64_t weight, struct rows *rows,
                       struct cn_model *next)

@@ -1,7 +1,7 @@
 // merge.h - makes a version from its parent and the accepted updates of its round.
 //
 // The result depends only on the stored files and the ledger, to the bit. So a restarted aggregator
-// and replay reach the same digests.
+// and replay reach the same digests. Threading: none.
 #pragma once
 
 #include "aggregator/store/model_store.h"
@@ -9,15 +9,15 @@
 
 // The updates of a round that stood out and were scaled down, capped or left out.
 struct cn_merge_cuts {
-    // The round, and the number of such updates in it.
+    // The round, and the number of cuts in it: an update may have its norm and its weight cut.
     uint32_t round, count;
-    double norm;              // largest norm among them
+    double norm;              // largest norm among these updates
     char group[CN_NAME_SIZE]; // group whose update has that norm
     char text[240];           // a sentence about that update, with its numbers
 };
 
 struct cn_merge_config {
-    struct cn_store *store;
+    struct cn_store *store; // borrowed, as all pointers here
     struct cn_ledger *ledger;
     const struct cn_layout *layout;
     const struct cn_job *job;
@@ -34,13 +34,14 @@ size_t cn_merge_state_rows(const struct cn_job *job);
 
 // Makes version parent->number + 1 in next. Returns CN_ENOTFOUND when an update's file no longer
 // exists, and CN_EDIGEST when it does not hold the accepted update. Returns CN_ERANGE when without
-// leaves no update, and CN_EDIVERGED when the result is not finite. An error leaves next empty.
+// leaves no update, and CN_EDIVERGED when the result is not finite. Returns CN_EFORMAT when the
+// ledger has an update that is too old for the version. An error leaves next empty.
 cn_err cn_merge_round(const struct cn_merge_config *config, const struct cn_model *parent,
                       struct cn_model *next);
 
 // Gives next the parent's rows: those of the server's optimizer, then those of the robust rule,
 // then the server's control variate. The merge then updates them. In the first round of an
-// optimizer all rows have their initial values; in the first round of a rule, only the rule's row
-// does; in the first round of an epoch of control variates, only the variate does.
+// optimizer its rows and the rule's row have their initial values; in the first round of a rule,
+// only the rule's row does; in the first round of an epoch of control variates, the variate does.
 cn_err cn_merge_take_state(const struct cn_merge_config *config, const struct cn_model *parent,
                            struct cn_model *next);

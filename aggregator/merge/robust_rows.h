@@ -15,8 +15,8 @@ struct cn_robust_update {
     struct cn_update_source source;
     uint64_t weight; // samples that it counts for, at least 1
     uint64_t norm;   // cn_fold_norm of the frame
-    // Factor of stale.h in 1/256, by which the values are multiplied after the limit of norms and
-    // rounded towards zero; 0: as 256.
+    // Factor of stale.h in 1/256. The factor of the limit of norms is multiplied by it and rounded
+    // down, and then both scale the values at once; 0: as 256.
     uint32_t stale;
     // Set by cn_robust_mean: how much the update counted, from 0 to 1 (robust.h).
     double factor;

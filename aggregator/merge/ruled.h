@@ -2,7 +2,7 @@
 //
 // The result depends only on the parent, the settings of the round and, for a rollback, on the
 // weights of the earlier version: replay makes the same bits. next->number and next->parent are set
-// as cn_merge_round sets them. An error leaves next empty.
+// as cn_merge_round sets them. An error leaves next empty. Threading: none.
 #pragma once
 
 #include "aggregator/merge/merge.h"

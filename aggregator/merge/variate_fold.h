@@ -20,6 +20,7 @@
 
 #include "aggregator/merge/merge.h"
 
-// Sets server, the row of the parent, to that of the version which is made of a round's updates.
+// Changes server, which holds the parent's row, to the row of the version that is made of a round's
+// updates. Returns CN_EFORMAT when the round has no epoch, or the error of reading an update.
 cn_err cn_variate_fold(const struct cn_merge_config *config, const struct cn_model *parent,
                        float *server);

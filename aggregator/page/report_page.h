@@ -20,5 +20,6 @@ struct cn_report_page_facts {
 cn_err cn_report_page_data(const struct cn_show_source *source,
                            const struct cn_report_page_facts *facts, struct cn_buffer *out);
 
-// Writes the page with this data in it.
+// Writes the page with this data in it. Returns CN_EFORMAT when the page lacks a mark, or for data
+// that cn_report_page_data did not write.
 cn_err cn_report_page_write(const struct cn_buffer *data, struct cn_buffer *out);

@@ -4,9 +4,9 @@
 
 #include "runtime/base/utf8.h"
 
-// The hidden ones: control characters of both sets; blanks except the space, with which a text
-// could imitate the columns of a table; marks that are not seen or stand above others, separators
-// of lines and overrides of direction (Unicode, 23.2); private and special characters.
+// Hides control characters of both sets; blanks except the space, with which a text could imitate
+// the columns of a table; marks that are not seen or stand above others, separators of lines and
+// overrides of direction (Unicode, 23.2); private and special characters.
 bool cn_fault_is_printable(uint32_t point)
 {
     static const uint32_t hidden[][2] = {

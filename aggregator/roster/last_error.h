@@ -1,7 +1,8 @@
 // last_error.h - the last error of each board, in the ledger: what a board said before the
 // aggregator was started again, or before the board fell silent.
 //
-// The texts come from boards and were cleaned (fault.h). Threading: that of the ledger.
+// The texts come from boards and were cleaned (fault.h). Errors are those of ledger.h. Threading:
+// that of the ledger.
 #pragma once
 
 #include "aggregator/ledger/ledger.h"
@@ -9,9 +10,9 @@
 
 struct cn_last_error {
     char text[CN_FAULT_SIZE];
-    uint64_t code;    // -cn_err as the board said; 0: not known
-    uint64_t count;   // errors of this board that were new when it told them
-    uint64_t date_ms; // when it told the newest: milliseconds since 1970
+    uint64_t code;  // -cn_err as the board said; 0: not known
+    uint64_t count; // errors of this board that were stored; cn_roster_store_errors leaves some out
+    uint64_t date_ms; // when the newest was stored: milliseconds since 1970
 };
 
 // One error to store.

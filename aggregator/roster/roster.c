@@ -380,7 +380,7 @@ void cn_roster_report(struct cn_roster *roster, const char *board, const struct 
         cn_roster_work(roster, board, now_ms);
 }
 
-// Whether less than this time has passed since stored_ms.
+// Returns whether less than ms have passed since stored_ms.
 static bool is_soon(uint64_t stored_ms, uint64_t ms, uint64_t now_ms)
 {
     return stored_ms && now_ms - stored_ms < ms;

@@ -1,8 +1,8 @@
 // roster.h - the enrolled boards and groups as a running aggregator knows them.
 //
 // The roster holds the ledger's boards in memory, so that a handshake or request costs no query. It
-// adds what only the running program knows, such as the time when a board was last heard.
-// Threading: none.
+// adds what only the running program knows, such as the time when a board was last heard. Errors
+// are those of ledger.h. Threading: none.
 #pragma once
 
 #include "aggregator/ledger/ledger.h"
@@ -80,8 +80,8 @@ void cn_roster_join(struct cn_roster *roster, const struct cn_roster *gateway);
 // The first protocol version with which a board follows the key epochs of its group.
 #define CN_PROTOCOL_KEY_EPOCHS 3
 
-// Called for each board whose sessions must end, because it is revoked or enrolled again with
-// another key. Must not write to the ledger.
+// Called for each board whose sessions must end, because it is revoked, has another key or is in
+// another group. Must not write to the ledger.
 typedef void cn_roster_drop(void *context, const char *board);
 // Reads the boards again if another process changed the ledger. Boards and key epochs are read at
 // one moment. A board whose protocol cannot follow its group's key epoch counts as not registered.
@@ -115,8 +115,8 @@ void cn_roster_hear(struct cn_roster *roster, const char *board, uint64_t now_ms
 // Stores what the board reported when it registered.
 void cn_roster_note(struct cn_roster *roster, const char *board,
                     const struct cn_roster_facts *facts);
-// Takes the error text of a registration: why the board cannot train, or "", and its code (-cn_err;
-// 0: not known). Logs a new error once.
+// Takes the error text of a registration or a report: why the board cannot train, or "", and its
+// code (-cn_err; 0: not known). Logs a new error once.
 void cn_roster_blame(struct cn_roster *roster, const char *board, const char *fault, uint64_t code,
                      uint64_t now_ms);
 // Notes that a board cannot train the roster's run, as its fault says. It holds until the board

@@ -162,7 +162,7 @@ cn_err cn_async_follow(struct cn_run *run, bool now)
 {
     size_t count, found = 0;
     const struct cn_roster_group *groups = cn_roster_groups(run->config.roster, &count);
-    uint32_t oldest = cn_async_oldest(run); // who fetched the graph may have an old version
+    uint32_t oldest = cn_async_oldest(run); // a group that fetched only the graph has begun round 1
     struct cn_staleness_begun *begun;
 
     if (!now && run->now_ms < run->invite_ms)
@@ -186,7 +186,7 @@ cn_err cn_async_follow(struct cn_run *run, bool now)
 // A group that would be late for the next version.
 struct slowest {
     const struct cn_run *run;
-    uint32_t round; // its update is too old after this version, if it trains for this round
+    uint32_t round; // newest round of which an update is too old after this version
     bool found;
 };
 

@@ -5,7 +5,8 @@
 // a late update belongs to an earlier round. It counts as long as the run's round is at most
 // max_staleness rounds later. A group has at most one update in a version and at most one for each
 // round, and each update of a group is of a later round than the one before. The ledger says which
-// updates went into which version, so replay knows all that a version depends on.
+// updates went into which version, so replay knows all that a version depends on. Errors are those
+// of ledger.h. Threading: that of the ledger.
 #pragma once
 
 #include "aggregator/run/run_private.h"
@@ -18,8 +19,8 @@ uint32_t cn_async_oldest(const struct cn_run *run);
 // before.
 uint32_t cn_async_invited(const struct cn_run *run);
 
-// Says whether a group is asked to train for the round: it has no update in its version yet, and
-// nobody drained it (steering.h).
+// Says whether a group is asked to train for the round: it has no update in its version yet, serves
+// no other job, and nobody drained it (steering.h).
 cn_err cn_async_invites(struct cn_run *run, const char *group, bool *invited);
 
 // Decides about a declared frame of a round for which no frame of the group is accepted yet.

@@ -106,7 +106,7 @@ void cn_run_get_state(const struct cn_run *run, uint64_t now_ms, struct cn_run_s
 // What a group is to the round under way.
 enum cn_run_use {
     CN_RUN_UNUSED,  // it is not invited, or no round is open
-    CN_RUN_AWAITED, // the run waits for its update: it may serve no other job
+    CN_RUN_AWAITED, // it may serve no other job: its update is due, or the run is asynchronous
     CN_RUN_DONE,    // its update is accepted
 };
 

@@ -1,4 +1,4 @@
-// run_counts.h - what a run counted since the program started, for monitors.
+// run_counts.h - what a run counted since it was opened, for monitors. Histograms are of seconds.
 #pragma once
 
 #include "runtime/base/histogram.h"
@@ -14,15 +14,16 @@ enum cn_run_refusal {
     CN_REFUSAL_COUNT,
 };
 
-// Returns what a board is told about a refusal; CN_REFUSAL_FRAME has a sentence for each case.
+// Returns what a board is told about a refusal; NULL for CN_REFUSAL_FRAME, of which each case has a
+// sentence of its own.
 const char *cn_run_refusal_text(enum cn_run_refusal why);
 
 struct cn_run_counts {
     uint64_t accepted, rejected, late, repeated; // verdicts about updates
     uint64_t refused[CN_REFUSAL_COUNT];          // the rejected ones, by reason
     uint64_t stale, behind;    // accepted updates from an older version; sum of their staleness
-    uint64_t cut;              // updates scaled down or left out in a merge
-    uint64_t capped;           // updates that count for fewer samples than said
+    uint64_t cut;              // cuts of updates in merges (cn_merge_cuts)
+    uint64_t capped;           // updates that cn_admission_cap gave fewer samples than they said
     uint64_t merged, extended; // rounds
     struct cn_histogram round; // from the opening of a round to its version
     struct cn_histogram merge; // making a version and storing it

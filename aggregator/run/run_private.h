@@ -1,7 +1,7 @@
 // run_private.h - the state of the run, which its files share.
 //
 // run.c has the phases, and run_merge.c makes the version of a round. run_updates.c tells boards
-// about the run and judges their updates.
+// about the run and judges their updates. Threading: none.
 #pragma once
 
 #include "aggregator/merge/ruled.h"
@@ -12,7 +12,7 @@
 enum cn_judging {
     CN_JUDGE_DUE,      // to be measured
     CN_JUDGE_MEASURES, // its evaluation runs
-    CN_JUDGED,         // it is stored, or after a refusal the version made in its place
+    CN_JUDGED,         // may be stored: it, or after a refusal the version made in its place
 };
 
 struct cn_run {
@@ -84,11 +84,17 @@ cn_err cn_run_open_control(struct cn_run *run);
 
 // Stores a result of the evaluation of a stored version. Sets *idle when no evaluation is running.
 cn_err cn_run_take_result(struct cn_run *run, uint64_t now_ms, bool *idle);
+// Reads the bytes of the whole run: those of earlier programs and of this one.
+void cn_run_read_traffic(const struct cn_run *run, struct cn_run_traffic *traffic);
+
+// --- watch_loss.c ---
+
 // Sets run->warning when a version is far worse than its parent; clears it otherwise. metrics is
 // NULL when the loss is not finite.
 void cn_run_watch_loss(struct cn_run *run, uint32_t number,
                        const struct cn_ledger_metrics *metrics);
-void cn_run_read_traffic(const struct cn_run *run, struct cn_run_traffic *traffic);
+
+// --- gate.c ---
 
 // Has the gate judge the candidate. Call it until run->judging is CN_JUDGED. A candidate that is
 // refused is replaced.
@@ -96,6 +102,8 @@ cn_err cn_run_gate(struct cn_run *run, const struct cn_merge_config *config, uin
 // Call after the candidate was stored: records its measurement, and raises the alarm when versions
 // in a row were refused.
 void cn_run_note_judged(struct cn_run *run, bool refused);
+
+// --- rollback.c ---
 
 // Carries out a rollback that waits. If no round is open, first opens the one that the rollback
 // ends: the settings of an open round are final. Gives the rollback up when its version cannot be

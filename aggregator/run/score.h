@@ -1,4 +1,5 @@
-// score.h - decides how good a version is, and whether the run is over.
+// score.h - decides how good a version is, and whether the run is over. Errors are those of
+// ledger.h. Threading: that of the ledger.
 #pragma once
 
 #include "aggregator/ledger/ledger.h"

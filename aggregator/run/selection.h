@@ -4,13 +4,13 @@
 // 64 rounds, is the oldest. Equal ones are ranked by SHA-256(seed | round | name). So all groups
 // take turns, and the choice does not depend on the order in which they arrived. Groups whose
 // boards all report a fault come last: they may be mended before the deadline, and others train
-// meanwhile.
+// meanwhile. Errors are those of ledger.h. Threading: that of the ledger.
 #pragma once
 
 #include "aggregator/roster/roster.h"
 
 struct cn_selection {
-    struct cn_ledger *ledger;
+    struct cn_ledger *ledger; // borrowed, as all pointers here
     const struct cn_roster *roster;
     uint64_t seed; // of the job
     uint32_t round;
@@ -21,7 +21,7 @@ struct cn_selection {
 // Counts the groups that may be invited: those that people have not drained (steering.h) and that
 // serve no other job.
 uint32_t cn_selection_enrolled(const struct cn_roster *roster);
-// Counts those of them that were heard within live_ms.
+// Counts the groups that may be invited and were heard within live_ms.
 uint32_t cn_selection_live(const struct cn_roster *roster, uint64_t now_ms, uint64_t live_ms);
 
 // Invites at most count more live groups and records that in the ledger. Sets invited to their

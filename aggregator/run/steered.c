@@ -50,7 +50,7 @@ const char *cn_run_refuse_close(const struct cn_run *run)
     if (run->phase != CN_RUN_OPEN)
         return "no round is open";
     if (cn_job_is_async(run->config.job))
-        return "the run is asynchronous: rounds.quorum says how many updates make a version";
+        return "the run is asynchronous: rounds.async.buffer says how many updates make a version";
     if (run->accepted == 0)
         return "the round has no update: no version can be made of it";
     if (robust->rule != CN_ROBUST_NONE && robust->when_short == CN_ROBUST_SHORT_WAIT &&

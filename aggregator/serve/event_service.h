@@ -61,7 +61,7 @@ struct cn_event_service { // zero it before use
 // Begins with the events that the file has. date_ms NULL: the machine's clock gives the dates.
 void cn_event_service_open(struct cn_event_service *service, const struct cn_event_sources *sources,
                            uint64_t (*date_ms)(void), uint64_t now_ms);
-// Starts the hook for the newest event that waits.
+// Starts the hook for the oldest event that waits, unless it runs. Frees what the service owns.
 void cn_event_service_close(struct cn_event_service *service, uint64_t now_ms);
 
 // Looks for events. state is that of the run now; trouble says why its store fails, or is CN_OK.

@@ -9,8 +9,8 @@
 //   GET /v1/board/NAME    show.h
 //   GET /v1/events        events.h; ?from=SEQ
 //   GET /v1/jobs          the gateway's jobs
-//   GET /v1/job-state/NAME     as /v1/state, of another job
-//   GET /v1/job-versions/NAME  as /v1/versions, of another job; ?from=N
+//   GET /v1/job-state/NAME     as /v1/state without since, of the job with this name
+//   GET /v1/job-versions/NAME  as /v1/versions, of the job with this name; ?from=N
 //
 // An answer without parameter and name is made at most once a second, however many clients ask. All
 // other answers take at most a tenth of the program's time. Threading: that of the run.
@@ -59,7 +59,7 @@ struct cn_http_service {         // zero it before use
     size_t route_count;
     struct cn_http_sources sources;
     struct cn_show_tracker tracker;
-    struct cn_histogram pauses; // of the loop
+    struct cn_histogram pauses; // of the loop, in seconds
     uint64_t awake_us;          // clock; when the loop last woke; 0: it never waited
     uint64_t retries;           // times that the run waited after an error
     cn_err trouble;             // why the run waits now; CN_OK: it does not
@@ -70,8 +70,8 @@ struct cn_http_service {         // zero it before use
 cn_err cn_http_service_open(struct cn_http_service *service, const struct cn_http_sources *sources);
 void cn_http_service_close(struct cn_http_service *service);
 
-// Tries what open would do and prints what is wrong: reads the token, and listens. held: does not
-// listen, because a running aggregator has the address.
+// Tries what open would do: reads the token, and listens. Prints the address, or what is wrong.
+// held: does not listen, because a running aggregator has the address.
 cn_err cn_http_service_check(const struct cn_settings *settings, bool held);
 
 // Waits up to timeout_ms until boards or clients want something. Returns how long the CoAP server

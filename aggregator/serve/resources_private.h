@@ -15,8 +15,8 @@ void cn_resources_order(void *context, const struct cn_coap_request *request,
                         struct cn_coap_reply *reply);
 
 // Finds the board behind a request and notes that it was heard. Sets *resources, which are the
-// gateway's, to those of the job that its group serves. If the board was revoked, answers and
-// returns NULL.
+// gateway's, to those of the job that its group serves. If the board is not enrolled, or the job
+// does not know it yet, answers and returns NULL.
 const struct cn_roster_board *cn_resources_identify(struct cn_resources **resources,
                                                     const struct cn_coap_request *request,
                                                     struct cn_coap_reply *reply);

@@ -112,8 +112,8 @@ static bool is_of_other_run(const struct cn_resources *resources,
            registration->fault_run != cn_ledger_identity(resources->ledger)->run;
 }
 
-// Notes a registration for another job than that of a roster. Its board registers again before it
-// serves that one. Only the gateway's roster shows the error.
+// Notes a registration for another job than the roster's. The board registers again before it
+// serves the roster's job. Only the gateway's roster shows the error.
 static void note_elsewhere(struct cn_resources *resources, struct cn_roster *roster,
                            const char *board, const struct cn_registration *registration,
                            struct cn_roster_facts *facts)

@@ -497,7 +497,8 @@ static cn_err print_outliers(struct cn_status_report *report, uint32_t merged)
     return cn_measured_outliers(report->ledger, merged, print_outlier, report);
 }
 
-// Finds the round from which on the present settings hold, and that of newer settings.
+// Finds the round from which on the present settings hold, that of newer settings, and the number
+// of versions in a row that the gate refused.
 static cn_err find_settings(struct cn_status_report *report)
 {
     struct cn_ledger_setting row;

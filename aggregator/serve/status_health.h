@@ -8,5 +8,5 @@
 // Adds the member "health" to the object of a board, if it said something.
 void cn_status_health_add(cJSON *board, const struct cn_board_health *health);
 
-// Reads it back. Members that are missing or of another type become empty.
+// Reads the member "health" back. Members of it that are missing or of another type become empty.
 void cn_status_health_read(const cJSON *board, struct cn_board_health *health);

@@ -15,5 +15,5 @@ void cn_status_inventory_add(cJSON *board, const struct cn_inventory *inventory)
 void cn_status_inventory_text(const struct cn_inventory *inventory,
                               char text[CN_SYSTEMS_TEXT_SIZE]);
 
-// Reads them back. Members that are missing or of another type become empty.
+// Reads the members of an inventory back. Those that are missing or of another type become empty.
 void cn_status_inventory_read(const cJSON *board, struct cn_inventory *inventory);

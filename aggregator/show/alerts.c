@@ -33,8 +33,8 @@ struct alerts {
     size_t left_out;       // alerts for which there was no room
 };
 
-// Returns an alert to fill in. Each level has room for CN_ALERTS_MAX; an
-// alert beyond that is counted as left out, and what is filled in is lost.
+// Returns an alert to fill in. Each level has room for CN_ALERTS_MAX; an alert beyond that is
+// counted as left out, and what is filled in is lost.
 static struct alert *add(struct alerts *alerts, enum level level, const char *kind)
 {
     struct alert *alert = &alerts->list[alerts->count];
@@ -142,7 +142,7 @@ static cn_err add_rejection(void *context, const struct cn_history_rejection *re
 {
     struct alerts *alerts = context;
     if (rejection->round + 1 < alerts->view->oldest)
-        return CN_OK; // an old story: the group's row still counts it
+        return CN_OK; // an older one is no alert; the group's row counts it
     struct alert *alert = add(alerts, LEVEL_WARNING, "rejected");
     memcpy(alert->group, rejection->group, sizeof(alert->group));
     // Each part of a group that is split makes an update of its own, and the first one counts.

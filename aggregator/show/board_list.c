@@ -57,7 +57,7 @@ static int compare_places(const void *a, const void *b)
 }
 
 // Lists each group once. It sorts by name, by first board and by name again, so that thousands of
-// groups take no time.
+// groups take little time.
 static cn_err list_groups(struct cn_board_list *list)
 {
     size_t kept = 0;

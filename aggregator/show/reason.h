@@ -10,7 +10,8 @@
 // A board that was heard longer ago is silent.
 #define CN_REASON_SILENT_MS 120000
 
-// The first reason that holds is given.
+// Down to CN_REASON_SILENT, the first reason that holds is given; the rest are looked at in the
+// order of cn_reason_of.
 enum cn_reason_kind {
     CN_REASON_REVOKED,
     CN_REASON_NEVER,      // not heard since the aggregator started; detail: its last error

@@ -36,7 +36,7 @@ struct cn_round_view {
     size_t turn_count;
     struct cn_steering steering;     // what people ask of the run
     struct cn_steered_round steered; // what people did to the round
-    char (*drained)[CN_NAME_SIZE];   // owned; groups that are not invited, in their order
+    char (*drained)[CN_NAME_SIZE];   // owned; groups that people drained, in the order of names
     size_t drained_count;
     struct cn_round_error *errors; // owned; in the order of the boards' names
     size_t error_count;

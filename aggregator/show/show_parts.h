@@ -6,11 +6,11 @@
 #include "aggregator/show/json_text.h"
 #include "aggregator/show/show.h"
 
-// Begins an answer: the version of the format and both clocks.
+// Begins an answer: the version of the format, the clock and the date.
 void cn_show_begin(const struct cn_show_source *source, struct cn_json_text *json);
 
 // Writes the members "accuracy" (cross-entropy only), "loss" and further measures of a score, and
-// "by" with who measured. Writes nothing for an unknown score.
+// in "by" whether the central set or the boards measured it. Writes nothing for an unknown score.
 void cn_show_score(const struct cn_show_source *source, const struct cn_score *score,
                    struct cn_json_text *json);
 

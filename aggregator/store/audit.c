@@ -48,7 +48,7 @@ static void digest_line(const char *line, size_t size, char text[2 * CN_DIGEST_S
     cn_hex(text, digest, sizeof(digest));
 }
 
-// Returns the seq of a line, 0 when it is none of this file.
+// Returns the seq of a line; 0: the line has none that is valid.
 static uint64_t read_seq(const char *line, size_t size)
 {
     cJSON *root = cJSON_ParseWithLength(line, size);
@@ -58,7 +58,7 @@ static uint64_t read_seq(const char *line, size_t size)
     return number >= 1 && number < 9e15 ? (uint64_t)number : 0;
 }
 
-// Returns the begin of the line of bytes that ends at end.
+// Returns the beginning of the line, among bytes, that ends at end.
 static const char *find_line(const char *bytes, const char *end)
 {
     const char *before = end > bytes ? memrchr(bytes, '\n', (size_t)(end - bytes)) : NULL;

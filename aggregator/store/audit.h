@@ -44,13 +44,16 @@ struct cn_audit_entry {
 
 // Adds a line, which is durable on return. Sets *seq, which may be NULL, to its number. First
 // removes the part of a line that a crash left. After a damaged line the chain goes on: prev is the
-// digest of its bytes, and seq counts it. After an error the file has no new line, or part of one.
+// digest of its bytes, and seq counts it. After an error the file has no new line, part of one, or
+// one that a power cut may take back. Returns CN_ERANGE when the line would be longer than
+// CN_AUDIT_LINE_MAX, CN_EAGAIN when the file could not be locked, CN_EINVAL for a path that is too
+// long.
 cn_err cn_audit_append(const char *directory, const struct cn_audit_entry *entry, uint64_t *seq);
 
 struct cn_audit_verdict {
     uint64_t lines;                      // number of lines in the chain
     uint64_t first, last;                // seq of its first and last line
-    char newest[2 * CN_DIGEST_SIZE + 1]; // digest of the newest line
+    char newest[2 * CN_DIGEST_SIZE + 1]; // digest of the newest line that fits the chain
     char fault[256];                     // what is wrong, with file and line; "": nothing is
     bool expected_found;                 // whether a line has the expected digest
     bool torn;                           // a crash left only a part of the last line

@@ -1,7 +1,7 @@
 // model_store.h - the versions of a run, the blobs that boards can fetch, and which files are kept.
 //
-// Files are durable before the ledger names them. Files that the ledger does not name are removed
-// when the store is opened. Threading: none.
+// Files are durable before the ledger names them. Files of versions and updates that the ledger
+// does not name are removed when the store is opened. Threading: none.
 #pragma once
 
 #include "aggregator/store/model_version.h"
@@ -45,14 +45,15 @@ void cn_model_store_adapt(struct cn_model_store *models, uint32_t snapshot_every
 // Finds a blob by its digest: the graph, the full bytes of the newest version or the one before it,
 // one of the newest deltas, the newest snapshot, or the control variate. Returns CN_ENOTFOUND for
 // any other digest. version is the number of the blob's version, 0 for the graph. data is borrowed
-// until the next add.
+// until the next add or offer.
 cn_err cn_model_store_blob(const struct cn_model_store *models,
                            const uint8_t digest[CN_DIGEST_SIZE], const uint8_t **data, size_t *size,
                            uint32_t *version);
 
 // Offers the server's control variate for the newest version as a blob, in place of an earlier one,
-// and sets size and digest of control. server is a row of layout->total values; NULL: there is no
-// blob.
+// and sets size and digest of control. server is a row of layout->total values. NULL: there is no
+// such blob, and control stays as it is. Errors are those of cn_variate_encode; there is no blob
+// then.
 cn_err cn_model_store_offer(struct cn_model_store *models, const float *server,
                             struct cn_round_control *control);
 

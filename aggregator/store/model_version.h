@@ -63,7 +63,7 @@ cn_err cn_model_save(struct cn_store *store, const struct cn_layout *layout,
 // return.
 cn_err cn_model_save_first(struct cn_store *store, const struct cn_model *model);
 
-// As cn_model_load, with the weights alone: what the next version would be made from is left out.
+// As cn_model_load, but reads only the full version: no delta, residual or state.
 cn_err cn_model_load_weights(struct cn_store *store, struct cn_ledger *ledger,
                              const struct cn_layout *layout, uint32_t number,
                              struct cn_model *model);

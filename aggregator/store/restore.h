@@ -1,4 +1,4 @@
-// restore.h - what a run does with a ledger that may be an older copy of itself.
+// restore.h - what a run does with a ledger that may be an older copy of itself. Threading: none.
 #pragma once
 
 #include "aggregator/ledger/ledger.h"

@@ -4,14 +4,15 @@
 // collected in a file that is not visible yet. cn_spool_keep makes it durable as
 // "round-N-GROUP.update".
 //
-// Until then it is saved in parts of 4096 chunks: a complete part at once, an incomplete one after
-// two seconds. After a crash the upload continues from the saved parts, and the board sends the
-// rest again.
+// Until then it is saved in parts of 4096 chunks, each two seconds after the first of its chunks
+// that was not saved yet. After a crash the upload continues from the saved parts, and the board
+// sends the rest again.
 //
-// Each board has at most one upload. A new upload replaces the board's old one and no other
-// board's. When several boards of a group send the same frame, chunks that one of them has sent are
-// copied to the upload of another: they are lent (spool_lend.c). A declared size is checked against
-// the largest possible frame before anything is allocated for it. Threading: none.
+// Each board has at most one upload. A new upload replaces the board's old one. It replaces another
+// board's only to make room: one of its group, to which no chunk has come for ten seconds. When
+// several boards of a group send the same frame, chunks that one of them has sent are copied to the
+// upload of another: they are lent (spool_lend.c). A declared size is checked against the largest
+// possible frame before anything is allocated for it. Threading: none.
 #pragma once
 
 #include <stdbool.h>
@@ -37,8 +38,8 @@ struct cn_spool_config {
 
 // CN_SPOOL_PART consecutive chunks of an upload; the last part may have fewer.
 struct cn_spool_part {
-    uint32_t received; // chunks that are there
-    uint32_t saved;    // the number of those that are durable
+    uint32_t received; // number of chunks that are there
+    uint32_t saved;    // number of received chunks that are durable, or lent
     bool exists;       // whether the part has a file
     uint64_t since_ms; // clock when the oldest unsaved chunk came, or of the last attempt to save
 };
@@ -79,11 +80,12 @@ void cn_spool_close(struct cn_spool *spool);
 // Returns the number of uploads under way, and sets bytes to their declared size together.
 uint32_t cn_spool_usage(const struct cn_spool *spool, uint64_t *bytes);
 
-// Begins the board's upload or finds it: declaring the same frame again continues the upload.
-// Copies to it the chunks that other boards of the group have sent of the same frame; each upload
-// is lent at most once in ten seconds. Returns CN_ERANGE for a size of 0 or above the largest
-// frame. Returns CN_EAGAIN when the spool's limit is reached, and CN_ENOSPC when the disk's reserve
-// would be used.
+// Begins the board's upload or finds it: declaring the same frame again continues the upload. The
+// first declaration since the program's start copies to it the chunks that other boards of the
+// group have sent of the same frame; each upload is lent at most once in ten seconds. Returns
+// CN_ERANGE for a size of 0 or above the largest frame. Returns CN_EAGAIN when the spool's limit is
+// reached, and CN_ENOSPC when the disk's reserve would be used. Other errors are those of the
+// store.
 cn_err cn_spool_declare(struct cn_spool *spool, const char *board, const char *group,
                         const struct cn_declare_request *declared, uint64_t now_ms,
                         struct cn_spooled **upload);
@@ -95,7 +97,7 @@ struct cn_spooled *cn_spool_find(struct cn_spool *spool, const char *board, cons
 
 // Stores complete chunks, beginning with chunk index. Chunks that the board has already sent stay
 // as they are. Returns CN_ERANGE for a wrong index or size, and CN_ECONFLICT when the board has
-// sent other bytes for a chunk before.
+// sent other bytes for a chunk before. Other errors are those of the store.
 cn_err cn_spool_put(struct cn_spool *spool, struct cn_spooled *upload, uint32_t index,
                     const uint8_t *data, size_t size, uint64_t now_ms);
 

@@ -52,7 +52,7 @@ static cn_err join(char path[PATH_MAX], const char *directory, const char *name)
     return length < 0 || length >= PATH_MAX ? CN_EINVAL : CN_OK;
 }
 
-// Copies what from has from its beginning.
+// Copies the whole content of the file from, and adds its size to bytes.
 static cn_err copy_content(int from, int to, uint64_t *bytes)
 {
     static uint8_t piece[PIECE];

@@ -8,7 +8,8 @@
 
 #include "aggregator/ledger/ledger.h"
 
-// Copies the ledger, as it is at one moment, into a new file of mode 0600, durably.
+// Copies the ledger, as it is at one moment, into a new file of mode 0600, whose content is
+// durable. Returns CN_EEXIST when path exists, CN_EAGAIN when another program writes.
 cn_err cn_state_copy_ledger(struct cn_ledger *ledger, const char *path);
 
 struct cn_state_copy {
@@ -26,5 +27,6 @@ struct cn_state_copy {
 };
 
 // Makes the copy in the directory to.partial and then renames it to `to`, durably. Returns
-// CN_EEXIST when one of the two exists, CN_EAGAIN when the run removed files during each try.
+// CN_EEXIST when one of the two exists, CN_EAGAIN when the run removed files or held the ledger
+// during each try.
 cn_err cn_state_copy_make(struct cn_state_copy *copy);

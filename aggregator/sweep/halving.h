@@ -1,4 +1,4 @@
-// halving.h - synchronous successive halving: who goes on after each rung.
+// halving.h - synchronous successive halving: which trials go on after each rung.
 //
 // All trials train for `first` rounds. The best 1/factor of them go on to factor times as many
 // rounds, and so on until one is left (Jamieson and Talwalkar, "Non-stochastic Best Arm
@@ -23,8 +23,9 @@ uint32_t cn_halving_rungs(const struct cn_halving *plan);
 // these are too many to count.
 uint32_t cn_halving_rounds(const struct cn_halving *plan, uint32_t rung);
 
-// Takes those out of `in` that do not go on after a rung. losses: of trials that are in; one that
-// is not finite never goes on. Trials that tie with the last one to go on do so, too.
+// Takes the trials out of `in` that do not go on after a rung. losses has those of the trials that
+// are in. A trial whose loss is not finite never goes on. Trials that tie with the last one to go
+// on do so, too.
 void cn_halving_select(const struct cn_halving *plan, uint32_t rung, const double *losses,
                        bool *in);
 

@@ -33,8 +33,8 @@ struct cn_sweep {
 // Writes the name of a trial, counted from 0: "trial-1".
 void cn_sweep_name(uint32_t trial, char name[CN_SWEEP_NAME_SIZE]);
 
-// Writes the job files of all trials and checks them. Returns CN_EXIT_DONE, or the exit code after
-// it printed what is wrong.
+// Writes the job files of all trials that have no result yet, and checks them. Returns
+// CN_EXIT_DONE, or the exit code after it printed what is wrong.
 int cn_sweep_prepare(struct cn_sweep *sweep);
 
 // Runs the trials that have no result yet, rung by rung, and finds the winner. Writes its job as
@@ -42,5 +42,5 @@ int cn_sweep_prepare(struct cn_sweep *sweep);
 // why.
 int cn_sweep_run(struct cn_sweep *sweep);
 
-// Prints all trials, the best first: a table, or with json one object.
+// Prints all trials that have a result, the best first: a table, or with json one object.
 void cn_sweep_print(const struct cn_sweep *sweep, bool json);

@@ -21,7 +21,7 @@ struct cn_sweep_key {
     char path[CN_SWEEP_PATH_SIZE]; // in a job file: "train.learning_rate"
     uint32_t count;                // values of the list; 0: a range
     char values[CN_SWEEP_VALUES_MAX][CN_SWEEP_VALUE_SIZE];
-    double low, high;
+    double low, high; // bounds of the range
     bool logarithmic; // the logarithm is drawn evenly
     bool whole;       // the key takes whole numbers
 };

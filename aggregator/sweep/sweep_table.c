@@ -8,7 +8,8 @@
 #include "aggregator/sweep/sweep.h"
 #include "runtime/command/terminal/wrap.h"
 
-// The better one first: who came further, then the lower loss, then the lower number.
+// Orders the better trial first: the one that came further, then the lower loss, then the lower
+// number.
 static int by_place(const void *left, const void *right)
 {
     const struct cn_sweep_result *a = left, *b = right;

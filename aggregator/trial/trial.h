@@ -47,7 +47,7 @@ cn_err cn_trial_check_sources(const struct cn_trial_programs *programs,
                               const struct cn_trial_options *options, const char *folder,
                               struct cn_diag *diag);
 
-// Has the programs check all profiles of a folder. Prints their warnings, each once. Prints what is
-// wrong and returns false.
+// Has the programs check all profiles of a folder. Prints their warnings, each once. Returns false
+// after it printed what is wrong.
 bool cn_trial_check(const struct cn_trial_programs *programs, const struct cn_trial_folder *folder,
                     uint32_t boards);

@@ -22,13 +22,15 @@ struct cn_trial_folder {
     int lock; // descriptor that holds the lock; -1: none
 };
 
-// Checks that path is free, an empty folder, or one of this user that has the file; sets *exists to
-// the last. Returns CN_EEXIST with a line in diag otherwise. what names the command for the line.
+// Checks that path is free, or a folder of this user that is empty or has the file. Sets *exists to
+// whether the folder has the file. Otherwise returns CN_EEXIST with a line in diag. what names the
+// command for the line.
 cn_err cn_trial_folder_check(const char *path, const char *file, const char *what, bool *exists,
                              struct cn_diag *diag);
 
-// Opens and locks the trial at path. Sets *exists to false when nothing is there. Returns CN_EEXIST
-// with a line in diag when something else is there or another process runs the trial.
+// Opens and locks the trial at path. Sets *exists to false when nothing or an empty folder is
+// there. Returns CN_EEXIST with a line in diag when something else is there or another process runs
+// the trial.
 cn_err cn_trial_folder_open(struct cn_trial_folder *folder, const char *path, bool *exists,
                             struct cn_diag *diag);
 

@@ -17,7 +17,8 @@
 #define TAIL_BYTES 4096
 #define LOOK_MS 20 // between looks at processes that are to end
 
-// Runs in the child. All descriptors except these are closed by exec.
+// Runs in the child. All other descriptors are closed by exec, except the one that sweep_record.c
+// has processes inherit.
 static void become(const char *folder, char *const argv[], const char *log, int output,
                    pid_t parent)
 {

@@ -19,8 +19,9 @@ struct cn_trial_process {
     long log_offset; // size of the log file before the process was started
 };
 
-// Starts argv[0], a path, in a folder. Its output is appended to the file log. With output above 0,
-// its standard output goes to that descriptor instead. On an error errno says why.
+// Starts argv[0], a path, in a folder. Its output is appended to the file log, a path as seen from
+// folder. With output above 0, its standard output goes to that descriptor instead. Returns CN_EIO;
+// errno says why.
 cn_err cn_trial_process_start(struct cn_trial_process *process, const char *folder,
                               char *const argv[], const char *log, int output);
 
@@ -39,6 +40,7 @@ void cn_trial_process_end(struct cn_trial_process *processes, size_t count, uint
 #define CN_TRIAL_LINE_SIZE 320
 uint64_t cn_trial_process_warnings(const char *log, char newest[CN_TRIAL_LINE_SIZE]);
 
-// Prints lines of a log file from offset on to standard error, each after "  | ": those from the
-// program's first error on, or else the last ones. Returns whether they name the command reload.
+// Prints at most ten lines of a log file from offset on to standard error, each after "  | ": those
+// from the program's first error on, or else the last ones. Returns whether the lines from the
+// first of them on name the command reload.
 bool cn_trial_process_tell(const char *log, long offset);

@@ -28,7 +28,7 @@ struct cn_trial_run {
     uint64_t begun_ms; // clock; when that row was printed
     bool drawn;        // a live line is on the screen
     bool over;         // the gateway said that the run is over
-    bool changed;      // boards failed or are back since it was checked whether the run can go on
+    bool changed;      // boards failed or are back since the last look at whether enough can train
     struct cn_trial_faults faults;
 };
 

@@ -12,7 +12,7 @@
 #include "runtime/base/error.h"
 
 #define CN_TRIAL_BOARDS_MAX 64
-#define CN_TRIAL_LABELS_MAX 10000
+#define CN_TRIAL_LABELS_MAX 10000   // different labels of a data set that is divided by them
 #define CN_TRIAL_CENTRAL UINT32_MAX // owner of a row that the gateway measures versions with
 
 enum cn_trial_split_kind {
@@ -51,7 +51,8 @@ void cn_trial_owner_name(const struct cn_trial_split *split, uint32_t owner,
 void cn_trial_hold_out(uint64_t seed, bool hold_out, size_t rows, uint32_t *owners);
 
 // Gives each row that the gateway does not have to an owner. labels has a label for each row; NULL
-// with CN_TRIAL_IID. Returns CN_EINVAL with a line in diag when an owner would get no row or
-// there are fewer labels than groups, or CN_ENOMEM.
+// with CN_TRIAL_IID. Returns CN_EINVAL with a line in diag when an owner would get no row, there
+// are more than CN_TRIAL_LABELS_MAX labels, or with CN_TRIAL_LABELS fewer than groups; or
+// CN_ENOMEM.
 cn_err cn_trial_divide(const struct cn_trial_split *split, const int64_t *labels, size_t rows,
                        uint32_t *owners, struct cn_diag *diag);

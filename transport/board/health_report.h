@@ -21,7 +21,8 @@ struct cn_health_report {
 void cn_health_report_init(struct cn_health_report *report, struct cn_exchange *exchange,
                            struct cn_rtt *rtt, uint8_t kind, uint64_t seed);
 
-// Sends health. With answered, step sends it and repeats it until it is answered.
+// Sends health. With answered, step sends it and repeats it until it is answered. Does nothing when
+// the aggregator does not know health.
 void cn_health_report_send(struct cn_health_report *report, const struct cn_health *health,
                            bool answered);
 

@@ -1,6 +1,6 @@
 // link_events.h - the events of a link that the owner has not fetched yet.
 //
-// Only the newest event of each type is kept, so there is always room.
+// Only the newest event of each type is kept, so there is always room. Threading: none.
 #pragma once
 
 #include "runtime/port/link.h"
@@ -12,7 +12,7 @@ struct cn_link_events {
     uint32_t first, count;
 };
 
-// Returns the event to fill in: the waiting one of this type, or a new one.
+// Returns the event to fill in: the waiting one of this type, with its contents, or a new one.
 struct cn_link_event *cn_link_events_push(struct cn_link_events *events,
                                           enum cn_link_event_type type);
 

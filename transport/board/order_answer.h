@@ -1,7 +1,7 @@
 // order_answer.h - sends the answer to an order: PUT o/SEQ/PART/COUNT of PROTOCOL.md.
 //
-// The parts go one after another, each when the part before was answered. A newer answer takes the
-// place of one that is under way. Threading: none.
+// The parts go one after another, each when the part before was taken; after a refusal no more are
+// sent. A newer answer takes the place of one that is under way. Threading: none.
 #pragma once
 
 #include "runtime/port/order.h"

@@ -2,8 +2,8 @@
 // other member of its group.
 //
 // A refusal is reported once, and the registration is repeated slowly. With a store the answer is
-// kept (registration_file.h). If no new answer has come within a second of the first request, the
-// kept one is reported. Threading: none.
+// kept (registration_file.h). If no new answer has come a second after cn_registrar_keep, the kept
+// one is reported, once the registrar has its facts. Threading: none.
 #pragma once
 
 #include "runtime/base/log_limit.h"
@@ -22,16 +22,16 @@ struct cn_registrar {
     // has the board's session now. The answer is reported only if it differs from the last one.
     bool announces;
     struct cn_request asking, keying;
-    struct cn_backoff mismatch;
+    struct cn_backoff mismatch;     // pauses after refusals
     struct cn_register_reply reply; // its chunk_size is 0 before the first registration
     struct cn_manifest manifest;
-    bool is_registered; // the manifest and its keys were reported
-    uint32_t next_key;
+    bool is_registered;             // the manifest and its keys were reported
+    uint32_t next_key;              // index of the member whose key is asked for
     struct cn_store *store;         // borrowed; NULL: answers are not kept
     uint8_t origin[CN_DIGEST_SIZE]; // result of cn_registration_origin
     uint64_t recall_us;             // time to report the kept answer; 0: never, or done
-    struct cn_register_reply kept;
-    struct cn_log_quota lines; // log lines about members without a key
+    struct cn_register_reply kept;  // the kept answer, once it was reported
+    struct cn_log_quota lines;      // log lines about members without a key
 };
 
 // Initialises the registrar. kind is the first byte of its tags; kind + 1 is that of requests for
@@ -40,11 +40,11 @@ void cn_registrar_init(struct cn_registrar *registrar, const char *board,
                        struct cn_link_events *events, struct cn_exchange *exchange,
                        struct cn_rtt *rtt, uint8_t kind, uint64_t seed);
 
-// Keeps answers in store and uses the stored one.
+// Keeps answers in store, and has the stored one reported a second after now_us if none has come.
 void cn_registrar_keep(struct cn_registrar *registrar, struct cn_store *store,
                        const uint8_t origin[CN_DIGEST_SIZE], uint64_t now_us);
 
-// Starts the registration from the beginning.
+// Starts the registration of facts from the beginning.
 void cn_registrar_start(struct cn_registrar *registrar);
 bool cn_registrar_is_busy(const struct cn_registrar *registrar);
 

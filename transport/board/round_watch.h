@@ -24,7 +24,7 @@ struct cn_round_watch {
 void cn_round_watch_init(struct cn_round_watch *watch, struct cn_exchange *exchange,
                          struct cn_rtt *rtt, uint8_t kind, uint64_t seed);
 
-// Starts with the current round, or stops.
+// Starts to watch, and reports the current round first; or stops.
 void cn_round_watch_set(struct cn_round_watch *watch, bool on);
 
 // Polls and reports the round again. Call it after a registration.
@@ -33,8 +33,9 @@ void cn_round_watch_renew(struct cn_round_watch *watch, uint64_t now_us);
 // Call this in a new session: the observation is lost, and notifications count from the start.
 void cn_round_watch_reconnected(struct cn_round_watch *watch, uint64_t now_us);
 
-// Takes an answer or a notification. Sets *changed when watch->round differs from the reported one.
-// Returns false to end the observation (struct cn_exchange's sink).
+// Takes an answer or a notification. Sets *changed when watch->round is to be reported: it differs
+// from the reported one, or is the first one after set or renew. Returns false to end the
+// observation (struct cn_exchange's sink).
 bool cn_round_watch_reply(struct cn_round_watch *watch, const struct cn_exchange_reply *reply,
                           uint64_t now_us, bool *changed);
 

@@ -2,8 +2,11 @@
 //
 // A host is an IPv4 address, an IPv6 address in brackets or a name. A link-local address needs its
 // zone, which is the name or the number of an interface of this machine: "[fe80::7%eth0]:5684"
-// (RFC 4007, 11). Each look-up of a name runs on a thread of its own, because the resolver may
-// block for many seconds while the network is down.
+// (RFC 4007, 11). A cn_lookup runs on a thread of its own, because the resolver may block for many
+// seconds while the network is down. Parsing and look-ups may also return
+// CN_ENOMEM.
+//
+// Threading: any thread; a cn_lookup belongs to one thread at a time.
 #pragma once
 
 #include <stdint.h>
@@ -29,7 +32,7 @@ struct cn_address_list {
 cn_err cn_address_parse(const char *text, struct cn_address *address);
 
 // Parses a numeric address, or looks up a name and takes its first address. May block. Returns
-// CN_ENOTFOUND when the look-up fails.
+// CN_ENOTFOUND when the look-up fails, and CN_EINVAL when text is not "host:port".
 cn_err cn_address_resolve(const char *text, struct cn_address *address);
 
 // Prints the host of address with the port of text: "10.0.0.7:5701", "[fe80::7%3]:5701". An
@@ -41,6 +44,7 @@ cn_err cn_address_print(const struct cn_address *address, const char *text, char
 struct cn_lookup;
 
 // Starts to look up the host of text on a thread of its own. Free the look-up with cn_lookup_free.
+// Returns CN_EINVAL when text is too long; other mistakes in it show when the look-up is done.
 cn_err cn_lookup_start(const char *text, struct cn_lookup **lookup);
 
 // Copies the addresses that were found: at least one, and the first CN_ADDRESSES_MAX at most.

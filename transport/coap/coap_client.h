@@ -24,6 +24,6 @@ struct cn_coap_client_config {
 };
 
 // Creates the exchange; its step makes the first connection. Returns CN_EINVAL for an invalid
-// board name or address.
+// board name or address, and CN_ENOMEM.
 cn_err cn_coap_client_open(const struct cn_coap_client_config *config,
                            struct cn_exchange **exchange);

@@ -97,7 +97,8 @@ void cn_coap_server_close(struct cn_coap_server *server);
 // Returns the descriptor that is readable when step has work. The server owns it.
 int cn_coap_server_descriptor(const struct cn_coap_server *server);
 
-// Waits up to timeout_ms for traffic, handles it and runs due timers.
+// Waits up to timeout_ms for traffic, handles it and runs due timers. Returns CN_EIO when waiting
+// fails.
 cn_err cn_coap_server_step(struct cn_coap_server *server, uint32_t timeout_ms);
 
 // Sends the current content of a route to its observers, because it changed.

@@ -41,11 +41,11 @@ struct cn_coap_sessions {
     const struct cn_coap_server_config *config; // the server's settings: find_key and the limits
     struct cn_coap_session *first;              // newest first
     struct cn_coap_board *boards[CN_COAP_SESSION_BUCKETS];
-    uint32_t count;   // sessions with a board
-    uint32_t waiting; // sessions over TCP without a request so far
-    bool closing;     // at least one session is closing
-    uint8_t key[CN_KEY_SIZE];
-    coap_bin_const_t key_view;
+    uint32_t count;            // sessions with a board
+    uint32_t waiting;          // sessions over TCP without a request so far
+    bool closing;              // at least one session is closing
+    uint8_t key[CN_KEY_SIZE];  // the key that was looked up last, or random bytes
+    coap_bin_const_t key_view; // of key, for libcoap
 };
 
 // Borrows config until deinit. Returns the error of cn_crypto_random if that fails.

@@ -1,10 +1,11 @@
 // security.h - key files and the keys derived from them.
 //
 // A key file is one line, "cairn-key-1 ID 64hex", mode 0600. The 32 bytes are never used directly:
-// HKDF labels (runtime/port/crypto.h) give "cairn/1 dtls" for the session with the aggregator and
-// "cairn/1 registration" for the owner of a stored registration. The aggregator derives the key of
-// a pair of boards from a secret of its own. A stolen board therefore knows only the keys of its
-// own pairs in one key epoch (GROUP.md, "Key epochs").
+// HKDF (runtime/port/crypto.h) derives a key for each use from them: with the label "cairn/1 dtls"
+// for the session with the aggregator, "cairn/1 registration" for the owner of a stored
+// registration, and "cairn/1 fingerprint" for the list of revoked boards. The aggregator derives
+// the key of a pair of boards from a secret of its own. A stolen board therefore knows only the
+// keys of its own pairs in one key epoch (GROUP.md, "Key epochs").
 #pragma once
 
 #include <stdbool.h>
@@ -19,7 +20,8 @@ struct cn_board_key {
 };
 
 // Reads a key file. Returns CN_ENOTFOUND when there is none, CN_EFORMAT when it is not a key file,
-// CN_EAUTH when others can read it, and CN_EIO otherwise. Adds a line to diag for each error.
+// CN_EAUTH when others can access it or it is no regular file, and CN_EIO otherwise. Adds a line to
+// diag for each error.
 cn_err cn_security_load_key(const char *path, struct cn_diag *diag, struct cn_board_key *key);
 
 // Makes a new random key and writes it to a file, which is durable on return. Returns CN_EEXIST

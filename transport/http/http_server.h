@@ -1,7 +1,7 @@
 // http_server.h - a small HTTP/1.1 server for people and monitors, in the caller's loop.
 //
 // It answers GET and HEAD from a table of routes (http_request.h) and has no thread, no TLS and no
-// file system. The library is libmicrohttpd; only http_server.c and http_answers.c know it.
+// files. The library is libmicrohttpd; only http_server.c and http_answers.h include it.
 //
 // Limits keep the cost of clients small:
 //
@@ -33,7 +33,8 @@ struct cn_http_config {
 
 struct cn_http_server;
 
-// Returns CN_EEXIST when another program listens there; the log names the address.
+// Opens the server and listens. Returns the errors of cn_http_listen, CN_ERANGE also when there are
+// too many routes, and CN_ENOMEM.
 cn_err cn_http_open(const struct cn_http_config *config, struct cn_http_server **server);
 void cn_http_close(struct cn_http_server *server);
 

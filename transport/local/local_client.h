@@ -7,8 +7,8 @@
 
 #include "runtime/base/bytes.h"
 
-// Sends line and an end of line. Reads the line of the answer into answer, and puts a 0 in place of
-// its end. Returns CN_ETIMEOUT when nothing comes for timeout_ms, CN_EPEER when the other end hangs
-// up before it has answered, and CN_ERANGE when the answer exceeds the buffer's limit.
+// Sends line and an end of line. Appends the line of the answer to answer, with a 0 in place of its
+// end. Returns CN_ETIMEOUT when nothing comes for timeout_ms, CN_EPEER when the other end hangs up
+// before it has answered, CN_ERANGE when the answer exceeds the buffer's limit, and CN_EIO.
 cn_err cn_local_ask(int descriptor, const char *line, uint32_t timeout_ms,
                     struct cn_buffer *answer);

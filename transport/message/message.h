@@ -27,7 +27,7 @@ struct cn_version_range {
 // POST reg: a board registers with its versions and facts.
 struct cn_register_request {
     struct cn_version_range protocol, update_format, graph_ops;
-    struct cn_registration facts; // its members are not sent here
+    struct cn_registration facts; // members and member_count are not sent
 };
 
 // Reply 2.05 to POST reg: a cn_manifest without pair keys, and the versions that the aggregator
@@ -45,11 +45,11 @@ struct cn_declare_request {
     uint32_t round;
     uint64_t size;
     uint8_t digest[CN_DIGEST_SIZE];
-    uint8_t base[CN_DIGEST_SIZE]; // version that the update is relative to
-    double held_out_loss;
-    uint64_t held_out_correct, held_out_count;
-    double train_loss;
-    struct cn_measures measures;
+    uint8_t base[CN_DIGEST_SIZE];              // version that the update is relative to
+    double held_out_loss;                      // sum over the held-out samples, for base
+    uint64_t held_out_correct, held_out_count; // samples, for base
+    double train_loss;                         // mean over the round's samples
+    struct cn_measures measures;               // of base on the held-out samples
     // Signs of life of the members, as the leader sees them.
     struct cn_member_sign members[CN_GROUP_MAX];
     uint32_t member_count;
@@ -74,7 +74,7 @@ struct cn_upload_status {
     uint8_t id[CN_UPLOAD_ID_SIZE]; // see cn_message_upload_id
     bool decided;                  // true: verdict is set
     enum cn_verdict verdict;
-    uint8_t accepted[CN_DIGEST_SIZE];
+    uint8_t accepted[CN_DIGEST_SIZE]; // of the frame that counts for the round; zeros: none
     uint32_t chunk_count;
     uint32_t received;                           // number of chunks received
     struct cn_chunk_range missing[CN_RANGE_MAX]; // the first missing chunks, in ascending order
@@ -85,11 +85,12 @@ struct cn_upload_status {
     uint32_t recent_count;
 };
 
-// Returns the version of the graph's operators that a board must know for the job:
+// Returns the version of the graph's operators that a board must know for the job: the highest that
+// holds of these, or else 1.
 //
 //   2  the job has rules, or a loss that CN_LOSS_MSE precedes in enum cn_loss
-//   3  the members of a group divide the work unequally (parallel)
-//   4  they divide the model (pipeline)
+//   3  the job sets keys of cn_parallel, by which the members of a group share the work
+//   4  the members of a group divide the model (pipeline)
 //   5  gradients are corrected (train.correction)
 uint32_t cn_message_graph_ops(const struct cn_job *job);
 

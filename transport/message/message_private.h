@@ -33,11 +33,11 @@ enum cn_message_kind {
 struct cn_message_field {
     uint8_t key;
     enum cn_message_kind kind;
-    size_t offset;
-    uint64_t min, max;
-    double low, high;
-    const struct cn_message_schema *schema;
-    size_t count_offset;
+    size_t offset;                          // of the field in its struct
+    uint64_t min, max;                      // limits of a number; otherwise as the kind says
+    double low, high;                       // limits of F64
+    const struct cn_message_schema *schema; // of MAP and RULES
+    size_t count_offset;                    // of RANGES and SIGNS
 };
 
 struct cn_message_schema {
@@ -52,6 +52,6 @@ cn_err cn_message_put(const struct cn_message_schema *schema, const void *object
 // Returns whether object encodes like a struct of zeros, so that RULES leaves it out.
 bool cn_message_is_plain(const struct cn_message_schema *schema, const void *object);
 
-// Decodes any bytes into object. object is zero after an error.
+// Decodes any bytes into object. Returns CN_EFORMAT as message.h says; object is zero then.
 cn_err cn_message_get(const struct cn_message_schema *schema, const uint8_t *bytes, size_t size,
                       void *object, size_t object_size);

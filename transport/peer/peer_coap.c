@@ -34,16 +34,16 @@ struct message {
 };
 
 struct peer {
-    struct cn_exchange *exchange; // NULL for this board and for members without a key
+    struct cn_exchange *exchange; // NULL for this board, members without a key and after an error
     uint8_t key[CN_KEY_SIZE];
     uint64_t opened_ms;
     bool told;                     // it was logged that the member refuses this board
     struct cn_log_quota lines;     // log lines about its address and its refusals
     char address[CN_ADDRESS_SIZE]; // address of the current attempt or session
     char at[CN_ADDRESS_SIZE];      // address at which it answered last; "": never
-    // Address from which it was heard, if not the one in the list; else "".
+    // Address from which it was heard or that a hint gave, if not the one in the list; else "".
     char other[CN_ADDRESS_SIZE];
-    bool hinted; // another member has told `other`: it is to be tried
+    bool hinted; // another member or a call on the LAN gave an address: it is to be tried
 };
 
 struct peer_link {
@@ -324,8 +324,8 @@ static void send_hint(struct peer_link *link, uint32_t to, uint32_t member)
                link->members[member].name, cn_err_text(err));
 }
 
-// Tells members that have both moved each other's addresses. Repeats it, because a message may be
-// lost.
+// Tells all connected members the addresses of those that have moved: two members that have both
+// moved cannot find each other. Repeats it, because a message may be lost.
 static void tell_moved(struct peer_link *link)
 {
     uint64_t now_ms = cn_platform_now_ms();

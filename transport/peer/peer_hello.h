@@ -15,10 +15,10 @@
 struct cn_peer_hello {
     const struct cn_member *members; // borrowed
     uint32_t count, self;
-    char port[6]; // port of this board's group.listen
-    int socket;   // -1: the board does not listen at all addresses, or the port is taken
-    uint32_t calls;
-    uint64_t due_ms;
+    char port[6];    // port of this board's group.listen
+    int socket;      // -1: the board does not listen at all addresses, or the port is taken
+    uint32_t calls;  // since this board began to miss a member
+    uint64_t due_ms; // time of the next call
 };
 
 // Initialises hello. listen is "host:port". A port that is taken is only a warning.
@@ -26,15 +26,15 @@ void cn_peer_hello_init(struct cn_peer_hello *hello, const char *listen,
                         const struct cn_member *members, uint32_t count, uint32_t self);
 void cn_peer_hello_deinit(struct cn_peer_hello *hello);
 
-// Calls the missing members when a call is due. Call it at each poll.
+// Calls the members when a call is due. missing: this board misses one. Call this at each poll.
 void cn_peer_hello_step(struct cn_peer_hello *hello, bool missing, uint64_t now_ms);
 
 // Takes the next call of a member and the address that it gives. Returns false when there is none.
 bool cn_peer_hello_hear(struct cn_peer_hello *hello, uint32_t *member,
                         char address[CN_ADDRESS_SIZE]);
 
-// Encodes this board's call from the address host, with a final zero. Returns its size; 0 after an
-// error.
+// Encodes this board's call from the address host, with a final zero. Returns its size without the
+// zero; 0 after an error.
 size_t cn_peer_hello_encode(const struct cn_peer_hello *hello, const char *host,
                             char text[CN_PEER_HELLO_MAX]);
 

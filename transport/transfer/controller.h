@@ -55,7 +55,7 @@ struct cn_controller {
     uint64_t window_max;         // bytes
     uint32_t unit;               // bytes of a full datagram
     bool stream;
-    uint64_t srtt_us; // an estimate of the round trip for pacing before the first sample; 0: none
+    uint64_t srtt_us; // an estimate of the round trip, for pacing while beginning is set; 0: none
     double bandwidth; // largest of round_rate, bytes per second; 0: no sample yet
     double round_rate[CN_CONTROLLER_ROUNDS]; // largest rate of each round, bytes per second
     uint64_t min_rtt_us, min_rtt_at_us;      // smallest round trip and when it was seen; 0: none

@@ -17,7 +17,7 @@ enum cn_download_state {
 struct cn_download;
 
 // Starts the download of a blob of size bytes and allocates memory for it. Copies transfer. Returns
-// CN_ERANGE for a size of 0 or beyond the limits.
+// CN_ERANGE for a size of 0 or of too many chunks, and CN_ENOMEM.
 cn_err cn_download_open(const struct cn_transfer *transfer, const uint8_t digest[CN_DIGEST_SIZE],
                         uint64_t size, struct cn_download **download);
 void cn_download_close(struct cn_download *download);

@@ -7,9 +7,10 @@
 // Losses are found by time, as in RACK-TLP (RFC 8985). A parcel is lost when a later transmission
 // has arrived and a round trip and a margin for reordering have passed since the parcel was sent.
 // The margin grows each time that a lost parcel turns out to have arrived. After the last parcel
-// nothing follows that could reveal its loss, so it is soon sent again, at most twice. When nothing
-// comes back at all, a single parcel is sent again to provoke an answer. After several such
-// time-outs the link counts as gone. Over a stream parcels are lost only with the session.
+// nothing follows that could reveal a loss, so the parcels in flight are soon sent again, or only
+// the newest if they are many; this happens at most twice. When nothing comes back at all, a single
+// parcel is sent again to provoke an answer. After several such time-outs the link counts as gone.
+// Over a stream parcels are lost only with the session.
 // Threading: none.
 #pragma once
 
@@ -68,7 +69,7 @@ struct cn_in_flight {
     uint32_t newest_order;
     uint64_t newest_rtt_us;
     unsigned margin;   // for reordering, in quarters of the smallest round trip
-    unsigned calm;     // losses found since the margin was last too small
+    unsigned calm;     // losses found since one was wrong or the margin shrank
     uint64_t heard_us; // start of the time-out: the last answer or time-out
     unsigned silences; // time-outs since something arrived
     unsigned probes;   // repetitions of the end of the transfer since something arrived

@@ -4,8 +4,8 @@
 // answer is as large, so it shows that both directions take that size. A probe carries no data, and
 // its loss does not count as congestion. At first messages fill 1232 bytes, the base (IPv6, RFC
 // 8200, 5), while the largest size is tried. When the base is not answered, smaller sizes are
-// tried. When a transfer stalls (a black hole), the search starts again. The sizes differ by whole
-// chunks. Threading: none.
+// tried. When a transfer stalls (a black hole), the search starts again. A message of each size has
+// room for more chunks of 64 bytes, the aggregator's, than one of the size before. Threading: none.
 #pragma once
 
 #include "transport/coap/exchange.h"

@@ -7,7 +7,7 @@
 #define DOUBLED 1.33   // growth of the rate below which doubling the window ends
 #define GROWTH 1.5     // largest growth of a round trip (4.2)
 #define TOLERATED 0.02 // share of a round's bytes whose loss is not taken for congestion
-#define FLOOD 0.2      // a larger share means that doubling has gone too far
+#define FLOOD 0.2      // a lost share as large means that doubling has gone too far
 #define LEAST 4        // datagrams
 
 void cn_rival_begin(struct cn_rival *rival, double window)

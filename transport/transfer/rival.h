@@ -3,8 +3,9 @@
 // Beside such a flow a sender that keeps the queue short gets next to nothing of a link with a deep
 // queue, and too much of one with a short queue, because it does not yield to loss. This window
 // grows and yields as that of CUBIC does (RFC 9438), so that both get about the same. It is judged
-// once a round trip. At first it doubles every second round trip, until a loss, or until most of
-// the growth only makes the queue longer: then our part of the link is large enough, or all of it.
+// once a round trip. At first it doubles every second round trip, until a fifth of a round trip's
+// bytes are lost, or until most of the growth only makes the queue longer: then our part of the
+// link is large enough, or all of it. A smaller loss delays the doubling by a round trip.
 //
 // Pure functions. Times are in microseconds, windows in bytes. Threading: none.
 #pragma once

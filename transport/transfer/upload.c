@@ -309,7 +309,7 @@ void cn_upload_count(const struct cn_upload *upload, uint64_t *retransmissions, 
     *spurious = upload->flight.spurious;
 }
 
-// Counts parcels that were sent: a resumed upload sends less than the frame.
+// Does not tell repetitions from first transmissions. A resumed upload sends less than the frame.
 uint32_t cn_upload_sent(const struct cn_upload *upload, uint64_t *size)
 {
     uint32_t sent = upload->flight.next_order - 1;

@@ -18,7 +18,7 @@
 struct cn_upload;
 
 // Starts an upload. Copies transfer and frame; frame->frame is borrowed until close. Returns
-// CN_ERANGE for an empty frame or one of too many chunks.
+// CN_ERANGE for an empty frame or one of too many chunks, and CN_ENOMEM.
 cn_err cn_upload_open(const struct cn_transfer *transfer, const struct cn_link_upload *frame,
                       struct cn_upload **upload);
 void cn_upload_close(struct cn_upload *upload);
@@ -54,9 +54,10 @@ bool cn_upload_take_gone(struct cn_upload *upload);
 // Returns the verdict, or NULL while there is none.
 const struct cn_upload_status *cn_upload_verdict(const struct cn_upload *upload);
 
-// Returns the number of repeated transmissions, and of losses that were none.
+// Sets the numbers of repeated transmissions and of losses that were none, since the frame was last
+// divided (cn_upload_resize).
 void cn_upload_count(const struct cn_upload *upload, uint64_t *retransmissions, uint64_t *spurious);
 
-// Returns the number of transmissions so far, repetitions included. Sets *size to the bytes of the
-// frame in them, each parcel counted once.
+// Returns the number of transmissions since the frame was last divided, repetitions included. Sets
+// *size to their bytes of the frame: at most the size of the frame.
 uint32_t cn_upload_sent(const struct cn_upload *upload, uint64_t *size);

@@ -54,7 +54,7 @@ static uint32_t mark_arrived(struct cn_upload *upload, const struct answered *an
 }
 
 // Queues parcels again that the aggregator lost in a crash, because they were not durable. Only a
-// parcel whose last transmission is older than the order before can be lost in this way.
+// parcel that was last sent before the transmission with the number `before` can be lost so.
 static void reopen(struct cn_upload *upload, uint32_t before)
 {
     for (uint32_t i = 0; i < upload->status.missing_count; i++) {
@@ -82,8 +82,8 @@ static void use_status(struct cn_upload *upload, const struct answered *answered
     reopen(upload, answered->order);
 }
 
-// Notes which chunks the aggregator has before any is sent, from surveyed on as far as the status
-// covers them.
+// Notes which chunks the aggregator has and thus need not be sent, from surveyed on as far as the
+// status covers them.
 static void settle(struct cn_upload *upload)
 {
     cn_upload_status_mark(&upload->status, upload->surveyed, upload->settled);

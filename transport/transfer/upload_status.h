@@ -1,4 +1,6 @@
 // upload_status.h - which chunks of an upload the aggregator has, according to its status.
+//
+// Pure functions.
 #pragma once
 
 #include <stdbool.h>
