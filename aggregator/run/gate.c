@@ -99,10 +99,13 @@ static cn_err refuse(struct cn_run *run, const struct cn_merge_config *config)
 {
     struct cn_model refused;
     cn_err err = cn_ruled_refuse(config, cn_model_store_newest(run->config.models), &refused);
-    if (!err)
-        err = parent_metrics(run, &run->judged);
     if (err)
         return err;
+    err = parent_metrics(run, &run->judged);
+    if (err) {
+        cn_model_deinit(&refused);
+        return err;
+    }
     cn_log(CN_LOG_WARN, "run", "version %u is refused: %s", run->ruling.version,
            run->ruling.reason);
     cn_model_deinit(&run->candidate);

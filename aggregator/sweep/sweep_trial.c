@@ -117,16 +117,18 @@ int cn_sweep_trial_run(const struct cn_sweep_trial *trial, struct cn_sweep_resul
 {
     char answer[ANSWER_SIZE] = "";
     struct cn_trial_process process = {0};
-    int ends[2];
+    int ends[2] = {-1, -1}, code = CN_EXIT_FAILED;
     result->loss = INFINITY;
     result->accuracy = NAN;
-    if (pipe2(ends, O_CLOEXEC) != 0 || start(trial, &process, ends[1]) != 0) {
+    bool started = pipe2(ends, O_CLOEXEC) == 0 && start(trial, &process, ends[1]) == 0;
+    if (!started)
         fprintf(stderr, "error: %s cannot be started: %s\n", trial->name, strerror(errno));
-        return CN_EXIT_FAILED;
-    }
-    close(ends[1]);
-    int code = follow(trial, &process, ends[0], answer);
-    close(ends[0]);
+    if (ends[1] >= 0)
+        close(ends[1]);
+    if (started)
+        code = follow(trial, &process, ends[0], answer);
+    if (ends[0] >= 0)
+        close(ends[0]);
     if (code == CN_EXIT_DONE && !read_answer(answer, result))
         code = CN_TRIAL_EXIT_PROCESS;
     return code;

@@ -9,6 +9,7 @@
 #define LEAST_WINDOW 4  // datagrams
 #define GROWTH 1.25     // the rate grows by less in a round only if the link is full
 #define FULL_ROUNDS 3   // rounds without that growth until the link counts as full
+#define DRAIN_ROUNDS 3  // longest DRAIN
 #define CYCLES 8
 #define MIN_RTT_US 10000000u // a smallest round trip older than this is measured again
 #define PROBE_RTT_US 200000u
@@ -218,10 +219,14 @@ static bool queue_stands(const struct cn_controller *controller)
 }
 
 // Several answers come in a round trip. If none came for the whole of one, the link stood still:
-// then the round trips show no queue of ours, and the rate shows nothing.
+// then the round trips show no queue of ours, and the rate shows nothing. Behind the queue of a
+// rival a round trip is longer than the smallest one, also before the link stood still.
 static bool stood_still(const struct cn_controller *controller)
 {
-    return controller->round_quiet_us > controller->min_rtt_us;
+    uint64_t usual_us = controller->last_rtt_us > controller->min_rtt_us ? controller->last_rtt_us
+                                                                         : controller->min_rtt_us;
+
+    return controller->round_quiet_us > usual_us;
 }
 
 static void judge_startup(struct cn_controller *controller)
@@ -401,6 +406,13 @@ static void judge_cycle(struct cn_controller *controller, uint64_t now_us)
     controller->cycle_rtt_us = 0;
 }
 
+// Returns whether DRAIN is over. A queue that outlasts DRAIN_ROUNDS is not ours.
+static bool is_drained(const struct cn_controller *controller, uint64_t in_flight)
+{
+    return (double)in_flight <= bdp(controller) + quantum(controller) / 2 || // answers come late
+           controller->rounds > controller->drain_round + DRAIN_ROUNDS;
+}
+
 static void move_on(struct cn_controller *controller, uint64_t in_flight, uint64_t now_us)
 {
     double product = bdp(controller);
@@ -408,11 +420,11 @@ static void move_on(struct cn_controller *controller, uint64_t in_flight, uint64
 
     if (controller->phase == CN_CONTROLLER_STARTUP && controller->full) {
         controller->phase = CN_CONTROLLER_DRAIN;
+        controller->drain_round = controller->rounds;
         if (controller->stream) // the kernel drains its own queue
             cruise(controller, now_us);
     }
-    if (controller->phase == CN_CONTROLLER_DRAIN &&
-        (double)in_flight <= product + quantum(controller) / 2) // answers come late
+    if (controller->phase == CN_CONTROLLER_DRAIN && is_drained(controller, in_flight))
         cruise(controller, now_us);
     if (controller->phase != CN_CONTROLLER_PROBE_BW)
         return;

@@ -82,6 +82,7 @@ struct cn_controller {
     double full_rate;          // STARTUP: the rate when it last grew by a quarter
     unsigned full_rounds;      // STARTUP: rounds since full_rate was set
     bool full;                 // the link has been filled once
+    uint64_t drain_round;      // DRAIN: value of rounds when it began
     unsigned cycle;            // PROBE_BW: index of the gain in use
     uint64_t cycle_us;         // PROBE_BW: when this gain began
     uint64_t probe_end_us;     // PROBE_RTT: end of the phase; 0 until little enough is in flight

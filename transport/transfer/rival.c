@@ -9,6 +9,7 @@
 #define TOLERATED 0.02 // share of a round's bytes whose loss is not taken for congestion
 #define FLOOD 0.2      // a lost share as large means that doubling has gone too far
 #define LEAST 4        // datagrams
+#define SETBACKS 3     // losses of more than FLOOD after which the window doubles again
 
 void cn_rival_begin(struct cn_rival *rival, double window)
 {
@@ -73,6 +74,22 @@ static void double_window(struct cn_rival *rival, uint32_t unit, uint64_t rtt_us
     rival->settling = true;
 }
 
+// Takes the last doubling back, after which much was lost. The rival has lost and yields as well,
+// so the window then doubles again.
+static void step_back(struct cn_rival *rival, uint32_t unit, uint64_t lost)
+{
+    rival->undo_window = rival->window;
+    rival->undo_most = 0;
+    rival->lost = lost;
+    rival->undone = 0;
+    rival->setbacks++;
+    rival->rate = 0;
+    rival->window /= 2;
+    if (rival->window < (double)LEAST * unit)
+        rival->window = (double)LEAST * unit;
+    rival->settling = true;
+}
+
 void cn_rival_round(struct cn_rival *rival, uint32_t unit, uint64_t lost, uint64_t delivered,
                     bool filled, uint64_t rtt_us, uint64_t now_us)
 {
@@ -82,6 +99,8 @@ void cn_rival_round(struct cn_rival *rival, uint32_t unit, uint64_t lost, uint64
         rival->settling = false;
     } else if (rival->most <= 0 && lost && (double)lost < FLOOD * all) {
         rival->settling = true; // the rival has filled the queue, not our small window
+    } else if (rival->most <= 0 && lost && rival->setbacks < SETBACKS) {
+        step_back(rival, unit, lost);
     } else if ((double)lost > TOLERATED * all) {
         reduce(rival, unit, lost, now_us);
     } else if (filled && rtt_us && rival->most <= 0) {

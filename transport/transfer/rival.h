@@ -3,9 +3,10 @@
 // Beside such a flow a sender that keeps the queue short gets next to nothing of a link with a deep
 // queue, and too much of one with a short queue, because it does not yield to loss. This window
 // grows and yields as that of CUBIC does (RFC 9438), so that both get about the same. It is judged
-// once a round trip. At first it doubles every second round trip, until a fifth of a round trip's
-// bytes are lost, or until most of the growth only makes the queue longer: then our part of the
-// link is large enough, or all of it. A smaller loss delays the doubling by a round trip.
+// once a round trip. At first it doubles every second round trip, until most of the growth only
+// makes the queue longer: then our part of the link is large enough, or all of it. A small loss
+// delays the doubling by a round trip. The loss of a fifth of a round trip's bytes takes the last
+// doubling back; the fourth such loss ends the doubling.
 //
 // Pure functions. Times are in microseconds, windows in bytes. Threading: none.
 #pragma once
@@ -19,6 +20,7 @@ struct cn_rival {
     double rate;           // bytes per second when the window was last doubled; 0: not yet
     uint64_t reduced_us;   // when the window was last reduced
     unsigned doublings;    // of the window
+    unsigned setbacks;     // doublings that were taken back
     bool useless;          // the first doubling only made the queue longer
     bool settling;         // the round after a change of the window, too early for its effect
     double undo_window;    // window before the last reduction; 0: there is none to undo

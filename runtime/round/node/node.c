@@ -275,21 +275,6 @@ static void worker_failed(struct cn_node_owner *node, cn_err why, const char *fa
     node->registered = false;
 }
 
-// With until_end: once the run has ended, asks whether the gateway has another job for this board,
-// and ends the node when it has none or does not answer.
-static cn_err poll_end(struct cn_node_owner *node, uint64_t now)
-{
-    if (!node->config.until_end || !node->status.progress.ended)
-        return CN_OK;
-    if (!node->next_asked_ms) {
-        node->next_asked_ms = now;
-        return cn_node_register(node);
-    }
-    if (now - node->next_asked_ms >= NEXT_RUN_MS)
-        node->result = CN_OK;
-    return CN_OK;
-}
-
 static cn_err poll_worker(struct cn_node_owner *node, uint64_t now)
 {
     struct cn_errand_request request;
@@ -318,7 +303,7 @@ static cn_err poll_worker(struct cn_node_owner *node, uint64_t now)
         err = worker_left(node, &left, now);
     if (!err && cn_mailbox_take_request(&node->box, &request))
         err = run_errand(node, &request);
-    return err ? err : poll_end(node, now);
+    return err;
 }
 
 static void wait_for_work(struct cn_node_owner *node)
@@ -422,6 +407,21 @@ static cn_err poll_care(struct cn_node_owner *node, uint64_t now)
                                                                        : CN_OK;
 }
 
+// With until_end: once the run has ended, asks whether the gateway has another job for this board,
+// and ends the node when it has none or does not answer.
+static cn_err poll_end(struct cn_node_owner *node, uint64_t now)
+{
+    if (!node->config.until_end)
+        return CN_OK;
+    if (!node->next_asked_ms && node->working && node->status.progress.ended) {
+        node->next_asked_ms = now;
+        return cn_node_register(node);
+    }
+    if (node->next_asked_ms && now - node->next_asked_ms >= NEXT_RUN_MS)
+        node->result = CN_OK;
+    return CN_OK;
+}
+
 static cn_err run_loop(struct cn_node_owner *node)
 {
     const struct cn_node_config *config = &node->config;
@@ -437,6 +437,8 @@ static cn_err run_loop(struct cn_node_owner *node)
         err = poll_link(node);
         if (!err)
             err = poll_worker(node, cn_platform_now_ms());
+        if (!err)
+            err = poll_end(node, cn_platform_now_ms());
         if (!err)
             err = poll_group(node, cn_platform_now_ms());
         if (!err)
