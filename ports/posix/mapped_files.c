@@ -12,6 +12,7 @@
 
 #include "runtime/port/platform.h"
 
+#define FAULT_TEXT 240
 #define TICKS_MAX 4 // waits for a file that is written to all the time
 
 // The handler walks the list without the lock. An entry therefore stays in the list for good: one
@@ -55,26 +56,58 @@ static struct mapped_file *find(uintptr_t address)
     return NULL;
 }
 
+// A thread that met a fault waits where a program wants that; owner is the thread that tells of it.
+static atomic_bool holds, held;
+static pthread_t owner;
+static char fault_text[FAULT_TEXT];
+static _Atomic(const char *) fault;
+
 static void say(const char *text)
 {
     if (write(STDERR_FILENO, text, strlen(text)) < 0)
         return; // nowhere is left to say so
 }
 
+// Appends to fault_text, and cuts off what does not fit.
+static void append(const char *text)
+{
+    size_t length = strlen(fault_text), size = strlen(text);
+
+    if (size > sizeof(fault_text) - 1 - length)
+        size = sizeof(fault_text) - 1 - length;
+    memcpy(fault_text + length, text, size);
+}
+
+static void hold(const char *path, const char *what)
+{
+    if (!atomic_exchange(&held, true)) {
+        append(path);
+        append(what);
+        atomic_store(&fault, fault_text);
+    }
+    for (;;)
+        pause();
+}
+
 // Calls only functions that are async-signal-safe.
 static void on_fault(int number, siginfo_t *info, void *context)
 {
     const struct mapped_file *file = find((uintptr_t)info->si_addr);
+    const char *what;
 
     (void)context;
     if (!file) { // the access is repeated and ends the process
         sigaction(number, &before, NULL);
         return;
     }
+    what = has_changed(file) ? " changed while it was used; write a new file and rename it instead"
+                             : " cannot be read any more: it was cut off, or its disk failed";
     say("error: ");
     say(file->path);
-    say(has_changed(file) ? " changed while it was used; write a new file and rename it instead\n"
-                          : " cannot be read any more: it was cut off, or its disk failed\n");
+    say(what);
+    say("\n");
+    if (atomic_load(&holds) && !pthread_equal(pthread_self(), owner))
+        hold(file->path, what);
     _exit(1);
 }
 
@@ -184,4 +217,15 @@ bool cn_platform_mapping_changed(const struct cn_mapping *mapping, const char **
         *path = file->path;
     pthread_mutex_unlock(&lock);
     return changed;
+}
+
+void cn_platform_hold_faults(void)
+{
+    owner = pthread_self();
+    atomic_store(&holds, true);
+}
+
+const char *cn_platform_fault(void)
+{
+    return atomic_load(&fault);
 }

@@ -24,13 +24,21 @@ struct cn_mapping {
 
 // Maps a regular file. Returns CN_ENOTFOUND, CN_ENOMEM, CN_EIO, or CN_ERANGE when the file is
 // larger than limit bytes. When the file becomes shorter while it is mapped, reading the lost bytes
-// ends the process with code 1 and a line that names the file.
+// ends the process with code 1 and a line that names the file, or stops the thread
+// (cn_platform_hold_faults).
 cn_err cn_platform_map(const char *path, size_t limit, struct cn_mapping *mapping);
 void cn_platform_unmap(struct cn_mapping *mapping);
 
 // Returns whether the mapped file was written to since it was mapped. If so, sets *path to its
 // path, valid until the file is unmapped. Another file that took its name by a rename is no change.
 bool cn_platform_mapping_changed(const struct cn_mapping *mapping, const char **path);
+
+// From now on, a thread that reads a mapped file which was cut off stops for good, so that the
+// process can still tell of it before it ends. The calling thread still ends the process at once.
+void cn_platform_hold_faults(void);
+// Returns what stopped a thread, a sentence that names the file; NULL: none is stopped. No thread
+// may be joined that such a thread keeps waiting.
+const char *cn_platform_fault(void);
 
 // Maps size bytes of zeros without a file and calls fill once to write to them; afterwards they are
 // read-only. Pages that fill does not touch take no memory. Returns the error of fill, or

@@ -7,6 +7,7 @@ import time
 
 from bad_input import write_train
 from cluster import DIGITS, ENDLESS, Cluster
+from missing import wait_until_told
 from scenarios import Scenarios
 
 scenario = Scenarios()
@@ -64,6 +65,18 @@ def a_file_that_is_written_in_place_ends_train(build):
 
 
 @scenario
+def a_board_tells_the_gateway_before_it_ends(build):
+    """Also when it trains alone, and with the file's name."""
+    with Cluster(build, groups={"lab": ["board-1"]}, rounds=ENDLESS, quorum=1, mixed=True) as cluster:
+        cluster.start_all()
+        cluster.wait_for_version(1)
+        empty(cluster.path("data", "board-1-images.npy"))
+        assert cluster.processes["board-1"].wait(30) == 1
+        wait_until_told(cluster, "board-1", "board-1-images.npy changed while it was used")
+        assert cluster.log("board-1").count("changed while it was used") >= 1
+
+
+@scenario
 def the_others_of_a_group_go_on(build):
     with Cluster(build, groups={"lab": ["board-1", "board-2", "board-3"]}, rounds=ENDLESS, quorum=1, timeout="5 s", form="2 s",
                  rejoin="2 s", mixed=True) as cluster:
@@ -75,6 +88,7 @@ def the_others_of_a_group_go_on(build):
         assert cluster.processes["board-2"].wait(60) == 1
         said = cluster.log("board-2")
         assert "board-2-images.npy changed while it was used" in said, said
+        wait_until_told(cluster, "board-2", "board-2-images.npy changed while it was used")
         cluster.wait_for_view("board-1", 2)
         cluster.end_run()
         cluster.wait_for_end(120, ["gateway", "board-1", "board-3"])

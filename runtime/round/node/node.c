@@ -422,6 +422,18 @@ static cn_err poll_end(struct cn_node_owner *node, uint64_t now)
     return CN_OK;
 }
 
+// Returns CN_EIO when a thread was stopped by a file that was cut off while it read it.
+static cn_err poll_fault(struct cn_node_owner *node)
+{
+    const char *text = cn_platform_fault();
+
+    if (!text)
+        return CN_OK;
+    snprintf(node->fault, sizeof(node->fault), "%s", text);
+    node->stuck = node->only_restart_helps = true;
+    return CN_EIO;
+}
+
 static cn_err run_loop(struct cn_node_owner *node)
 {
     const struct cn_node_config *config = &node->config;
@@ -434,7 +446,9 @@ static cn_err run_loop(struct cn_node_owner *node)
             cn_platform_now_ms() - node->down_since_ms > config->give_up_ms)
             return node->refused ? CN_EAUTH : CN_ETIMEOUT;
         wait_for_work(node);
-        err = poll_link(node);
+        err = poll_fault(node);
+        if (!err)
+            err = poll_link(node);
         if (!err)
             err = poll_worker(node, cn_platform_now_ms());
         if (!err)
@@ -491,6 +505,7 @@ cn_err cn_node_run(const struct cn_node_config *config)
 
     if (!node)
         return CN_ENOMEM;
+    cn_platform_hold_faults();
     node->config = *config;
     node->result = CN_EAGAIN;
     node->status = (struct cn_status_file){
@@ -522,6 +537,8 @@ cn_err cn_node_run(const struct cn_node_config *config)
         cn_node_stop_worker(node);
     }
     cn_traffic_save(config->store, &node->limits, cn_upkeep_clock_s(), true, &node->traffic);
+    if (node->stuck) // threads still use the rest
+        return err;
     cn_node_group_deinit(&node->group);
     if (node->link)
         node->link->ops->close(node->link);
