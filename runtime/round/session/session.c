@@ -53,8 +53,10 @@ static cn_err open_trainer(struct cn_session *session, struct cn_diag *diag)
     };
     cn_err err;
 
-    if (trainer.cut)
+    if (trainer.cut) {
         cn_session_count_messages(session, trainer.messages);
+        trainer.beside_messages = cn_session_sample_bytes(session);
+    }
     cn_session_free_lanes(session);
 
     cn_trainer_close(session->trainer);

@@ -49,10 +49,12 @@ static cn_err measure_cut(struct cn_session *session, const struct cn_graph *gra
     cn_err err =
         cn_trainer_list_places(graph, &session->layout_own, graph->loss + 1, &places, &count);
 
+    cn_session_note_inputs(session, graph);
     for (size_t i = 0; !err && i < count; i++)
         for (uint32_t p = 0; p + 1 < cut->at.parts; p++)
             if (places[i].nodes == cut->at.places[p]) {
-                cut->words[p] = places[i].words + places[i].gradient_words;
+                cut->words[p] = places[i].words + places[i].gradient_words +
+                                cn_session_sample_words(session, p);
                 cut->work[p] = places[i].work - before;
                 before = places[i].work;
             }
@@ -275,6 +277,8 @@ cn_err cn_session_look_at_samples(struct cn_session *session, struct cn_diag *di
     struct cn_batch *batch = &session->data.batch;
 
     if (!cn_session_is_cut(session) && !cn_session_may_cut(session))
+        return CN_OK;
+    if (cn_session_takes_turns(session)) // nobody else reads them
         return CN_OK;
     if (cn_dataset_is_open_ended(session->data.set) && !cn_session_is_cut(session))
         return CN_OK;
