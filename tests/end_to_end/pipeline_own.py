@@ -39,11 +39,11 @@ def samples_of(boards, settings):
     return boards * int(batch) * int(accumulate) * settings.get("local_steps", SETTINGS["local_steps"])
 
 
-def train(build, groups, prepare=None, disturb=None, model=None, trained=None, **settings):
+def train(build, groups, prepare=None, disturb=None, model=None, layers=LAYERS, trained=None, **settings):
     """The digests of all versions after a replay, the model that all boards hold, and the logs."""
     with Cluster(build, groups, **{**SETTINGS, **settings}) as cluster:
         if model is not None:
-            wide_model.main(cluster.path("deep.onnx"), "1,8,8", *LAYERS, 10, **model)
+            wide_model.main(cluster.path("deep.onnx"), "1,8,8", *layers, 10, **model)
             cluster.set_model("deep.onnx")
         if prepare:
             prepare(cluster)
@@ -178,6 +178,39 @@ def a_job_says_that_activations_of_own_samples_may_travel(build):
         assert "activations and labels of each board's samples then go to other boards" in said, said
         cluster.edit("job.yaml", ("held_out: 10 %", "held_out: 10 %, scope: own"))
         cluster.command(cluster.aggregator, "check", "gateway.yaml")
+
+
+@scenario
+def a_part_that_does_not_fit_is_told_before_its_turn(build):
+    """The second part has most of the weights; board-1 holds the first one at first."""
+    settings = {"batch": "16, accumulate: 2", "extra": "parallel: {pipeline: 2, cut: w1}", "rounds": 2}
+    layers = [256] * 6
+    _, _, logs = train(build, TWO, model={}, layers=layers, **settings)
+    needs = [int(re.search(rf"part {part} of 2, .*, (\d+) bytes in all", logs["board-1"]).group(1)) for part in (1, 2)]
+    assert needs[0] + (2 << 20) < needs[1], needs
+    with Cluster(build, TWO, **{**SETTINGS, **settings}) as cluster:
+        wide_model.main(cluster.path("deep.onnx"), "1,8,8", *layers, 10)
+        cluster.set_model("deep.onnx")
+        with open(cluster.path("board-1.yaml"), "a") as file:
+            file.write(f"memory: {{train_max: {(needs[0] + needs[1]) // 2048} KiB}}\n")
+        cluster.start_all()
+        cluster.wait_for_line("board-1", "part 2 of 2: with data.scope own each board holds each part in some round")
+        assert "part 1 of 2, chain" not in cluster.log("board-1"), "board-1 began a round"
+
+
+@scenario
+def a_member_that_stays_away_has_no_turns(build):
+    """The others take turns without it, and the run ends."""
+    with Cluster(build, THREE, **{**SETTINGS, "batch": "16, accumulate: 2", "extra": "parallel: {pipeline: 2}",
+                                  "rounds": 8, "local_steps": 120, "rejoin": "300 ms", **TOPK}) as cluster:
+        cluster.start_all()
+        cluster.wait_for_line("board-2", "round 2: the chain trains on the samples of board-2;")
+        cluster.kill("board-3")
+        cluster.wait_for_end(100, ["gateway", "board-1", "board-2"])
+        cluster.replay()
+        same_model_everywhere(cluster, ["board-1", "board-2"])
+        told = re.findall(r"round (\d): the chain trains on the samples of board-(\d);", cluster.log("board-1"))
+        assert {board for number, board in told if int(number) > 6} == {"1", "2"}, told
 
 
 @scenario

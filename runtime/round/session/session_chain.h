@@ -26,6 +26,9 @@ cn_err cn_session_cut_model(struct cn_session *session, struct cn_diag *diag);
 // opened.
 cn_err cn_session_cut_into(struct cn_session *session, uint32_t parts, struct cn_diag *diag);
 
+// Sets the part of the cut for which the trainer is opened next.
+void cn_session_set_part(struct cn_session *session, uint32_t part);
+
 // Imports the whole model again. The caller deinits layout and graph.
 cn_err cn_session_import(const struct cn_session *session, struct cn_layout *layout,
                          struct cn_graph *graph);

@@ -11,7 +11,7 @@
 
 #define SAMPLES_SEEN 4096 // most samples of a split in the fingerprint of a data set
 
-static void set_part(struct cn_session *session, uint32_t part)
+void cn_session_set_part(struct cn_session *session, uint32_t part)
 {
     struct cn_session_cut *cut = &session->cut;
 
@@ -107,7 +107,7 @@ cn_err cn_session_cut_into(struct cn_session *session, uint32_t parts, struct cn
                    names[0] ? "as the job says" : "auto, equal work with the fewest values sent");
     cn_graph_deinit(&graph);
     if (!err)
-        set_part(session, likely_part(session));
+        cn_session_set_part(session, likely_part(session));
     return err;
 }
 
@@ -178,7 +178,7 @@ static bool set_part_of_same_cut(struct cn_session *session, uint32_t part)
     uint32_t had[CN_BOUNDARY_COUNT], wants[CN_BOUNDARY_COUNT];
 
     cn_session_count_messages(session, had);
-    set_part(session, part);
+    cn_session_set_part(session, part);
     cn_session_count_messages(session, wants);
     return before.part == part && before.slots == session->cut.slots &&
            memcmp(had, wants, sizeof(had)) == 0;
@@ -216,7 +216,7 @@ cn_err cn_session_change_part(struct cn_session *session, const struct cn_cut *c
     if (!err && !cut)
         session->cut = (struct cn_session_cut){0};
     if (!err && cut) {
-        set_part(session, part);
+        cn_session_set_part(session, part);
         session->sharing.shards = 1;
     }
     if (!err)
