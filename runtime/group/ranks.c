@@ -83,6 +83,22 @@ cn_err cn_ranks_chain(const uint32_t *order, uint32_t count, uint32_t parts, uin
     return CN_OK;
 }
 
+// Turns are numbered through rounds and chains, and given to the members one after the other.
+static uint64_t turn_number(uint32_t chains, uint32_t round, uint32_t replica)
+{
+    return (uint64_t)(round ? round - 1 : 0) * chains + replica;
+}
+
+uint32_t cn_ranks_turn(uint32_t count, uint32_t chains, uint32_t round)
+{
+    return (uint32_t)(turn_number(chains, round, 0) % count);
+}
+
+uint64_t cn_ranks_turns_before(uint32_t count, uint32_t chains, uint32_t round, uint32_t replica)
+{
+    return turn_number(chains, round, replica) / count;
+}
+
 uint32_t cn_ranks_of_part(const struct cn_chain_place *place, uint32_t part)
 {
     return place->ranks[part * place->replicas + place->replica];

@@ -53,6 +53,15 @@ struct cn_chain_place {
 cn_err cn_ranks_chain(const uint32_t *order, uint32_t count, uint32_t parts, uint32_t most,
                       uint32_t rank, struct cn_chain_place *place);
 
+// Returns the place, among `count` members, of the one with which a round's order of members
+// begins when each chain trains on the samples of its first member. From round to round it moves on
+// by the number of chains, so that all members have as many turns. Rounds count from 1.
+uint32_t cn_ranks_turn(uint32_t count, uint32_t chains, uint32_t round);
+
+// Returns the number of turns that the member with the turn of a chain had in earlier rounds, if
+// the members and chains were the same.
+uint64_t cn_ranks_turns_before(uint32_t count, uint32_t chains, uint32_t round, uint32_t replica);
+
 // Returns the rank of the member of the board's chain that holds a part.
 uint32_t cn_ranks_of_part(const struct cn_chain_place *place, uint32_t part);
 

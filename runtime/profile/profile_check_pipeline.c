@@ -38,10 +38,11 @@ void cn_profile_check_pipeline(const struct cn_profile *profile, struct cn_diagn
     if (job->pipeline.parts <= 1)
         return;
     mark = cn_profile_place(profile, "job.parallel.pipeline", report);
-    if (job->parallel.scope != CN_SCOPE_SHARED)
+    if (!cn_profile_is_set(profile, "job.data.scope")) // the default must not let anything travel
         cn_diagnostics_error(report, mark,
-                             "parallel.pipeline: the parts need the same samples, which do not "
-                             "travel; expected data.scope: shared");
+                             "parallel.pipeline: data.scope is missing; expected shared, where all "
+                             "boards have the same samples, or own: activations and labels of each "
+                             "board's samples then go to other boards of its group");
     if (job->parallel.kind == CN_PARALLEL_AUTO)
         cn_diagnostics_error(report, mark,
                              "parallel.pipeline: parallel.kind auto chooses it; expected one of "

@@ -4,7 +4,8 @@
 
 Weights are drawn from a fixed generator, so the file is the same everywhere. A hidden layer is Gemm and Relu, or Gemm,
 BatchNormalization in training and Relu; layers from the second on may share one weight, which then is of equal sizes.
-Each hidden layer may end with a Dropout in training, and the last may add what the first gave, of the same size.
+Each hidden layer may end with a Dropout in training, and the last may add what the first gave, or the sample, of the
+same size.
 """
 
 import array
@@ -79,7 +80,7 @@ def value(field, name, words):
     return block(field, block(1, name) + block(2, block(1, number(1, 1) + block(2, dims))))
 
 
-def perceptron(shape, sizes, norm=False, tied=False, drops=False, skips=False):
+def perceptron(shape, sizes, norm=False, tied=False, drops=False, skips=False, echoes=False):
     """shape is that of a sample; sizes are the words of each layer's output."""
     generator = random.Random(4)
     parts = [node("Flatten", ["x"], ["h0"])]
@@ -96,8 +97,8 @@ def perceptron(shape, sizes, norm=False, tied=False, drops=False, skips=False):
         tensors.append(drawn(generator, f"b{i}", size))
         product = "y" if last else f"n{i}" if norm else f"g{i}"
         source = f"h{i}"
-        if last and skips:
-            parts.append(node("Add", [source, "h1"], ["s"]))
+        if last and (skips or echoes):
+            parts.append(node("Add", [source, "h0" if echoes else "h1"], ["s"]))
             source = "s"
         parts.append(node("Gemm", [source, weight, f"b{i}"], [product], flag("transB")))
         if norm and not last:

@@ -2,6 +2,9 @@
  * runtime/round/epoch/epoch.c and session_step.c do in an epoch. README.md says what each part stands for,
  * what is left out and why that loses nothing.
  *
+ * With CHAIN the model is cut into two parts (parallel.pipeline), and runtime/round/session/session_pipeline.c and
+ * session_store.c are searched in place of a step that each member has whole.
+ *
  * Each NO_... leaves out one protection; the search must then find a violated assertion.
  */
 
@@ -31,6 +34,12 @@
 #define MIN_MEMBERS 1 /* group.min_members */
 #endif
 
+#ifdef CHAIN
+#define RESULTS (3 * N + 1) /* more than there are at a time */
+#else
+#define RESULTS (2 * N + 1)
+#endif
+
 #define NUMBERS (N * (COUNTERS + 1))
 #define BIT(i) (1 << (i))
 #define ALONE(i) (m[i].view == BIT(i))
@@ -42,6 +51,9 @@
 typedef Training {
     byte step, result;
     byte fate                /* of the round's steps, once it is decided: below */
+#ifdef CHAIN
+    ; bool lacks             /* the other part is not in it */
+#endif
 };
 
 #define OWN 1                /* the update that counts was made of them */
@@ -59,6 +71,10 @@ typedef Member {
     bool secured;            /* all have the update on disk */
     Training now, saved;     /* saved and disk_epoch outlive the process */
     byte disk_epoch
+#ifdef CHAIN
+    ; byte step, result      /* of the part in its memory; now is the whole state, stored last */
+    bool stores              /* the next call gathers the whole state */
+#endif
 };
 
 /* COMMITs on their way: they arrive late or never. */
@@ -75,7 +91,7 @@ bool over;                   /* it has closed the round without one */
 bool delivered;              /* steps of the round are in an update that counts */
 
 hidden byte k, j, e, best, all, any; /* of no use between two moves: not part of a state */
-hidden byte names[2 * N + 2];
+hidden byte names[RESULTS + 1];
 
 /* --- states --- */
 
@@ -83,6 +99,9 @@ inline copy_state(to, from) {
     to.step = from.step;
     to.result = from.result;
     to.fate = from.fate
+#ifdef CHAIN
+    ; to.lacks = from.lacks
+#endif
 }
 
 /* Results are only told apart, so they are numbered in the order in which they are found. */
@@ -100,10 +119,15 @@ inline rename(value) {
 
 inline rename_results() {
     best = 0;
-    for (j : 0 .. 2 * N + 1) { names[j] = 0 }
+    for (j : 0 .. RESULTS) { names[j] = 0 }
     rename(accepted);
-    for (k : 0 .. N - 1) { rename(m[k].now.result); rename(m[k].saved.result) }
-    for (j : 0 .. 2 * N + 1) { names[j] = 0 }
+    for (k : 0 .. N - 1) {
+        rename(m[k].now.result); rename(m[k].saved.result)
+#ifdef CHAIN
+        ; rename(m[k].result)
+#endif
+    }
+    for (j : 0 .. RESULTS) { names[j] = 0 }
     best = 0
 }
 
@@ -115,6 +139,19 @@ inline save(i) {
     :: else
     fi
 }
+
+#ifdef CHAIN
+/* The trainer holds its part of the whole state. */
+inline load_part(i) {
+    m[i].step = m[i].now.step;
+    m[i].result = m[i].now.result
+}
+
+inline drop_part(i) {
+    m[i].step = 0;
+    m[i].result = 0
+}
+#endif
 
 /* --- membership --- */
 
@@ -131,6 +168,12 @@ inline begin_stay(i) {
     m[i].view = 0; m[i].source = 0; m[i].calls = 0;
     m[i].summed = false; m[i].vetoes = false; m[i].secured = false;
     m[i].proposal = 0;
+#ifdef CHAIN
+    m[i].stores = false;
+#ifndef NO_GO_BACK
+    drop_part(i);
+#endif
+#endif
 #ifndef NO_STAY
     for (e : 0 .. NUMBERS - 1) { commit[e].stays = commit[e].stays & ~BIT(i); forget(e) }
 #endif
@@ -141,6 +184,9 @@ inline crash(i) {
     begin_stay(i);
     m[i].epoch = m[i].disk_epoch;
     copy_state(m[i].now, m[i].saved);
+#ifdef CHAIN
+    drop_part(i);
+#endif
     if
     :: failures == F ->
         for (k : 0 .. N - 1) { m[k].saved.step = 0; m[k].saved.result = 0; m[k].saved.fate = 0; m[k].disk_epoch = 0 }
@@ -265,8 +311,12 @@ inline follow(i) {
 
 /* The next call can return to i: all members of the view have made it, as soon as the one before has
  * returned to them. */
-#define MADE(i, k)                                                                                       \
-    (!(m[i].view & BIT(k)) || (m[k].member && m[k].epoch == m[i].epoch && m[k].calls >= m[i].calls))
+#define THERE(i, k) (m[k].member && m[k].epoch == m[i].epoch)
+#ifdef NO_STOP
+#define MADE(i, k) (!(m[i].view & BIT(k)) || !THERE(i, k) || m[k].calls >= m[i].calls)
+#else
+#define MADE(i, k) (!(m[i].view & BIT(k)) || (THERE(i, k) && m[k].calls >= m[i].calls))
+#endif
 #define RETURNS(i) (m[i].member && MADE(i, 0) && MADE(i, 1) && MADE(i, 2))
 
 /* Rank 0 speaks for the group. */
@@ -280,6 +330,9 @@ inline returned(i) {
         :: m[k].member && m[k].epoch == m[i].epoch && m[k].calls == m[i].calls ->
             assert(m[k].now.step == m[i].now.step && m[k].now.result == m[i].now.result &&
                    m[k].now.fate == m[i].now.fate)
+#ifdef CHAIN
+            ; assert(m[k].step == m[i].step && m[k].result == m[i].result)
+#endif
         :: else
         fi
     }
@@ -293,6 +346,17 @@ inline heal(i) {
     assert(m[i].now.fate != OWN || m[best].now.fate == OWN);
     copy_state(m[i].now, m[best].now);
     save(i);
+#ifdef CHAIN
+    assert(!m[i].now.lacks);
+#ifdef NO_GO_BACK
+    if
+    :: m[i].step == 0 -> load_part(i)
+    :: else
+    fi;
+#else
+    load_part(i);
+#endif
+#endif
     rename_results();
     returned(i)
 }
@@ -308,14 +372,71 @@ inline apply(i) {
         fi
     }
     m[i].now.step++;
-    m[i].now.result = (any != 0 -> any : 2 * N + 1); /* no other has this number */
+    m[i].now.result = (any != 0 -> any : RESULTS); /* no other has this number */
     any = 0
 }
+
+#ifdef CHAIN
+/* Each member counts the step; those with a part apply it. One that has applied it has also said whether the state
+ * is stored after it: the votes do. */
+inline apply_part(i) {
+    any = 0; all = 0;
+    for (k : 0 .. N - 1) {
+        if
+        :: THERE(i, k) && m[k].calls > m[i].calls && m[k].step == m[i].step + 1 -> any = m[k].result; all = 1 + m[k].stores
+        :: else
+        fi
+    }
+    m[i].step++;
+    m[i].result = (any != 0 -> any : RESULTS);
+    if
+    :: all == 2 || m[i].step == SEND -> m[i].stores = true
+#ifdef NO_GATHER
+    :: else -> m[i].stores = true
+#else
+    :: all == 0 && m[i].step < SEND -> m[i].stores = true
+    :: all < 2 && m[i].step < SEND -> skip
+#endif
+    fi;
+    any = 0; all = 0
+}
+
+/* The members with the parts are the first two of a view. */
+#define FIRST(view) ((view) & 1 -> 0 : ((view) & 2 -> 1 : 2))
+#define REST(view) ((view) & ((view) - 1))
+#define CHAINED(view) (REST(view) != 0)
+
+/* The state is put together of both parts, which must be of one step and one result. */
+inline gather(i) {
+#ifdef NO_GATHER
+    m[i].now.lacks = true;
+#else
+    assert(CHAINED(m[i].view));
+    e = FIRST(m[i].view);
+    best = FIRST(REST(m[i].view));
+    assert(m[e].step == m[i].step && m[e].result == m[i].result);
+    assert(m[best].step == m[i].step && m[best].result == m[i].result);
+    e = 0; best = 0;
+#endif
+    m[i].now.step = m[i].step;
+    m[i].now.result = m[i].result;
+    m[i].stores = false;
+    if
+    :: m[i].now.step < SEND -> save(i)
+    :: true /* it stays in memory: the disk is full, or the round is over */
+    fi;
+    rename_results();
+    returned(i)
+}
+#endif
 
 inline give_up(i, what) {
     m[i].now.step = BASE;
     m[i].now.result = 0;
     m[i].now.fate = what;
+#ifdef CHAIN
+    load_part(i);
+#endif
     save(i)
 }
 
@@ -323,13 +444,19 @@ inline give_up(i, what) {
 inline finish_step(i, refused) {
     if
     :: refused -> give_up(i, 0)
+#ifdef CHAIN
+    :: else -> apply_part(i)
+#else
     :: else -> apply(i)
+#endif
     fi;
     m[i].summed = false;
+#ifndef CHAIN
     if
     :: m[i].now.step < SEND -> save(i)
     :: true
     fi;
+#endif
     rename_results()
 }
 
@@ -414,7 +541,15 @@ inline deliver(i) {
 #endif
 }
 
+#ifdef CHAIN
+#ifdef NO_WAIT
+#undef CHAINED
+#define CHAINED(view) true
+#endif
+#define DOES_STEP(i) (m[i].calls > 0 && m[i].now.step < SEND && m[i].step < SEND && !m[i].stores && CHAINED(m[i].view))
+#else
 #define DOES_STEP(i) (m[i].calls > 0 && m[i].now.step < SEND)
+#endif
 #define SENDS(i) (m[i].calls > 0 && m[i].now.step == SEND)
 
 proctype Run(byte i) {
@@ -430,6 +565,13 @@ end:
     :: atomic { RETURNS(i) && DOES_STEP(i) && !m[i].summed -> reduce(i); if :: ALONE(i) && m[i].summed -> vote(i) :: else fi;
         if :: ALONE(i) && m[i].now.step == SEND -> secure(i) :: else fi }
     :: atomic { RETURNS(i) && DOES_STEP(i) && m[i].summed -> vote(i) }
+#ifdef CHAIN
+#ifdef NO_GATHER /* each stores its own part, without the others */
+    :: atomic { m[i].member && m[i].stores -> gather(i) }
+#else
+    :: atomic { RETURNS(i) && m[i].stores -> gather(i) }
+#endif
+#endif
     :: atomic { RETURNS(i) && SENDS(i) && !m[i].secured -> secure(i) }
     :: atomic { RETURNS(i) && SENDS(i) && m[i].secured && (accepted != 0 || over) -> decide(i) }
     :: atomic { RETURNS(i) && m[i].calls > 0 && SPEAKS(i) && m[i].now.fate == PENDING -> deliver(i) }

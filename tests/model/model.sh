@@ -1,5 +1,6 @@
 #!/bin/sh
-# model.sh - searches group.pml with Spin: the protocol must hold, and without each of its protections break.
+# model.sh - searches group.pml with Spin: the protocol must hold, with and without chains, and without each of its
+# protections break.
 #
 # usage: tests/model/model.sh FOLDER [DEFINE...]
 #
@@ -29,22 +30,32 @@ figures()
             s/^ *\([0-9.]*\).*total actual.*/\1 MB/p; s/pan: elapsed time/time/p' result | paste -sd' '
 }
 
-# Exhausted, and nothing violated.
-(
-    [ $# -gt 0 ] || set -- -DEPOCHS=2
-    search protocol "$@"
-    echo "the protocol holds: $(figures)"
-    grep -q 'errors: 0' result && ! grep -q 'max search depth too small\|Search not completed\|out of memory' result
-) || { cat "$folder/protocol/result" && exit 1; }
-[ $# -eq 0 ] || exit 0
+# holds NAME DEFINE...: exhausted, and nothing violated.
+holds()
+{
+    (
+        search "$@"
+        echo "$1 holds: $(figures)"
+        grep -q 'errors: 0' result && ! grep -q 'max search depth too small\|Search not completed\|out of memory' result
+    ) || { cat "$folder/$1/result" && exit 1; }
+}
 
-# breaks NAME ASSERTION: what the search must find when NAME is defined.
+if [ $# -gt 0 ]; then
+    holds protocol "$@"
+    exit 0
+fi
+holds protocol -DEPOCHS=2
+holds chain -DCHAIN -DEPOCHS=2
+
+# breaks NAME ASSERTION [DEFINE...]: what the search must find when NAME is defined.
 breaks()
 {
     (
-        search "$1" "-D$1" -DEPOCHS=3
-        echo "$1 breaks: $(sed -n 's/^pan:1: //p' result) $(figures)"
-        grep -q "assertion violated.*$2" result
+        name=$1 assertion=$2
+        shift 2
+        search "$name" "-D$name" -DEPOCHS=3 "$@"
+        echo "$name${1+ of a chain} breaks: $(sed -n 's/^pan:1: //p' result) $(figures)"
+        grep -q "assertion violated.*$assertion" result
     ) || { echo "$1 breaks nothing, or something else" && exit 1; }
 }
 
@@ -54,3 +65,8 @@ breaks NO_NEWEST 'now.step>='
 breaks NO_VOTE 'now.result=='
 breaks NO_FENCE 'accepted=='
 breaks NO_LINEAGE '!(delivered)'
+breaks NO_VOTE 'now.result==' -DCHAIN
+breaks NO_WAIT 'view&(m' -DCHAIN
+breaks NO_STOP '.step==m\[i\].step' -DCHAIN
+breaks NO_GO_BACK '.step==m\[i\].step' -DCHAIN
+breaks NO_GATHER 'now.lacks' -DCHAIN

@@ -225,6 +225,31 @@ static void a_part_reads_the_inputs_of_its_nodes_only(void **state)
     close_scene(&scene);
 }
 
+// The third layer reads the sample again.
+static const struct net echo = {"4",
+                                {"weight a 4,4", "Gemm x a -> h", "weight b 4,4", "Gemm h b -> i",
+                                 "Add i x -> r", "weight c 4,3", "Gemm r c -> y"}};
+
+static void inputs_have_the_parts_that_read_them(void **state)
+{
+    static struct cut_scene scene;
+    uint32_t readers[CN_GRAPH_INPUT_MAX];
+    struct cn_cut cut;
+
+    (void)state;
+    open_scene(&scene, &residual);
+    cut = read_cut(&scene, "h j");
+    cn_cut_inputs(&scene.graph, &cut, readers);
+    assert_int_equal(readers[0], 1);
+    assert_int_equal(readers[1], 0);
+    close_scene(&scene);
+    open_scene(&scene, &echo);
+    cut = read_cut(&scene, "h i");
+    cn_cut_inputs(&scene.graph, &cut, readers);
+    assert_int_equal(readers[0], 1 << 0 | 1 << 2);
+    close_scene(&scene);
+}
+
 static void one_part_is_the_whole_graph(void **state)
 {
     static struct cut_scene scene;
@@ -391,6 +416,7 @@ int main(void)
         cmocka_unit_test(neighbours_list_the_same_message),
         cmocka_unit_test(a_tied_tensor_is_held_by_all_that_read_it),
         cmocka_unit_test(a_part_reads_the_inputs_of_its_nodes_only),
+        cmocka_unit_test(inputs_have_the_parts_that_read_them),
         cmocka_unit_test(one_part_is_the_whole_graph),
         cmocka_unit_test(names_that_are_no_cut_are_refused),
         cmocka_unit_test(a_part_begins_with_the_first_node_that_reads_a_tensor),

@@ -637,14 +637,16 @@ static void a_loss_in_any_call_of_shards_changes_nothing_in_the_update(void **st
     sweep_shards(*state, false, false);
 }
 
-// Both boards have the samples of the first, and each holds half of the model.
-static void cut_in_two(struct world *world)
+// Each board holds half of the model. With own samples those of the first are trained, else both
+// have them.
+static void cut_in_two(struct world *world, enum cn_scope scope)
 {
-    world->job.parallel.scope = CN_SCOPE_SHARED;
+    world->job.parallel.scope = scope;
     world->job.pipeline.parts = 2;
     world->job.accumulate = 2;
     world->job.rules.clip = 1;
-    world->boards[1].settings.data[0] = world->boards[0].settings.data[0];
+    if (scope == CN_SCOPE_SHARED)
+        world->boards[1].settings.data[0] = world->boards[0].settings.data[0];
     for (int i = 0; i < 2; i++) {
         close_session(&world->boards[i]);
         open_session(world, i);
@@ -658,7 +660,7 @@ static void a_divided_state_is_stored_at_most_a_tenth_of_the_time(void **state)
     struct cn_session *session;
     uint8_t digest[CN_DIGEST_SIZE];
 
-    cut_in_two(world);
+    cut_in_two(world, CN_SCOPE_SHARED);
     train_round(world, digest);
     end_epoch(world);
     session = world->boards[0].session;
@@ -685,9 +687,8 @@ void *__wrap_malloc(size_t size)
 }
 
 // The buffers of messages are taken with the trainer, in whose plan they are.
-static void a_step_of_a_chain_takes_no_memory_for_its_messages(void **state)
+static void take_messages(struct world *world, enum cn_scope scope)
 {
-    struct world *world = *state;
     uint8_t digest[CN_DIGEST_SIZE];
     struct cn_session *session;
     size_t bytes = 0;
@@ -695,11 +696,11 @@ static void a_step_of_a_chain_takes_no_memory_for_its_messages(void **state)
     for (int i = 0; i < 2; i++) // by its name a board knows its part when it opens the model
         snprintf(world->boards[i].settings.name, CN_NAME_SIZE, "board-%d", i + 1);
     world->job.batch = 13; // no other array has a size of this kind
-    cut_in_two(world);
+    cut_in_two(world, scope);
     session = world->boards[0].session;
     atomic_store(&taken, 0);
-    atomic_store(&watched, cn_trainer_boundary_words(session->trainer, CN_BOUNDARY_OUTPUTS) *
-                               world->job.batch * session->cut.slots * sizeof(float));
+    atomic_store(&watched, session->chain.lanes[CN_BOUNDARY_OUTPUTS].words * session->cut.slots *
+                               sizeof(float));
     assert_true(watched > 0);
     train_round(world, digest);
     end_epoch(world);
@@ -712,12 +713,29 @@ static void a_step_of_a_chain_takes_no_memory_for_its_messages(void **state)
     assert_int_equal(cn_trainer_plan(session->trainer)->messages, bytes);
 }
 
-static void sweep_chain(struct world *world, bool hears, bool dies)
+static void a_step_of_a_chain_takes_no_memory_for_its_messages(void **state)
+{
+    take_messages(*state, CN_SCOPE_SHARED);
+}
+
+static void the_labels_that_travel_are_in_the_plan_as_well(void **state)
+{
+    struct world *world = *state;
+    const struct cn_session *session;
+
+    take_messages(world, CN_SCOPE_OWN);
+    session = world->boards[0].session;
+    assert_int_equal(session->chain.lanes[CN_BOUNDARY_OUTPUTS].words,
+                     (cn_trainer_boundary_words(session->trainer, CN_BOUNDARY_OUTPUTS) + 1) *
+                         world->job.batch);
+}
+
+static void sweep_chain(struct world *world, enum cn_scope scope, bool hears, bool dies)
 {
     uint8_t undisturbed[CN_DIGEST_SIZE];
 
     world->job.local_steps = 2;
-    cut_in_two(world);
+    cut_in_two(world, scope);
     train_round(world, undisturbed);
     end_epoch(world);
     assert_int_equal(world->boards[0].session->cut.part, 0);
@@ -727,12 +745,17 @@ static void sweep_chain(struct world *world, bool hears, bool dies)
 
 static void a_death_after_any_call_of_a_chain_changes_nothing_in_the_update(void **state)
 {
-    sweep_chain(*state, true, true);
+    sweep_chain(*state, CN_SCOPE_SHARED, true, true);
 }
 
 static void a_loss_in_any_call_of_a_chain_changes_nothing_in_the_update(void **state)
 {
-    sweep_chain(*state, false, false);
+    sweep_chain(*state, CN_SCOPE_SHARED, false, false);
+}
+
+static void a_death_after_any_call_of_a_chain_with_own_samples_changes_nothing(void **state)
+{
+    sweep_chain(*state, CN_SCOPE_OWN, true, true);
 }
 
 // A member whose disk does not take the state of the shards trains on, with the others that have
@@ -1028,8 +1051,12 @@ int main(void)
                                         set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_step_of_a_chain_takes_no_memory_for_its_messages, set_up,
                                         tear_down),
+        cmocka_unit_test_setup_teardown(the_labels_that_travel_are_in_the_plan_as_well, set_up,
+                                        tear_down),
         cmocka_unit_test_setup_teardown(
             a_death_after_any_call_of_a_chain_changes_nothing_in_the_update, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(
+            a_death_after_any_call_of_a_chain_with_own_samples_changes_nothing, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_loss_in_any_call_of_a_chain_changes_nothing_in_the_update,
                                         set_up, tear_down),
         cmocka_unit_test_setup_teardown(

@@ -205,10 +205,33 @@ static void chains_beyond_the_limit_and_parts_beyond_the_members(void **state)
     assert_int_equal(cn_ranks_chain(set.ranks, set.size, 0, 0, 0, &place), CN_EINVAL);
 }
 
+// Rounds go by, and each member in its turns trains the first, second, third, ... of its samples.
+static void all_members_have_as_many_turns_and_none_is_counted_twice(void **state)
+{
+    (void)state;
+    for (uint32_t count = 2; count <= CN_GROUP_MAX; count++)
+        for (uint32_t chains = 1; 2 * chains <= count; chains++) {
+            uint64_t turns[CN_GROUP_MAX] = {0};
+
+            for (uint32_t round = 1; round <= count; round++)
+                for (uint32_t r = 0; r < chains; r++) {
+                    uint32_t member = (cn_ranks_turn(count, chains, round) + r) % count;
+
+                    assert_int_equal(cn_ranks_turns_before(count, chains, round, r), turns[member]);
+                    turns[member]++;
+                }
+            for (uint32_t m = 0; m < count; m++)
+                assert_int_equal(turns[m], chains);
+        }
+    assert_int_equal(cn_ranks_turn(3, 1, 0), 0); // before the first round as in it
+    assert_int_equal(cn_ranks_turn(16, 8, UINT32_MAX), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_transformer_over_three_groups_of_three),
+        cmocka_unit_test(all_members_have_as_many_turns_and_none_is_counted_twice),
         cmocka_unit_test(chains_partition_the_members_that_work),
         cmocka_unit_test(parts_follow_the_order_of_the_ranks_that_are_given),
         cmocka_unit_test(chains_beyond_the_limit_and_parts_beyond_the_members),

@@ -51,6 +51,11 @@ uint32_t cn_cut_part_of(const struct cn_cut *cut, size_t node);
 cn_err cn_cut_holders(const struct cn_graph *graph, const struct cn_layout *layout,
                       const struct cn_cut *cut, uint32_t *holders);
 
+// Fills in, by input of the model, the parts that read it: bit p for part p. The labels of a loss
+// that Cairn adds are not an input; the last part reads them.
+void cn_cut_inputs(const struct cn_graph *graph, const struct cn_cut *cut,
+                   uint32_t readers[CN_GRAPH_INPUT_MAX]);
+
 // What the parts before a place hold. A tensor counts for the first node that reads it.
 struct cn_cut_sums {
     size_t parameters; // words of tensors

@@ -48,8 +48,10 @@ struct cn_trainer_config {
     uint32_t slots;           // with a cut: most micro-batches between forward and backward; 0 is 1
 
     // With a cut, by enum cn_boundary: number of messages that the caller keeps in memory, each of
-    // the largest micro-batch. Their bytes count against memory_limit.
+    // the largest micro-batch. Their bytes count against memory_limit, and so do those of what the
+    // caller sends with them.
     uint32_t messages[4];
+    uint64_t beside_messages;
 };
 
 struct cn_metrics { // sums over samples
@@ -102,7 +104,7 @@ struct cn_trainer_plan {
     // Planned in all: weights, gradients, optimizer state, activations, arriving, messages.
     uint64_t bytes;
     uint64_t arriving; // of bytes: what cn_trainer_config.arriving returned
-    uint64_t messages; // of bytes: those of cn_trainer_config.messages
+    uint64_t messages; // of bytes: those of cn_trainer_config.messages, and beside_messages
     enum cn_recompute recompute;
     uint32_t batch; // samples of a piece
 };

@@ -56,6 +56,7 @@ cn_err cn_trainer_take_part(struct cn_trainer *trainer, const struct cn_trainer_
     part->tensors = made.tensors;
     part->holders = made.holders;
     memcpy(part->cut_messages, made.messages, sizeof(made.messages));
+    part->kept = config->beside_messages;
     for (int which = 0; which < CN_BOUNDARY_COUNT; which++)
         part->kept += (uint64_t)config->messages[which] * made.messages[which].words *
                       config->batch * sizeof(float);

@@ -53,8 +53,10 @@ static cn_err open_trainer(struct cn_session *session, struct cn_diag *diag)
     };
     cn_err err;
 
-    if (trainer.cut)
+    if (trainer.cut) {
         cn_session_count_messages(session, trainer.messages);
+        trainer.beside_messages = cn_session_sample_bytes(session);
+    }
     cn_session_free_lanes(session);
 
     cn_trainer_close(session->trainer);
@@ -171,6 +173,31 @@ static cn_err open_some_part(struct cn_session *session, struct cn_diag *diag)
     return CN_ENOMEM;
 }
 
+// With turns a board holds each part in some round. Opens them one after the other, so that one
+// that does not fit is told now, and last the first round's.
+static cn_err open_parts(struct cn_session *session, struct cn_diag *diag)
+{
+    uint32_t parts = session->cut.at.parts, first = session->cut.part;
+
+    for (uint32_t p = 1; cn_session_takes_turns(session) && p < parts; p++) {
+        uint32_t part = (first + p) % parts;
+        cn_err err;
+
+        cn_session_set_part(session, part);
+        err = open_trainer(session, diag);
+        if (err == CN_ENOMEM)
+            cn_diag_add(diag,
+                        "part %u of %u: with data.scope own each board holds each part in some "
+                        "round, and needs the memory",
+                        part + 1, parts);
+        if (err)
+            return err;
+    }
+    if (cn_session_takes_turns(session))
+        cn_session_set_part(session, first);
+    return open_trainer(session, diag);
+}
+
 static cn_err open_model(struct cn_session *session, struct cn_diag *diag)
 {
     const struct cn_session_config *config = &session->config;
@@ -184,7 +211,7 @@ static cn_err open_model(struct cn_session *session, struct cn_diag *diag)
     if (!err)
         err = cn_session_cut_model(session, diag);
     if (!err)
-        err = open_trainer(session, diag);
+        err = open_parts(session, diag);
     if (err == CN_ENOMEM)
         err = open_smaller(session, diag);
     if (err == CN_ENOMEM)

@@ -107,6 +107,7 @@ static void set_plan(struct cn_session *session, const struct cn_chain_place *pl
     struct cn_step_plan *plan = &session->plan;
     uint32_t micro = session->cut.micro;
 
+    sets->round = cn_session_turn_round(session);
     plan->chain = *place;
     plan->train = place->all;
     plan->whole = place->all.size == sets->view.size;
@@ -121,6 +122,9 @@ static void set_plan(struct cn_session *session, const struct cn_chain_place *pl
     }
     if (!place->idle) // random draws are those of the chain's first member
         session->planning.seat = sets->view.ranks[cn_ranks_of_part(place, 0)];
+    if (cn_session_takes_turns(session))
+        plan->turns = cn_ranks_turns_before(session->chain.members, place->replicas, sets->round,
+                                            place->replica);
     sets->train = sets->allowed = place->all.id & cn_session_everybody(sets);
     cn_session_name_ranks(session, sets->train, plan->names, sizeof(plan->names));
 }
@@ -139,6 +143,7 @@ static void tell(const struct cn_session *session)
            place->part + 1, place->parts, place->replica + 1, place->replicas, names, layout->total,
            session->layout->total, session->plan.micro, session->cut.slots,
            cn_trainer_memory(session->trainer));
+    cn_session_tell_turn(session);
 }
 
 cn_err cn_session_begin_chains(struct cn_session *session, struct cn_collective *collective,
@@ -146,11 +151,17 @@ cn_err cn_session_begin_chains(struct cn_session *session, struct cn_collective 
 {
     cn_err err;
 
+    bool again = session->planning.sets->train != 0; // in the same epoch, at the round's first step
+
     set_plan(session, place);
     err = collective->ops->prepare(collective, &session->plan.train, 1);
+    if (!err && again && place->idle) // it is given a state at the round's end
+        err = cn_session_recall(session);
     if (err || place->idle)
         return err;
     tell(session);
+    if (again)
+        cn_session_let_go_first(session);
     return cn_session_store_held(session);
 }
 
@@ -158,18 +169,18 @@ cn_err cn_session_form_chains(struct cn_session *session, struct cn_collective *
 {
     const struct cn_view *view = &session->planning.sets->view;
     struct cn_chain_place place;
-    struct cn_set set;
+    uint32_t order[CN_GROUP_MAX], ranks = cn_session_everybody(session->planning.sets);
     char what[64];
-    uint32_t ranks;
-    cn_err err;
+    cn_err err = CN_OK;
 
     session->chain.why[0] = '\0';
-    err = find_alike(session, collective, &ranks);
+    if (!cn_session_takes_turns(session))
+        err = find_alike(session, collective, &ranks);
     if (err)
         return err;
-    set = cn_ranks_set(ranks);
+    session->chain.members = cn_session_order_members(session, ranks, order);
     session->chain.waits = false;
-    if (cn_ranks_chain(set.ranks, set.size, session->cut.at.parts,
+    if (cn_ranks_chain(order, session->chain.members, session->cut.at.parts,
                        session->config.job->parallel.replicate, view->rank, &place)) {
         snprintf(what, sizeof(what), "a chain of %u parts", session->cut.at.parts);
         cn_session_wait_for_members(session, ranks, what, "members with the same samples");

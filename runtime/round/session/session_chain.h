@@ -26,6 +26,9 @@ cn_err cn_session_cut_model(struct cn_session *session, struct cn_diag *diag);
 // opened.
 cn_err cn_session_cut_into(struct cn_session *session, uint32_t parts, struct cn_diag *diag);
 
+// Sets the part of the cut for which the trainer is opened next.
+void cn_session_set_part(struct cn_session *session, uint32_t part);
+
 // Imports the whole model again. The caller deinits layout and graph.
 cn_err cn_session_import(const struct cn_session *session, struct cn_layout *layout,
                          struct cn_graph *graph);
@@ -127,11 +130,52 @@ cn_err cn_session_gather_parts(struct cn_session *session, struct cn_collective 
 cn_err cn_session_gather_pieces(struct cn_session *session, struct cn_collective *collective,
                                 enum cn_session_row what, cn_checkpoint_put *put, void *to);
 
+// --- session_chain_samples.c ---
+
+// Notes which parts read which inputs, after the graph was cut.
+void cn_session_note_inputs(struct cn_session *session, const struct cn_graph *graph);
+
+// Returns the words of a sample that travel behind the activations from this part on: labels, and
+// inputs that later parts read. 0 when each member has all samples itself.
+size_t cn_session_sample_words(const struct cn_session *session, uint32_t part);
+
+// Copy the samples of a message that part `part` sends. put writes them to the message; get reads
+// `count` samples into batch, in which inputs that did not travel are zeros.
+void cn_session_put_samples(const struct cn_session *session, uint32_t part,
+                            const struct cn_batch *batch, float *message);
+void cn_session_get_samples(const struct cn_session *session, uint32_t part, const float *message,
+                            uint32_t count, struct cn_batch *batch);
+
+// Sets *count to the number of held-out samples on which the board measures: its own, or with turns
+// those of the chain's first member, which tells it.
+cn_err cn_session_count_held_out(const struct cn_session *session, struct cn_collective *collective,
+                                 uint64_t *count);
+
+// Returns the round that decides whose turn it is: that of the held state.
+uint32_t cn_session_turn_round(const struct cn_session *session);
+
+// Lists the members of these ranks in the order of their places, and returns their number. With
+// turns the order begins with those that have a turn in this round.
+uint32_t cn_session_order_members(const struct cn_session *session, uint32_t ranks,
+                                  uint32_t order[CN_GROUP_MAX]);
+
+// cn_session_first_of_turn returns the number of a step's first micro-batch among those that the
+// chain's first member has had in its turns; random draws follow from it. cn_session_first_read
+// returns the number by which this board's reader knows it.
+uint64_t cn_session_first_of_turn(const struct cn_session *session);
+uint64_t cn_session_first_read(const struct cn_session *session, uint64_t first);
+
+// Logs whose samples the chain trains on.
+void cn_session_tell_turn(const struct cn_session *session);
+
 // --- session_pipeline.c ---
 
 // Fills in the number of messages of each kind for which a part has buffers.
 void cn_session_count_messages(const struct cn_session *session,
                                uint32_t counts[CN_BOUNDARY_COUNT]);
+
+// Returns the bytes of the samples in the message buffers.
+uint64_t cn_session_sample_bytes(const struct cn_session *session);
 
 // Allocates the message buffers of the trainer's part and frees those of the part before. Their
 // bytes are counted in the trainer's memory plan. Does nothing without a cut.
@@ -188,6 +232,7 @@ cn_err cn_session_trace_chain(struct cn_session *session);
 
 // --- session_pipeline.c, evaluation ---
 
-// Evaluates a batch, part after part. Only the last part adds to metrics.
+// Evaluates a batch, part after part. Only the last part adds to metrics. With turns the members
+// behind the first one give session->data.batch, with the number of samples, and get the samples.
 cn_err cn_session_evaluate_chain(struct cn_session *session, struct cn_collective *collective,
                                  const struct cn_batch *batch, struct cn_metrics *metrics);

@@ -11,7 +11,7 @@
 
 #define SAMPLES_SEEN 4096 // most samples of a split in the fingerprint of a data set
 
-static void set_part(struct cn_session *session, uint32_t part)
+void cn_session_set_part(struct cn_session *session, uint32_t part)
 {
     struct cn_session_cut *cut = &session->cut;
 
@@ -49,10 +49,12 @@ static cn_err measure_cut(struct cn_session *session, const struct cn_graph *gra
     cn_err err =
         cn_trainer_list_places(graph, &session->layout_own, graph->loss + 1, &places, &count);
 
+    cn_session_note_inputs(session, graph);
     for (size_t i = 0; !err && i < count; i++)
         for (uint32_t p = 0; p + 1 < cut->at.parts; p++)
             if (places[i].nodes == cut->at.places[p]) {
-                cut->words[p] = places[i].words + places[i].gradient_words;
+                cut->words[p] = places[i].words + places[i].gradient_words +
+                                cn_session_sample_words(session, p);
                 cut->work[p] = places[i].work - before;
                 before = places[i].work;
             }
@@ -105,7 +107,7 @@ cn_err cn_session_cut_into(struct cn_session *session, uint32_t parts, struct cn
                    names[0] ? "as the job says" : "auto, equal work with the fewest values sent");
     cn_graph_deinit(&graph);
     if (!err)
-        set_part(session, likely_part(session));
+        cn_session_set_part(session, likely_part(session));
     return err;
 }
 
@@ -176,7 +178,7 @@ static bool set_part_of_same_cut(struct cn_session *session, uint32_t part)
     uint32_t had[CN_BOUNDARY_COUNT], wants[CN_BOUNDARY_COUNT];
 
     cn_session_count_messages(session, had);
-    set_part(session, part);
+    cn_session_set_part(session, part);
     cn_session_count_messages(session, wants);
     return before.part == part && before.slots == session->cut.slots &&
            memcmp(had, wants, sizeof(had)) == 0;
@@ -214,7 +216,7 @@ cn_err cn_session_change_part(struct cn_session *session, const struct cn_cut *c
     if (!err && !cut)
         session->cut = (struct cn_session_cut){0};
     if (!err && cut) {
-        set_part(session, part);
+        cn_session_set_part(session, part);
         session->sharing.shards = 1;
     }
     if (!err)
@@ -275,6 +277,8 @@ cn_err cn_session_look_at_samples(struct cn_session *session, struct cn_diag *di
     struct cn_batch *batch = &session->data.batch;
 
     if (!cn_session_is_cut(session) && !cn_session_may_cut(session))
+        return CN_OK;
+    if (cn_session_takes_turns(session)) // nobody else reads them
         return CN_OK;
     if (cn_dataset_is_open_ended(session->data.set) && !cn_session_is_cut(session))
         return CN_OK;

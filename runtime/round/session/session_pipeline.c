@@ -22,6 +22,8 @@ struct run {
     struct cn_set before, behind; // this board and its neighbour
     struct cn_chain_lane *lanes;  // by enum cn_boundary
     uint64_t first;               // number of the step's first micro-batch
+    uint64_t first_read;          // its number for this board's reader
+    const struct cn_batch *batch; // samples of the micro-batch that passes forward
     struct cn_metrics *metrics;
     bool diverged;
 };
@@ -38,6 +40,32 @@ void cn_session_count_messages(const struct cn_session *session, uint32_t counts
     counts[CN_BOUNDARY_INPUT_GRADIENTS] = own + 1;
 }
 
+// Returns the words of one sample in a message: of the trainer's values, and of samples behind
+// them.
+static size_t message_words(const struct cn_session *session, enum cn_boundary which)
+{
+    size_t words = cn_trainer_boundary_words(session->trainer, which);
+    uint32_t part = session->cut.part;
+
+    if (which == CN_BOUNDARY_INPUTS && part > 0)
+        words += cn_session_sample_words(session, part - 1);
+    if (which == CN_BOUNDARY_OUTPUTS)
+        words += cn_session_sample_words(session, part);
+    return words;
+}
+
+uint64_t cn_session_sample_bytes(const struct cn_session *session)
+{
+    uint32_t counts[CN_BOUNDARY_COUNT], part = session->cut.part;
+    size_t words;
+
+    cn_session_count_messages(session, counts);
+    words = counts[CN_BOUNDARY_OUTPUTS] * cn_session_sample_words(session, part);
+    if (part > 0)
+        words += counts[CN_BOUNDARY_INPUTS] * cn_session_sample_words(session, part - 1);
+    return (uint64_t)words * session->config.job->batch * sizeof(float);
+}
+
 cn_err cn_session_take_lanes(struct cn_session *session)
 {
     uint32_t counts[CN_BOUNDARY_COUNT];
@@ -49,8 +77,7 @@ cn_err cn_session_take_lanes(struct cn_session *session)
     for (int which = 0; which < CN_BOUNDARY_COUNT; which++) {
         struct cn_chain_lane *lane = &session->chain.lanes[which];
 
-        lane->words = cn_trainer_boundary_words(session->trainer, (enum cn_boundary)which) *
-                      session->config.job->batch;
+        lane->words = message_words(session, (enum cn_boundary)which) * session->config.job->batch;
         lane->count = counts[which];
         lane->buffers = malloc((lane->words * lane->count + 1) * sizeof(*lane->buffers));
         lane->works = calloc(lane->count + 1, sizeof(*lane->works));
@@ -149,6 +176,13 @@ static cn_err post(struct run *run, enum cn_boundary which,
 
 // --- passes ---
 
+// Returns the place in a message behind the trainer's values.
+static float *behind_values(const struct cn_session *session, enum cn_boundary which,
+                            uint32_t samples, float *message)
+{
+    return message + cn_trainer_boundary_words(session->trainer, which) * samples;
+}
+
 // Copies a message between its buffer and the trainer. came is true for a received message.
 static cn_err move_message(struct run *run, enum cn_boundary which, uint32_t batch, bool came)
 {
@@ -163,24 +197,44 @@ static cn_err move_message(struct run *run, enum cn_boundary which, uint32_t bat
     err = take_buffer(run, which, batch, &buffer);
     if (err)
         return err;
+    if (which == CN_BOUNDARY_OUTPUTS)
+        cn_session_put_samples(run->session, run->place->part, run->batch,
+                               behind_values(run->session, which, samples, buffer));
     return came ? cn_trainer_set_boundary(trainer, slot, which, samples, buffer)
                 : cn_trainer_get_boundary(trainer, slot, which, samples, buffer);
+}
+
+// Takes the samples of a micro-batch: from the data set, or from the message that has come.
+static const struct cn_batch *take_samples(struct run *run, uint32_t number)
+{
+    struct cn_session *session = run->session;
+    const struct cn_chain_lane *lane = &run->lanes[CN_BOUNDARY_INPUTS];
+    uint32_t part = run->place->part, samples = session->config.job->batch;
+    float *message;
+
+    if (part == 0 || !cn_session_takes_turns(session))
+        return cn_reader_take(session->data.reader, run->first_read + number);
+    message = lane->buffers + number % lane->count * lane->words;
+    cn_session_get_samples(session, part - 1,
+                           behind_values(session, CN_BOUNDARY_INPUTS, samples, message), samples,
+                           &session->data.batch);
+    return &session->data.batch;
 }
 
 static cn_err forward(struct run *run, uint32_t number)
 {
     struct cn_session *session = run->session;
     uint64_t index = run->first + number;
-    const struct cn_batch *batch;
     cn_err err = move_message(run, CN_BOUNDARY_INPUTS, number, true);
     uint64_t begun_us = cn_platform_now_us();
 
     if (err)
         return err;
-    batch = cn_reader_take(session->data.reader, index);
+    run->batch = take_samples(run, number);
     cn_trainer_draw(session->trainer,
                     (index * CN_GROUP_MAX + session->planning.seat) * session->config.job->batch);
-    err = cn_trainer_forward(session->trainer, number % session->cut.slots, batch, run->metrics);
+    err =
+        cn_trainer_forward(session->trainer, number % session->cut.slots, run->batch, run->metrics);
     if (err == CN_EDIVERGED) { // continues, because the others wait for this board's messages
         run->diverged = true;
         err = CN_OK;
@@ -255,6 +309,7 @@ cn_err cn_session_run_chain(struct cn_session *session, uint64_t first, struct c
                       .place = place,
                       .lanes = session->chain.lanes,
                       .first = first,
+                      .first_read = cn_session_first_read(session, first),
                       .metrics = metrics};
     cn_err err;
 
@@ -373,13 +428,15 @@ cn_err cn_session_clip_chain(struct cn_session *session, struct cn_collective *c
 // Sends a message of an evaluation to a neighbour, or receives it. Uses the first buffer of its
 // kind, which is free between steps and large enough for the batch of an evaluation.
 static cn_err pass_on(struct cn_session *session, struct cn_collective *collective,
-                      enum cn_boundary which, uint32_t samples)
+                      enum cn_boundary which, const struct cn_batch *batch)
 {
     const struct cn_chain_place *place = &session->plan.chain;
     uint32_t neighbour = which == CN_BOUNDARY_INPUTS ? place->part - 1 : place->part + 1;
     struct cn_set pair = pair_with(place, neighbour);
-    size_t words = cn_trainer_boundary_words(session->trainer, which) * samples;
+    uint32_t samples = batch->count;
+    size_t words = message_words(session, which) * samples;
     float *message = session->chain.lanes[which].buffers;
+    float *behind = behind_values(session, which, samples, message);
     const struct cn_collective_call call = {
         .kind = which == CN_BOUNDARY_INPUTS ? CN_COLLECTIVE_RECEIVE : CN_COLLECTIVE_SEND,
         .set = &pair,
@@ -389,10 +446,14 @@ static cn_err pass_on(struct cn_session *session, struct cn_collective *collecti
         .fingerprint = EVALUATION};
     cn_err err = CN_OK;
 
-    if (which == CN_BOUNDARY_OUTPUTS)
+    if (which == CN_BOUNDARY_OUTPUTS) {
+        cn_session_put_samples(session, place->part, batch, behind);
         err = cn_trainer_get_boundary(session->trainer, 0, which, samples, message);
+    }
     if (!err && words)
         err = collective->ops->run(collective, &call);
+    if (!err && which == CN_BOUNDARY_INPUTS && cn_session_takes_turns(session))
+        cn_session_get_samples(session, place->part - 1, behind, samples, &session->data.batch);
     if (!err && which == CN_BOUNDARY_INPUTS)
         err = cn_trainer_set_boundary(session->trainer, 0, which, samples, message);
     return err;
@@ -405,7 +466,7 @@ cn_err cn_session_evaluate_chain(struct cn_session *session, struct cn_collectiv
     cn_err err = CN_OK, diverged = CN_OK;
 
     if (place->part > 0)
-        err = pass_on(session, collective, CN_BOUNDARY_INPUTS, batch->count);
+        err = pass_on(session, collective, CN_BOUNDARY_INPUTS, batch);
     if (!err)
         err = cn_trainer_evaluate(session->trainer, batch, metrics);
     if (err == CN_EDIVERGED) {
@@ -413,6 +474,6 @@ cn_err cn_session_evaluate_chain(struct cn_session *session, struct cn_collectiv
         err = CN_OK;
     }
     if (!err && place->part + 1 < place->parts)
-        err = pass_on(session, collective, CN_BOUNDARY_OUTPUTS, batch->count);
+        err = pass_on(session, collective, CN_BOUNDARY_OUTPUTS, batch);
     return err ? err : diverged;
 }

@@ -33,6 +33,8 @@ struct cn_step_plan {
     uint32_t place;               // place of this board among the members that train
     uint32_t seats[CN_GROUP_MAX]; // by place: index in the profile's list
     struct cn_chain_place chain;  // place in a pipeline; 0 parts: no chain trains
+    // With own samples: number of earlier rounds that trained on those of the chain's first member.
+    uint64_t turns;
     char names[128]; // names of the members that train, for people; "" if the job names no set
 };
 
@@ -65,8 +67,12 @@ struct cn_session_cut {
     uint32_t part;     // part that the trainer holds
     uint32_t micro;    // micro-batches of a chain in a step
     uint32_t slots;    // micro-batches for which the trainer has room between forward and backward
-    size_t words[CN_CUT_PARTS_MAX - 1]; // by place: words of a sample that pass it both ways
-    double work[CN_CUT_PARTS_MAX];      // by part: share of the model's work
+    size_t words[CN_CUT_PARTS_MAX - 1];     // by place: words of a sample that pass it both ways
+    double work[CN_CUT_PARTS_MAX];          // by part: share of the model's work
+    uint32_t readers[CN_GRAPH_INPUT_MAX];   // by input: parts that read it, bit p for part p
+    size_t input_words[CN_GRAPH_INPUT_MAX]; // by input: words of a sample
+    uint32_t input_count;
+    size_t label_words; // of a sample, which the last part reads; 0: the labels are an input
 };
 
 // The layout that "parallel: auto" chose, as the leader tells it to all members; all 0 without.
@@ -138,6 +144,7 @@ struct cn_session {
 
     struct { // a model that is cut into parts (session_chain.h); zeros without a pipeline
         uint32_t samples;        // fingerprint of the data set
+        uint32_t members;        // members of which the chains were formed
         bool waits;              // too few members for a chain: nobody trains in this epoch
         char why[CN_FAULT_SIZE]; // why this board is in no chain that it should be in; "": it is
         // Room for the messages of a step, as long as the trainer is open.
@@ -190,6 +197,12 @@ struct cn_session {
 static inline bool cn_session_is_cut(const struct cn_session *session)
 {
     return session->cut.at.parts > 1;
+}
+
+// Returns whether a chain trains on the samples of one of its members, another one each round.
+static inline bool cn_session_takes_turns(const struct cn_session *session)
+{
+    return cn_session_is_cut(session) && session->config.job->parallel.scope == CN_SCOPE_OWN;
 }
 
 // Returns whether the trainer holds less than the whole state of the model.

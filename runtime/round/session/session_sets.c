@@ -200,8 +200,10 @@ void cn_session_measured_share(const struct cn_session *session, uint32_t *first
     if (!session->planning.sets)
         return;
     if (session->plan.chain.parts) { // the chain has no member that could measure alone
-        *first = session->plan.chain.replica;
-        *count = session->plan.chain.idle ? 0 : session->plan.chain.replicas;
+        bool alone = cn_session_takes_turns(session); // else the chains divide the same samples
+
+        *first = alone ? 0 : session->plan.chain.replica;
+        *count = session->plan.chain.idle ? 0 : alone ? 1 : session->plan.chain.replicas;
         return;
     }
     own = 1u << session->planning.sets->view.rank;
@@ -445,6 +447,8 @@ cn_err cn_session_plan_step(struct cn_session *session, struct cn_collective *co
     struct cn_session_sets *sets = session->planning.sets;
     cn_err err = CN_OK;
 
+    if (sets && cn_session_takes_turns(session) && sets->round != session->held.round)
+        return cn_session_form_chains(session, collective);
     if (!sets || cn_session_is_cut(session)) // chains are formed when the epoch begins
         return CN_OK;
     if (!sets->train || sets->round != session->held.round)

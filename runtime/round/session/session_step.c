@@ -18,6 +18,8 @@ static uint64_t first_batch(const struct cn_session *session)
     uint64_t members = settings->gpu_count ? settings->gpu_count : 1;
     uint64_t place = settings->gpu_place;
 
+    if (cn_session_takes_turns(session))
+        return cn_session_first_of_turn(session);
     if (session->config.job->parallel.scope == CN_SCOPE_SHARED)
         return drawn + plan->before;
     if (cn_session_is_automatic(session)) // the number of micro-batches differs between steps

@@ -150,15 +150,19 @@ enum { LOSS, CORRECT, ROWS, TOP5, ABSOLUTE, VALUES, SUMS };
 static cn_err evaluate(struct cn_session *session, struct cn_collective *collective, float *sums)
 {
     struct cn_metrics metrics = {0};
-    uint64_t count = cn_dataset_count(session->data.set, CN_SPLIT_HELD_OUT);
-    uint64_t batch = session->config.job->batch;
+    uint64_t batch = session->config.job->batch, count;
+    bool reads = !cn_session_takes_turns(session) || session->plan.chain.part == 0;
     uint32_t own, boards;
-    cn_err err;
+    cn_err err = cn_session_count_held_out(session, collective, &count);
 
+    if (err)
+        return err;
     cn_session_measured_share(session, &own, &boards);
     for (uint64_t first = own * batch; boards && first < count; first += boards * batch) {
-        cn_dataset_range(session->data.set, CN_SPLIT_HELD_OUT, first, (uint32_t)batch,
-                         &session->data.batch);
+        session->data.batch.count = (uint32_t)(count - first < batch ? count - first : batch);
+        if (reads)
+            cn_dataset_range(session->data.set, CN_SPLIT_HELD_OUT, first, (uint32_t)batch,
+                             &session->data.batch);
         err = cn_session_is_cut(session)
                   ? cn_session_evaluate_chain(session, collective, &session->data.batch, &metrics)
                   : cn_trainer_evaluate(session->trainer, &session->data.batch, &metrics);
