@@ -71,11 +71,10 @@ static void say(const char *text)
 // Appends to fault_text, and cuts off what does not fit.
 static void append(const char *text)
 {
-    size_t length = strlen(fault_text), size = strlen(text);
+    size_t length = strlen(fault_text);
 
-    if (size > sizeof(fault_text) - 1 - length)
-        size = sizeof(fault_text) - 1 - length;
-    memcpy(fault_text + length, text, size);
+    for (size_t i = 0; text[i] && length < sizeof(fault_text) - 1; i++)
+        fault_text[length++] = text[i];
 }
 
 static void hold(const char *path, const char *what)
