@@ -1,6 +1,6 @@
 # shellcheck shell=sh
 # node.sh - what cairn-update asks the node and systemd.
-# shellcheck disable=SC2154 # profile is cairn-update's
+# shellcheck disable=SC2154 # profile and root are cairn-update's
 
 # Prints a number of the node's status, or nothing.
 status_number()
@@ -39,10 +39,18 @@ residuals_lost()
     echo "${number:-0}"
 }
 
+# The packages of the bundle are not installed yet (cairn-firstboot of cairn-flash): a node that runs now is that of the
+# base image, and says nothing about the new system.
+packages_wait()
+{
+    [ -e "$root/var/lib/cairn-seed/SHA256SUMS" ]
+}
+
 # The node of this boot has registered, and has lost no state since the update. Its status file may be that of an
 # earlier boot, so the process must be the service's.
 node_works()
 {
+    if packages_wait; then return 1; fi
     node_is_active || return 1
     read_status
     pid=$(status_number pid)
@@ -58,6 +66,7 @@ node_works()
 # The node ended for something that another start does not mend: its profile (3) or its state (7).
 node_is_hopeless()
 {
+    if packages_wait; then return 1; fi
     case "$(systemctl show -P ActiveState cairn-node.service) $(systemctl show -P ExecMainStatus cairn-node.service)" in
     "failed 2" | "failed 3" | "failed 7") return 0 ;;
     esac

@@ -13,8 +13,8 @@ ROOT = "6f1e4b0a-0000-4000-8000-00000000000a"
 
 
 class Guest:
-    def __init__(self, image, log, options="", memory=512, processors=2):
-        self.image, self.log_path, self.options = image, log, options
+    def __init__(self, image, log, options="", memory=512, processors=2, firmware=None):
+        self.image, self.log_path, self.options, self.firmware = image, log, options, firmware
         self.memory, self.processors = memory, processors
         self.process = None
 
@@ -28,13 +28,16 @@ class Guest:
         words = f"console=ttyAMA0 panic=-1 quiet root=PARTUUID={ROOT} ro init=/sbin/init "
         command = [
             QEMU, "-M", "virt", "-cpu", "cortex-a57", "-smp", str(self.processors), "-m", str(self.memory), "-nographic",
-            "-nodefaults", "-no-reboot", "-serial", "stdio",
+            "-nodefaults", "-serial", "stdio",
             "-netdev", "user,id=net,restrict=off", "-device", "virtio-net-pci,netdev=net,romfile=",
             "-drive", f"file={self.image},if=none,id=disk,format=raw", "-device", "nvme,drive=disk,serial=cairn",
             *devices,
-            "-kernel", f"{self.image}.kernel",
-            "-append", words + (self.options if options is None else options),
         ]
+        if self.firmware:  # finds the kernel in the image, and is there again after a reboot
+            command += ["-bios", self.firmware]
+        else:
+            command += ["-no-reboot", "-kernel", f"{self.image}.kernel",
+                        "-append", words + (self.options if options is None else options)]
         with open(self.log_path, "ab") as log:
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 

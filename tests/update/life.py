@@ -256,6 +256,27 @@ def state_of_a_later_release_ends_a_try_at_once(life):
 
 
 @each_kind
+def the_node_of_the_base_image_says_nothing(life):
+    """Until the first boot has installed the bundle's packages, the node is that of the base image."""
+    life.boot()
+    life.check()
+    reboot = life.install()
+    life.board.write("var/lib/cairn-seed/SHA256SUMS", "digest  cairn-node_arm64.deb\n")
+    life.boot(reboot)
+    reboot = life.check()
+    assert reboot and life.note("pending"), "a system is kept whose packages are not installed"
+    life.node("failed", "down", "7")
+    life.boot(reboot)
+    before = len(life.board.calls("sleep"))
+    reboot = life.check()
+    assert len(life.board.calls("sleep")) > before, "a node that is about to be replaced ends the try"
+    life.node_works()
+    os.remove(life.board.path("var/lib/cairn-seed/SHA256SUMS"))
+    life.boot(reboot)
+    assert not life.check() and life.report() == ["B", "1.4.0", "good:1.4.0"], life.report()
+
+
+@each_kind
 def a_power_cut_in_the_installation_changes_nothing(life):
     life.boot()
     life.check()
@@ -440,7 +461,7 @@ CASES = [a_system_that_works_stays, a_system_whose_node_does_not_register_is_giv
          a_system_that_never_comes_up_is_given_up, tries_are_counted_where_the_boot_chain_forgets,
          a_boot_chain_that_never_starts_the_slot_is_not_asked_for_ever, lost_state_is_no_working_system,
          the_status_of_an_earlier_boot_says_nothing, state_of_a_later_release_ends_a_try_at_once,
-         a_power_cut_in_the_installation_changes_nothing, a_power_cut_before_the_note_is_a_try,
+         the_node_of_the_base_image_says_nothing, a_power_cut_in_the_installation_changes_nothing, a_power_cut_before_the_note_is_a_try,
          damaged_notes_keep_the_system_that_runs, an_installation_waits_for_the_round, what_rauc_refuses_is_reported,
          a_connection_that_breaks_ends_no_installation, what_rauc_does_without_its_program_is_tried_first,
          two_installations_at_a_time_are_refused, a_full_disk_keeps_no_system_that_does_not_work,
