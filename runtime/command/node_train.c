@@ -408,7 +408,7 @@ static bool take_option(int option, struct options *options)
         return true;
     case 'h':
         options->report = optarg;
-        return cn_train_history_known(optarg);
+        return cn_train_history_check(optarg);
     case 'r':
         options->sysroot = optarg;
         return cn_command_is_sysroot(optarg);

@@ -269,11 +269,27 @@ static size_t find_form(const char *path)
     return i;
 }
 
-bool cn_train_history_known(const char *path)
+static bool can_be_written(const char *path)
 {
-    if (find_form(path) < sizeof(forms) / sizeof(forms[0]))
+    char folder[CN_PATH_SIZE];
+    const char *slash = strrchr(path, '/');
+    int length = slash ? (int)(slash - path) + 1 : 0;
+
+    if (access(path, F_OK) == 0)
+        return access(path, W_OK) == 0;
+    snprintf(folder, sizeof(folder), "%.*s.", length, path);
+    return (size_t)length < sizeof(folder) - 1 && access(folder, W_OK) == 0;
+}
+
+bool cn_train_history_check(const char *path)
+{
+    if (find_form(path) == sizeof(forms) / sizeof(forms[0])) {
+        fprintf(stderr, "error: --report '%s' ends neither in .html nor in .csv or .json\n", path);
+        return false;
+    }
+    if (can_be_written(path))
         return true;
-    fprintf(stderr, "error: --report '%s' ends neither in .html nor in .csv or .json\n", path);
+    fprintf(stderr, "error: --report %s: %s\n", path, strerror(errno));
     return false;
 }
 

@@ -26,9 +26,9 @@ void cn_train_history_begin(const struct cn_train_history *history);
 // Adds a round.
 void cn_train_history_add(struct cn_train_history *history, const struct cn_alone_report *report);
 
-// Returns whether path, the name of a report, ends in .html, .csv or .json. If not, prints an
-// error.
-bool cn_train_history_known(const char *path);
+// Returns whether path, the name of a report, ends in .html, .csv or .json and can be written. If
+// not, prints an error.
+bool cn_train_history_check(const char *path);
 
 // Writes the rounds as a report to path, in the form that the end of its name says. On an error
 // prints the reason.

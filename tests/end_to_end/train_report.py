@@ -40,6 +40,8 @@ def a_report_has_each_round_once(build):
         profile(folder)
         said = train(build, folder, "--report", "run.txt", code=2)
         assert "ends neither in .html" in said, said
+        said = train(build, folder, "--report", "nowhere/run.csv", code=2)
+        assert "--report nowhere/run.csv: No such file or directory" in said and "round" not in said, said
         before = train(build, folder, "--json", "--steps", "60", "--report", "run.json")
         history = os.path.join(folder, "state", "history.csv")
         with open(history, "a") as file:  # rounds of a program that was killed before its checkpoint, and half a line
