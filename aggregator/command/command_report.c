@@ -70,7 +70,7 @@ static cn_err make(const struct cn_setup *setup, enum form form, struct cn_buffe
 {
     struct cn_setup_show show;
     const struct cn_show_source *source = &show.source;
-    cn_err err = cn_setup_show_open(setup, &show);
+    cn_err err = cn_setup_show_open(setup, true, &show);
     if (!err && form == FORM_PAGE)
         err = make_page(setup, source, out);
     else if (!err && form == FORM_JSON)

@@ -1,5 +1,7 @@
 #include "aggregator/daemon/job_look.h"
 
+#include <unistd.h>
+
 #include "aggregator/daemon/job_list.h"
 #include "aggregator/daemon/job_opening.h"
 #include "aggregator/daemon/setup_show.h"
@@ -26,7 +28,25 @@ static cn_err see_boards(const struct cn_job_set *set, struct cn_setup_show *sho
     const struct cn_run_state state = {
         .phase = show->live.phase, .traffic = show->live.traffic, .cuts = show->live.cuts};
     cn_status_deinit(&show->live);
-    return cn_status_gather(set->shared.roster, &state, &show->live);
+    cn_err err = cn_status_gather(set->shared.roster, &state, &show->live);
+    for (size_t i = 0; i < show->live.board_count; i++) { // facts about the first job
+        struct cn_live_board *board = &show->live.boards[i];
+        board->version = 0;
+        board->elsewhere = false;
+        board->facts.ahead_lineage = board->facts.ahead_version = 0;
+    }
+    return err;
+}
+
+// Says whether the files of a job are there: they may have been removed by hand.
+static bool is_stored(const struct cn_job_set *set, const char *name)
+{
+    static const char *const files[] = {CN_JOB_PROFILE, CN_LEDGER_FILE};
+    char path[CN_PATH_SIZE];
+    for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++)
+        if (!cn_job_opening_path(set->state, name, files[i], path) || access(path, R_OK) != 0)
+            return false;
+    return true;
 }
 
 static cn_err view_stored(const struct cn_job_set *set, const char *profile,
@@ -36,7 +56,7 @@ static cn_err view_stored(const struct cn_job_set *set, const char *profile,
     struct cn_setup_show show = {0};
     cn_err err = cn_setup_open(&setup, profile, CN_SETUP_LOOK) ? CN_ENOTFOUND : CN_OK;
     if (!err)
-        err = cn_setup_show_open(&setup, &show);
+        err = cn_setup_show_open(&setup, false, &show);
     if (!err)
         err = see_boards(set, &show);
     show.source.jobs = cn_job_list_count(set);
@@ -59,7 +79,7 @@ cn_err cn_job_look(const void *jobs, const char *name, const struct cn_http_wish
     cn_err err = cn_jobs_find(set->slots[0].run->setup.ledger, name, &row);
     if (err)
         return err;
-    if (!cn_job_opening_path(set->state, name, CN_JOB_PROFILE, profile))
+    if (!is_stored(set, name) || !cn_job_opening_path(set->state, name, CN_JOB_PROFILE, profile))
         return CN_ENOTFOUND;
     return view_stored(set, profile, wish, out);
 }

@@ -15,7 +15,7 @@ static uint64_t count_parameters(const struct cn_settings *settings)
     return count;
 }
 
-cn_err cn_setup_show_open(const struct cn_setup *setup, struct cn_setup_show *show)
+cn_err cn_setup_show_open(const struct cn_setup *setup, bool with_model, struct cn_setup_show *show)
 {
     show->live = (struct cn_live_state){0};
     show->source = (struct cn_show_source){
@@ -24,7 +24,7 @@ cn_err cn_setup_show_open(const struct cn_setup *setup, struct cn_setup_show *sh
         .live = &show->live,
         .now_ms = cn_platform_now_ms(),
         .date_ms = cn_show_date_ms(),
-        .parameters = count_parameters(setup->settings),
+        .parameters = with_model ? count_parameters(setup->settings) : 0,
         .disk_reserve = setup->settings->reserve,
     };
     if (cn_platform_disk_free(setup->settings->state, &show->source.disk_free))

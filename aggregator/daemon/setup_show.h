@@ -14,7 +14,8 @@ struct cn_setup_show {
 };
 
 // Fills show in for a setup that was opened with CN_SETUP_LOOK and stays open until close. The
-// number of the model's values is 0 when its file cannot be read. Close it in any case. Returns
-// errors of the ledger and of the status file.
-cn_err cn_setup_show_open(const struct cn_setup *setup, struct cn_setup_show *show);
+// number of the model's values is 0 without with_model, and when the model's file cannot be read.
+// Close it in any case. Returns errors of the ledger and of the status file.
+cn_err cn_setup_show_open(const struct cn_setup *setup, bool with_model,
+                          struct cn_setup_show *show);
 void cn_setup_show_close(struct cn_setup_show *show);

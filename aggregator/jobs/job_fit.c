@@ -17,7 +17,7 @@ static bool meets(const struct cn_rule *rule, const struct cn_roster_board *boar
                   .arch = (uint16_t)(gpu == CN_GPU_NONE ? 0 : gpu),
                   .gpu_unknown = gpu == 0},
     };
-    return cn_rule_holds(rule, &known);
+    return (gpu || !cn_rule_needs_gpu(rule)) && cn_rule_holds(rule, &known);
 }
 
 // Says whether a board has a data set. One that told of none may have it.

@@ -190,8 +190,11 @@ static struct cn_resources *serve_next(struct cn_resources *resources, const cha
     const struct cn_resources *gateway = cn_resources_gateway(resources);
     bool gives_up = registration->fault[0] && registration->fault_run;
     struct cn_run_state state;
-    cn_run_get_state(resources->run, resources->now_ms(), &state);
-    if (!gateway->replan || (!gives_up && state.phase != CN_RUN_ENDED))
+    if (!gateway->replan)
+        return resources;
+    if (!gives_up)
+        cn_run_get_state(resources->run, resources->now_ms(), &state);
+    if (!gives_up && state.phase != CN_RUN_ENDED)
         return resources;
     gateway->replan(gateway->context);
     return gateway->serving(gateway->context, group);

@@ -29,8 +29,8 @@ static const char help[] =
     "the aggregator, and ends with 1: at once, or after a minute when a service\n"
     "manager started it.\n"
     "\n"
-    "  --until-end        exit when the run has ended and the gateway has no other job\n"
-    "                     for this board, instead of waiting for the next run\n"
+    "  --until-end        exit when the run has ended, unless the gateway has another\n"
+    "                     job for this board, instead of waiting for the next run\n"
     "  --give-up SECONDS  exit with 1 when the aggregator was away, or refused this\n"
     "                     board, for so long (default: never)\n"
     "  --key FILE         this board's key, instead of the profile's aggregator.key\n"
@@ -150,6 +150,8 @@ static int run_node(const struct cn_ports *ports, const struct options *options,
     config->look = NULL;
     config->look_context = NULL;
     cn_run_line_close(&line);
+    if (cn_platform_fault()) // threads that cannot be joined still use the rest
+        return explain(err);
     cn_command_close_timeline(options->timeline, config->timeline);
     config->store->ops->close(config->store);
     cn_log_recent_close();

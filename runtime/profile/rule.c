@@ -437,6 +437,11 @@ bool cn_rule_needs_live(const struct cn_rule *rule)
     return speaks_of(rule, FACT_BATTERY) || speaks_of(rule, FACT_BYTES);
 }
 
+bool cn_rule_needs_gpu(const struct cn_rule *rule)
+{
+    return speaks_of(rule, FACT_GPU) || speaks_of(rule, FACT_ARCH);
+}
+
 bool cn_rule_is_of_registration(const struct cn_rule *rule)
 {
     for (uint32_t i = 0; i < rule->count; i++) {

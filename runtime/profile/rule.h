@@ -74,6 +74,8 @@ bool cn_rule_holds(const struct cn_rule *rule, const struct cn_rule_facts *facts
 bool cn_rule_needs_step(const struct cn_rule *rule);
 bool cn_rule_needs_link(const struct cn_rule *rule);
 bool cn_rule_needs_live(const struct cn_rule *rule);
+// Returns whether the rule speaks of a board's GPU.
+bool cn_rule_needs_gpu(const struct cn_rule *rule);
 // Returns true when the rule needs no facts of a board but those that a gateway has from its
 // registration: name, memory, cores, gpu and arch.
 bool cn_rule_is_of_registration(const struct cn_rule *rule);

@@ -8,9 +8,9 @@ import html.parser
 import io
 import json
 
-from cluster import ENDLESS, Cluster
+from cluster import ENDLESS, Cluster, wait_until
 from errors import own_data, spoil
-from missing import wait_until_told
+from missing import told, wait_until_told
 from scenarios import Scenarios
 
 SINGLE = {"north": ["board-1"], "south": ["board-2"], "west": ["board-3"]}
@@ -122,6 +122,7 @@ def a_report_beside_a_run_names_a_board_and_its_hostile_error(build):
         for name in ("gateway", "board-1", "board-2"):
             cluster.start(name)
         wait_until_told(cluster, "board-2", "onerror")
+        wait_until(lambda: told(cluster, "board-2")["status"].startswith("error "), "an error of a board that was heard")
         text = report(cluster)
         assert "<img" not in text, "a text of a board is HTML"
         state = json.loads(Page(text).data)["state"]

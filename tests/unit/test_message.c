@@ -426,6 +426,11 @@ static void control_variates_travel_where_a_job_has_them(void **state)
     assert_int_equal(cn_message_get_manifest(bytes, size, &again), CN_OK);
     assert_int_equal(again.manifest.job.correction.kind, CN_CORRECTION_SCAFFOLD);
     assert_int_equal(cn_message_graph_ops(&again.manifest.job), 5);
+    again.manifest.job.pipeline.parts = 2;
+    again.manifest.job.parallel.scope = CN_SCOPE_SHARED;
+    assert_int_equal(cn_message_graph_ops(&again.manifest.job), 5);
+    again.manifest.job.parallel.scope = CN_SCOPE_OWN;
+    assert_int_equal(cn_message_graph_ops(&again.manifest.job), 6);
     bytes[size - 1] = 2; // a correction that nobody knows
     assert_int_equal(cn_message_get_manifest(bytes, size, &again), CN_EFORMAT);
 }

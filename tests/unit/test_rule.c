@@ -109,6 +109,8 @@ static void a_board_that_has_not_told_its_gpu_meets_no_condition_about_it(void *
     board.board.gpu_unknown = true;
     assert_false(cn_rule_holds(&none, &board));
     assert_false(cn_rule_holds(&any, &board));
+    assert_true(cn_rule_needs_gpu(&none) && cn_rule_needs_gpu(&any));
+    assert_false(cn_rule_needs_gpu(&memory));
     assert_true(cn_rule_is_of_registration(&none));
     assert_true(cn_rule_is_of_registration(&any));
     assert_true(cn_rule_is_of_registration(&memory));

@@ -366,6 +366,8 @@ static const struct cn_message_schema health_schema = SCHEMA(health_fields);
 
 uint32_t cn_message_graph_ops(const struct cn_job *job)
 {
+    if (job->pipeline.parts > 1 && job->parallel.scope == CN_SCOPE_OWN)
+        return 6;
     if (job->correction.kind)
         return 5;
     if (!cn_message_is_plain(&pipeline_schema, &job->pipeline))

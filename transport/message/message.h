@@ -18,7 +18,7 @@
 #define CN_UPDATE_FORMAT_MIN 2
 #define CN_UPDATE_FORMAT_MAX 3
 #define CN_GRAPH_OPS_MIN 1
-#define CN_GRAPH_OPS_MAX 5
+#define CN_GRAPH_OPS_MAX 6
 
 struct cn_version_range {
     uint32_t min, max;
@@ -92,6 +92,7 @@ struct cn_upload_status {
 //   3  the job sets keys of cn_parallel, by which the members of a group share the work
 //   4  the members of a group divide the model (pipeline)
 //   5  gradients are corrected (train.correction)
+//   6  the members divide the model, and each has samples of its own
 uint32_t cn_message_graph_ops(const struct cn_job *job);
 
 // Returns the lowest update format that a board must know for the job.

@@ -415,8 +415,11 @@ static cn_err poll_end(struct cn_node_owner *node, uint64_t now)
         return CN_OK;
     if (!node->next_asked_ms && node->working && node->status.progress.ended) {
         node->next_asked_ms = now;
+        node->end = node->status.progress;
         return cn_node_register(node);
     }
+    if (node->next_asked_ms) // the others of the group may have left, and the worker waits for them
+        node->status.progress = node->end;
     if (node->next_asked_ms && now - node->next_asked_ms >= NEXT_RUN_MS)
         node->result = CN_OK;
     return CN_OK;

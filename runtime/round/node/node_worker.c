@@ -10,6 +10,7 @@ void cn_node_stop_worker(struct cn_node_owner *node)
     if (!node->working)
         return;
     if (node->stuck) { // it cannot be joined; the process ends soon
+        cn_mailbox_stop(&node->box);
         cn_node_group_leave(&node->group);
         return;
     }
