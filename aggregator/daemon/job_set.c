@@ -12,7 +12,7 @@
 #include "runtime/base/log.h"
 
 #define PLAN_MS 200    // time between two schedules
-#define SHORT_MS 5     // a plan that takes less may be made again after this time
+#define SHORT_MS 5     // a plan that takes less may be made at each request
 #define WRITE_MS 1000  // between two writes of the jobs' status files
 #define RETRY_MS 10000 // between two attempts to open a run
 #define IDLE_MS 30000  // time without use after which a run may be closed for another
@@ -344,7 +344,7 @@ void cn_job_set_replan(void *context)
         return;
     plan(set, now_ms);
     uint64_t took_ms = cn_platform_now_ms() - now_ms;
-    set->replan_ms = now_ms + (took_ms < SHORT_MS ? SHORT_MS : 4 * took_ms);
+    set->replan_ms = took_ms < SHORT_MS ? 0 : now_ms + 4 * took_ms;
 }
 
 bool cn_job_set_is_over(const struct cn_job_set *set)
