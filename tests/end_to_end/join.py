@@ -18,7 +18,7 @@ from scenarios import Scenarios
 TWO = {"lab": ["board-1", "board-2"]}
 THREE = {"lab": ["board-1", "board-2", "board-3"]}
 # A state of about 18 MB: 18 pieces. Membership does not change: all are waited for.
-PATIENT = {"rounds": 5, "local_steps": 40, "rejoin": "60 s", "form": "60 s", "timeout": "60 s", "quorum": 1}
+PATIENT = {"rounds": 8, "local_steps": 40, "rejoin": "60 s", "form": "60 s", "timeout": "60 s", "quorum": 1}
 HASTY = {"rounds": ENDLESS, "local_steps": 60, "rejoin": "100 ms", "form": "20 s", "timeout": "60 s", "quorum": 1,
          "mixed": True}
 
