@@ -5,7 +5,7 @@
 #include "runtime/port/platform.h"
 
 #define LIST_MAX ((size_t)1 << 20)
-#define EARLIER_SHOWN 20
+#define EARLIER_SHOWN 20 // newest jobs that are over and have no slot
 
 static void show_groups(struct cn_json_text *json, const struct cn_job_set *set, uint32_t slot)
 {
@@ -56,11 +56,11 @@ static void show_slots(struct cn_json_text *json, const struct cn_job_set *set)
         show_job(json, set, i);
 }
 
-// The walk over the rows of jobs that have no slot; all but the newest EARLIER_SHOWN are passed by.
+// A walk over the rows that shows the newest EARLIER_SHOWN of the jobs without a slot.
 struct earlier {
     struct cn_json_text *json;
     const struct cn_job_set *set;
-    size_t passed;
+    size_t passed; // such jobs so far
 };
 
 static cn_err show_earlier(void *context, const struct cn_queued_job *row)

@@ -3,7 +3,7 @@
 
 #include "aggregator/serve/http_show.h"
 
-// Writes what is wished of the run of a job (http_service.h). jobs is a struct cn_job_set. A run
+// Writes the part of a job's run that wish names. jobs is a struct cn_job_set. A run
 // that is not open is read from its state directory. Returns CN_ENOTFOUND when there is no job of
 // this name, or no state that can be read.
 cn_err cn_job_look(const void *jobs, const char *name, const struct cn_http_wish *wish,

@@ -55,7 +55,7 @@ static struct cn_ledger *ledger_of(const struct cn_job_set *set)
 
 // --- rows ---
 
-static struct cn_job_slot *find_slot(struct cn_job_set *set, const char *name)
+static struct cn_job_slot *find_slot(const struct cn_job_set *set, const char *name)
 {
     for (size_t i = 1; i < set->count; i++)
         if (strcmp(set->slots[i].row.name, name) == 0)
@@ -65,10 +65,7 @@ static struct cn_job_slot *find_slot(struct cn_job_set *set, const char *name)
 
 const struct cn_job_slot *cn_job_set_find(const struct cn_job_set *set, const char *name)
 {
-    for (size_t i = 0; i < set->count; i++)
-        if (strcmp(set->slots[i].row.name, name) == 0)
-            return &set->slots[i];
-    return NULL;
+    return strcmp(set->slots[0].row.name, name) == 0 ? &set->slots[0] : find_slot(set, name);
 }
 
 // Returns a place for a job: a new one, or that of a job that is over.
@@ -97,6 +94,7 @@ static cn_err take_row(void *context, const struct cn_queued_job *row)
     slot = over ? NULL : find_place(set);
     if (!slot)
         return CN_OK;
+    set->earlier += slot->row.name[0] != '\0'; // a job that is over loses its slot to this one
     *slot = (struct cn_job_slot){.row = *row};
     if (row->needs[0] && cn_rule_parse(row->needs, why, &slot->rule))
         cn_log(CN_LOG_ERROR, "jobs", "%s: needs: %s", row->name, why); // submit has checked it

@@ -14,9 +14,9 @@ static bool meets(const struct cn_rule *rule, const struct cn_roster_board *boar
         .board = {.memory_mib = (uint32_t)(facts->memory >> 20),
                   .cores =
                       (uint16_t)(facts->cpu_count < UINT16_MAX ? facts->cpu_count : UINT16_MAX),
-                  .arch = (uint16_t)(gpu == CN_GPU_NONE ? 0 : gpu),
-                  .gpu_unknown = gpu == 0},
+                  .arch = (uint16_t)(gpu == CN_GPU_NONE ? 0 : gpu)},
     };
+    // A board of an earlier release has not told its GPU, so it meets no rule about it.
     return (gpu || !cn_rule_needs_gpu(rule)) && cn_rule_holds(rule, &known);
 }
 

@@ -20,7 +20,7 @@ struct cn_staleness {
     uint32_t late;      // updates that were too late after its newest accepted one
 };
 
-// A group, and the round that it trains for now.
+// A group, and the round for which it trains.
 struct cn_staleness_begun {
     const char *group;
     uint32_t round;

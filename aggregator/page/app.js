@@ -194,6 +194,7 @@
     const link = document.getElementById("link");
     const stale = document.body.classList.contains("stale");
     link.className = stale ? "link gone" : "link live";
+    if (!stale && !store.state) return; // the address named a job that there is not
     if (!stale) text("link", store.state.run.running || store.job ? "live" : "the gateway answers; the run does not go on");
     else text("link", seenAt ? `The gateway does not answer; last seen ${Cairn.age(now() - seenAt)}` : "The gateway does not answer");
   }

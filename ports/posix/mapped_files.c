@@ -1,6 +1,7 @@
 #include "ports/posix/mapped_files.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -12,8 +13,9 @@
 
 #include "runtime/port/platform.h"
 
-#define FAULT_TEXT 240
-#define TICKS_MAX 4 // waits for a file that is written to all the time
+#define FAULT_TEXT 240 // bytes, with the terminating 0
+#define LOOK_MS 50     // between two looks of a thread that waits
+#define TICKS_MAX 4    // waits for a file that is written to all the time
 
 // The handler walks the list without the lock. An entry therefore stays in the list for good: one
 // whose file is no longer mapped has the base 0 and serves the next file.
@@ -77,15 +79,16 @@ static void append(const char *text)
         fault_text[length++] = text[i];
 }
 
-static void hold(const char *path, const char *what)
+// Notes the fault and waits until no program wants that any more.
+static void wait_held(const char *path, const char *what)
 {
     if (!atomic_exchange(&held, true)) {
         append(path);
         append(what);
         atomic_store(&fault, fault_text);
     }
-    for (;;)
-        pause();
+    while (atomic_load(&holds))
+        (void)poll(NULL, 0, LOOK_MS);
 }
 
 // Calls only functions that are async-signal-safe.
@@ -106,7 +109,7 @@ static void on_fault(int number, siginfo_t *info, void *context)
     say(what);
     say("\n");
     if (atomic_load(&holds) && !pthread_equal(pthread_self(), owner))
-        hold(file->path, what);
+        wait_held(file->path, what);
     _exit(1);
 }
 
@@ -218,10 +221,10 @@ bool cn_platform_mapping_changed(const struct cn_mapping *mapping, const char **
     return changed;
 }
 
-void cn_platform_hold_faults(void)
+void cn_platform_hold_faults(bool hold)
 {
     owner = pthread_self();
-    atomic_store(&holds, true);
+    atomic_store(&holds, hold);
 }
 
 const char *cn_platform_fault(void)

@@ -33,11 +33,11 @@ void cn_platform_unmap(struct cn_mapping *mapping);
 // path, valid until the file is unmapped. Another file that took its name by a rename is no change.
 bool cn_platform_mapping_changed(const struct cn_mapping *mapping, const char **path);
 
-// From now on, a thread that reads a mapped file which was cut off stops for good, so that the
+// With hold, a thread that reads a mapped file which was cut off waits from now on, so that the
 // process can still tell of it before it ends. The calling thread still ends the process at once.
-void cn_platform_hold_faults(void);
-// Returns what stopped a thread, a sentence that names the file; NULL: none is stopped. No thread
-// may be joined that such a thread keeps waiting.
+// Without hold, a thread that waits ends the process: call it so before you join threads.
+void cn_platform_hold_faults(bool hold);
+// Returns why a thread waits, a sentence that names the file; NULL: none waits.
 const char *cn_platform_fault(void);
 
 // Maps size bytes of zeros without a file and calls fill once to write to them; afterwards they are

@@ -388,8 +388,6 @@ static bool condition_holds(const struct cn_rule_part *part, const struct cn_rul
                compare((enum relation)part->relation, number, part->number);
     if (part->fact == FACT_ADDRESS)
         return read_address(facts->address, &address) && in_subnet(address, part) == wanted;
-    if (part->fact == FACT_GPU && facts->board.gpu_unknown)
-        return false;
     return (strcmp(word, part->word) == 0) == wanted;
 }
 

@@ -32,7 +32,6 @@ struct cn_board_facts {
     uint32_t memory_mib;
     uint16_t cores;
     uint16_t arch;      // compute capability * 10, such as 87; 0: no GPU
-    bool gpu_unknown;   // the board has not told whether it has a GPU; then arch is 0
     uint32_t link_kbps; // measured rate to the other members
     uint8_t battery;    // percent, at least 1; 100 on the mains
     // KiB that network.day_max leaves of the day, at least 1; UINT32_MAX: there is no limit.

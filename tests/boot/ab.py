@@ -15,7 +15,7 @@ SOURCE = os.path.dirname(os.path.dirname(HERE))
 sys.path += [HERE, os.path.join(SOURCE, "tests", "end_to_end")]
 
 from cluster import DIGITS, Cluster  # noqa: E402
-from flashing import change_package, flash, make_packages, path_with, wait_until_joined  # noqa: E402
+from flashing import SITE, change_package, flash, make_packages, path_with, wait_until_joined  # noqa: E402
 from guest import Guest, missing_tools  # noqa: E402
 
 BOARD = "board-1"
@@ -24,14 +24,6 @@ RECIPE = os.path.join(SOURCE, "boards", "qemu-virt-arm64", "image", "full")
 FIRMWARE = "/usr/lib/u-boot/qemu_arm64/u-boot.bin"
 SECONDS = 600  # for each of the long waits
 
-SITE = """\
-schema: cairn/site/v1
-extends: {source}/boards/qemu-virt-arm64/board.yaml
-threads: 2
-aggregator: {{address: "10.0.2.2:{port}"}}
-data:
-  digits: {{inputs: /data/images.npy, labels: /data/labels.npy}}
-"""
 UNIT = """\
 [Unit]
 Description=Updates this board in the middle of a run

@@ -16,20 +16,12 @@ SOURCE = os.path.dirname(os.path.dirname(HERE))
 sys.path += [HERE, os.path.join(SOURCE, "tests", "end_to_end")]
 
 from cluster import Cluster  # noqa: E402
-from flashing import flash, make_base, make_packages, wait_until_joined  # noqa: E402
+from flashing import SITE, flash, make_base, make_packages, wait_until_joined  # noqa: E402
 from guest import Guest, missing_tools  # noqa: E402
 
 BOARD = "node-17"
 ROUNDS = 6
 
-SITE = """\
-schema: cairn/site/v1
-extends: {source}/boards/qemu-virt-arm64/board.yaml
-threads: 2
-aggregator: {{address: "10.0.2.2:{port}"}}
-data:
-  digits: {{inputs: /data/images.npy, labels: /data/labels.npy}}
-"""
 
 
 def wait_for_version(cluster, version, timeout):

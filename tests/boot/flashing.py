@@ -11,6 +11,16 @@ from cluster import DIGITS, SOURCE
 
 BOARD_TYPE = "qemu-virt-arm64"
 
+# The site of one board: the machine that runs the guest is 10.0.2.2 there.
+SITE = """\
+schema: cairn/site/v1
+extends: {source}/boards/qemu-virt-arm64/board.yaml
+threads: 2
+aggregator: {{address: "10.0.2.2:{port}"}}
+data:
+  digits: {{inputs: /data/images.npy, labels: /data/labels.npy}}
+"""
+
 
 def make_base(kind, path):
     """The recipe's image, "small" or "full", and its kernel beside it."""

@@ -14,21 +14,13 @@ SOURCE = os.path.dirname(os.path.dirname(HERE))
 sys.path += [HERE, os.path.join(SOURCE, "tests", "end_to_end")]
 
 from cluster import Cluster  # noqa: E402
-from flashing import change_package, flash, make_base, make_packages, wait_until_joined  # noqa: E402
+from flashing import SITE, change_package, flash, make_base, make_packages, wait_until_joined  # noqa: E402
 from guest import Guest, missing_tools  # noqa: E402
 
 BOARD = "board-1"
 ROUNDS = 6
 JOB = {"rounds": ROUNDS, "local_steps": 5, "quorum": 1}
 
-SITE = """\
-schema: cairn/site/v1
-extends: {source}/boards/qemu-virt-arm64/board.yaml
-threads: 2
-aggregator: {{address: "10.0.2.2:{port}"}}
-data:
-  digits: {{inputs: /data/images.npy, labels: /data/labels.npy}}
-"""
 UNIT = """\
 [Unit]
 Description=Upgrades cairn-node in the middle of a run

@@ -175,6 +175,16 @@ def same_model_everywhere(cluster, boards=None):
     assert len(models) == 1, "the boards hold different models"
 
 
+def run_to_end(cluster, disturb=None):
+    """Starts all, disturbs them, and checks that the run ends, can be replayed and leaves one model on all boards."""
+    cluster.start_all()
+    if disturb:
+        disturb(cluster)
+    cluster.wait_for_end(200)
+    cluster.replay()
+    same_model_everywhere(cluster)
+
+
 def remove_folder(directory):
     """Removes a folder in which a hook of a process that was killed may still work for a moment."""
     for left in range(50, -1, -1):

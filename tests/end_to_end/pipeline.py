@@ -9,7 +9,7 @@ import re
 import time
 
 import wide_model
-from cluster import DIGITS, SOURCE, Cluster, same_model_everywhere
+from cluster import DIGITS, SOURCE, Cluster, run_to_end
 from scenarios import Scenarios
 from sets import share_samples
 from spool import put_shard
@@ -31,12 +31,7 @@ def digests_of(build, groups, disturb=None, model=None, **settings):
         if model is not None:
             wide_model.main(cluster.path("deep.onnx"), "1,8,8", *[64] * 6, 10, **model)
             cluster.set_model("deep.onnx")
-        cluster.start_all()
-        if disturb:
-            disturb(cluster)
-        cluster.wait_for_end(200)
-        cluster.replay()
-        same_model_everywhere(cluster)
+        run_to_end(cluster, disturb)
         rows = cluster.ledger("SELECT digest FROM version ORDER BY number")
         logs = {name: cluster.log(name) for name in ["gateway", *cluster.boards]}
         return [row[0] for row in rows], logs

@@ -9,7 +9,7 @@ import re
 import time
 
 import wide_model
-from cluster import DIGITS, Cluster, read_npy, same_model_everywhere, write_npy
+from cluster import DIGITS, Cluster, read_npy, run_to_end, same_model_everywhere, write_npy
 from scenarios import Scenarios
 from spool import put_shard
 
@@ -47,12 +47,7 @@ def train(build, groups, prepare=None, disturb=None, model=None, layers=LAYERS, 
             cluster.set_model("deep.onnx")
         if prepare:
             prepare(cluster)
-        cluster.start_all()
-        if disturb:
-            disturb(cluster)
-        cluster.wait_for_end(200)
-        cluster.replay()
-        same_model_everywhere(cluster)
+        run_to_end(cluster, disturb)
         rows = cluster.ledger("SELECT digest FROM version ORDER BY number")
         logs = {name: cluster.log(name) for name in ["gateway", *cluster.boards]}
         weights = {row[0] for row in cluster.ledger("SELECT weight FROM contribution")}

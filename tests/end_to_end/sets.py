@@ -10,7 +10,7 @@ import signal
 import time
 
 import wide_model
-from cluster import DIGITS, ENDLESS, JOB, Cluster, read_npy, same_model_everywhere, write_npy
+from cluster import DIGITS, ENDLESS, JOB, Cluster, read_npy, run_to_end, same_model_everywhere, write_npy
 from scenarios import Scenarios
 
 TWO = {"lab": ["board-1", "board-2"]}
@@ -235,12 +235,7 @@ def digest_of(build, groups, disturb=None, layers=0, model=None, **settings):
         if layers:
             wide_model.main(cluster.path("deep.onnx"), "1,8,8", *[128] * layers, 10, **(model or {}))
             cluster.set_model("deep.onnx")
-        cluster.start_all()
-        if disturb:
-            disturb(cluster)
-        cluster.wait_for_end(200)
-        cluster.replay()
-        same_model_everywhere(cluster)
+        run_to_end(cluster, disturb)
         return cluster.digest(), cluster.log("board-1")
 
 

@@ -7,6 +7,7 @@
 #include <cmocka.h>
 #include <dirent.h>
 #include <mbedtls/sha256.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -356,6 +357,54 @@ static void a_file_that_is_cut_off_while_it_is_mapped_is_named(void **state)
     assert_non_null(strstr(text, " changed while it was used"));
 }
 
+static void *read_both_pages(void *data)
+{
+    const volatile uint8_t *pages = data;
+
+    _exit(4 + pages[0] + pages[4096]);
+}
+
+// Ends with 1 when the thread waits, says why, and ends the process once it need not wait.
+static void hold_a_reader(const char *path)
+{
+    struct cn_mapping mapping;
+    pthread_t thread;
+
+    if (cn_platform_map(path, SIZE_MAX, &mapping) || truncate(path, 0))
+        _exit(2);
+    cn_platform_hold_faults(true);
+    if (cn_platform_fault() || pthread_create(&thread, NULL, read_both_pages, (void *)mapping.data))
+        _exit(3);
+    while (!cn_platform_fault())
+        usleep(1000);
+    if (strncmp(cn_platform_fault(), path, strlen(path)) != 0 ||
+        !strstr(cn_platform_fault(), " changed while it was used"))
+        _exit(5);
+    cn_platform_hold_faults(false);
+    pthread_join(thread, NULL);
+    _exit(6);
+}
+
+static void a_thread_waits_while_a_program_tells_of_its_fault(void **state)
+{
+    char path[] = "/tmp/cairn-posix-XXXXXX";
+    int descriptor = mkstemp(path), status;
+    pid_t child;
+
+    (void)state;
+    assert_true(descriptor >= 0);
+    assert_int_equal(ftruncate(descriptor, 8192), 0);
+    close(descriptor);
+    child = fork();
+    assert_true(child >= 0);
+    if (child == 0)
+        hold_a_reader(path);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    unlink(path);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 1);
+}
+
 static void a_file_that_is_removed_while_it_is_mapped_stays_readable(void **state)
 {
     char text[256];
@@ -488,6 +537,7 @@ int main(void)
         cmocka_unit_test(a_digest_does_not_depend_on_how_the_bytes_are_cut),
         cmocka_unit_test(the_clock_goes_forward),
         cmocka_unit_test(a_file_that_is_cut_off_while_it_is_mapped_is_named),
+        cmocka_unit_test(a_thread_waits_while_a_program_tells_of_its_fault),
         cmocka_unit_test(a_file_that_is_removed_while_it_is_mapped_stays_readable),
         cmocka_unit_test(a_mapped_file_that_is_written_to_has_changed),
         cmocka_unit_test(a_file_is_mapped_after_the_tick_of_its_last_write),

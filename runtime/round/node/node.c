@@ -508,7 +508,7 @@ cn_err cn_node_run(const struct cn_node_config *config)
 
     if (!node)
         return CN_ENOMEM;
-    cn_platform_hold_faults();
+    cn_platform_hold_faults(true);
     node->config = *config;
     node->result = CN_EAGAIN;
     node->status = (struct cn_status_file){

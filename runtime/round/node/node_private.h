@@ -62,7 +62,7 @@ struct cn_node_owner {
 
     char fault[CN_FAULT_SIZE]; // why this board cannot train; "": it can
     bool only_restart_helps;   // a new process would not have the fault
-    bool stuck;                // a thread is stopped for good (cn_platform_hold_faults)
+    bool stuck;                // a thread waits for good, as fault says (cn_platform_fault)
     bool gives_up;             // it cannot train the run of the manifest
     bool withdraws;            // the link still registers with a fault of another run
     // The report of cairn-update that the aggregator knows, and when it was read last.

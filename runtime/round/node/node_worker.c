@@ -9,13 +9,15 @@ void cn_node_stop_worker(struct cn_node_owner *node)
 {
     if (!node->working)
         return;
-    if (node->stuck) { // it cannot be joined; the process ends soon
+    if (node->stuck) { // a thread waits, so the worker cannot be joined; the process ends soon
         cn_mailbox_stop(&node->box);
         cn_node_group_leave(&node->group);
         return;
     }
     cn_mailbox_stop(&node->box);
+    cn_platform_hold_faults(false); // a thread that waits from now on would never be joined
     cn_worker_join(&node->worker);
+    cn_platform_hold_faults(true);
     cn_node_group_leave(&node->group);
     node->working = false;
     node->link->ops->abandon(node->link);
