@@ -14,11 +14,6 @@
 
 #define WINNER_FILE "winner.yaml"
 
-void cn_sweep_name(uint32_t trial, char name[CN_SWEEP_NAME_SIZE])
-{
-    snprintf(name, CN_SWEEP_NAME_SIZE, "trial-%u", trial + 1);
-}
-
 static struct cn_sweep_trial trial_of(const struct cn_sweep *sweep, const char *name)
 {
     return (struct cn_sweep_trial){.aggregator = sweep->aggregator,

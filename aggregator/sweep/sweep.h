@@ -10,8 +10,6 @@
 #include "aggregator/sweep/sweep_record.h"
 #include "aggregator/sweep/sweep_space.h"
 
-#define CN_SWEEP_NAME_SIZE 24 // "trial-243"
-
 struct cn_sweep {
     struct cn_sweep_space space; // checked
     struct cn_halving plan;
@@ -29,9 +27,6 @@ struct cn_sweep {
     bool in[CN_SWEEP_TRIALS_MAX]; // trials that have not lost
     uint32_t winner;              // UINT32_MAX: none yet, or all failed
 };
-
-// Writes the name of a trial, counted from 0: "trial-1".
-void cn_sweep_name(uint32_t trial, char name[CN_SWEEP_NAME_SIZE]);
 
 // Writes the job files of all trials that have no result yet, and checks them. Returns
 // CN_EXIT_DONE, or the exit code after it printed what is wrong.

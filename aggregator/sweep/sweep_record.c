@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "aggregator/sweep/sweep_space.h"
@@ -83,6 +84,19 @@ static cn_err read_results(struct cn_sweep_record *record, const char *from)
         from += length + 1;
     }
     return CN_OK;
+}
+
+// Returns whether an earlier start found a mistake in its command before its first trial: there is
+// no result, and no folder of a trial.
+static bool is_unbegun(const char *folder, const char *text)
+{
+    char path[PATH_MAX], name[CN_SWEEP_NAME_SIZE];
+    struct stat found;
+    size_t length = strlen(text), heading = strlen(HEADING);
+    cn_sweep_name(0, name);
+    int size = snprintf(path, sizeof(path), "%s/%s", folder, name);
+    return length >= heading && strcmp(text + length - heading, HEADING) == 0 && size > 0 &&
+           (size_t)size < sizeof(path) && lstat(path, &found) != 0 && errno == ENOENT;
 }
 
 // Takes the file of an earlier start. Its settings must be those of this one.
@@ -171,7 +185,8 @@ cn_err cn_sweep_record_open(struct cn_sweep_record *record, const char *folder,
     if (whole) {
         memcpy(whole, text, size);
         whole[size] = '\0';
-        err = take_file(record, folder, whole, diag);
+        err = is_unbegun(folder, whole) ? store_all(record)
+                                        : take_file(record, folder, whole, diag);
     } else if (text) {
         err = CN_ENOMEM;
     }

@@ -273,3 +273,8 @@ void cn_sweep_space_describe(const struct cn_sweep_space *space, char text[CN_SW
         at += (size_t)snprintf(text + at, CN_SWEEP_SPACE_SIZE - at, "\n");
     }
 }
+
+void cn_sweep_name(uint32_t trial, char name[CN_SWEEP_NAME_SIZE])
+{
+    snprintf(name, CN_SWEEP_NAME_SIZE, "trial-%u", trial + 1);
+}

@@ -16,6 +16,7 @@
 #define CN_SWEEP_VALUES_MAX 32 // of a list
 #define CN_SWEEP_PATH_SIZE 48
 #define CN_SWEEP_VALUE_SIZE 32
+#define CN_SWEEP_NAME_SIZE 24 // "trial-243"
 
 struct cn_sweep_key {
     char path[CN_SWEEP_PATH_SIZE]; // in a job file: "train.learning_rate"
@@ -59,3 +60,6 @@ void cn_sweep_space_values(const struct cn_sweep_space *space, uint32_t trial,
          (CN_SWEEP_PATH_SIZE + 80 + CN_SWEEP_VALUES_MAX * (CN_SWEEP_VALUE_SIZE + 1)) +             \
      80)
 void cn_sweep_space_describe(const struct cn_sweep_space *space, char text[CN_SWEEP_SPACE_SIZE]);
+
+// Writes the name of a trial, counted from 0: "trial-1".
+void cn_sweep_name(uint32_t trial, char name[CN_SWEEP_NAME_SIZE]);

@@ -122,6 +122,7 @@ def what_cannot_be_swept_is_one_clear_line(build):
         (["--set", "train.batch=1,2", "--first", 1000000], 2, "more than 1000000 rounds"),
         (["--set", "train.batch=1,2", "--rounds", 3], 2, "sweep takes no --rounds"),
         (["--set", "train.batch=1,0"], 3, "batch"),
+        (["--set", "train.batch=0,1"], 3, "batch"),  # no trial has begun: the folder is no hindrance
         (["--set", "train.batch=1,2", "--job", "absent.yaml"], 2, "absent.yaml: No such file"),
     )
     with Sweep(build) as folder:

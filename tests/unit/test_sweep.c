@@ -255,6 +255,10 @@ static void results_are_there_after_a_new_start(void **state)
     assert_int_equal(open_record(&record, "first 3\nseed 1\n"), CN_OK);
     assert_int_equal(open_record(&second, "first 3\nseed 1\n"), CN_EEXIST); // runs there
     cn_sweep_record_close(&second);
+    cn_sweep_record_close(&record);
+    assert_int_equal(open_record(&record, "first 9\nseed 1\n"), CN_OK); // no trial has begun
+    cn_sweep_record_close(&record);
+    assert_int_equal(open_record(&record, "first 3\nseed 1\n"), CN_OK);
     strcpy(result.digest, "0123456789abcdef");
     for (uint32_t i = 0; i < 100; i++) {
         result.rung = i / 60;
