@@ -17,19 +17,20 @@
 #define LOOK_MS 250
 
 static const char help[] =
-    "Usage: cairn-aggregator events [--json] [--follow] PROFILE\n"
+    "Usage: cairn-aggregator events [--alarms] [--json] [--follow] PROFILE\n"
     "\n"
     "Prints what happened at this gateway, oldest first: rounds, versions, boards\n"
     "that fail, fall silent or come back (docs/events.md). The files keep the newest\n"
     "64 MiB.\n"
     "\n"
+    "  --alarms         only what needs a person\n"
     "  --json           one object a line, as in the files\n"
     "  --follow         then waits for more, until it is interrupted\n";
 
 struct reader {
     char path[PATH_MAX];
     FILE *stream; // the newest file; NULL: it is not there yet
-    bool json;
+    bool alarms, json;
     char *line; // owned
     size_t size;
 };
@@ -39,7 +40,8 @@ static void print(const struct reader *reader, const char *line, size_t length)
     struct cn_event event;
     char date[32] = "";
     struct tm utc;
-    if (!cn_event_file_parse(line, length, &event))
+    if (!cn_event_file_parse(line, length, &event) ||
+        (reader->alarms && !cn_event_kind_is_alarm(event.kind)))
         return;
     if (reader->json) {
         fwrite(line, 1, length, stdout);
@@ -107,9 +109,9 @@ static void print_newest(struct reader *reader)
         print_lines(reader, reader->stream);
 }
 
-static int read_events(const struct cn_settings *settings, bool json, bool follow)
+static int read_events(const struct cn_settings *settings, bool alarms, bool json, bool follow)
 {
-    struct reader reader = {.json = json};
+    struct reader reader = {.alarms = alarms, .json = json};
     const atomic_bool *stop = follow ? cn_command_catch_signals() : NULL;
     int length = snprintf(reader.path, sizeof(reader.path), "%s/" CN_EVENT_FILE, settings->state);
     if (length < 0 || (size_t)length >= sizeof(reader.path))
@@ -130,14 +132,18 @@ static int read_events(const struct cn_settings *settings, bool json, bool follo
 
 static int run(const struct cn_ports *ports, int argc, char **argv)
 {
-    static const struct option known[] = {
-        {"json", no_argument, NULL, 'j'}, {"follow", no_argument, NULL, 'f'}, {0}};
-    bool json = false, follow = false;
+    static const struct option known[] = {{"alarms", no_argument, NULL, 'a'},
+                                          {"json", no_argument, NULL, 'j'},
+                                          {"follow", no_argument, NULL, 'f'},
+                                          {0}};
+    bool alarms = false, json = false, follow = false;
     const char *positional[1];
     (void)ports;
     int option;
     while ((option = getopt_long(argc, argv, "", known, NULL)) != -1) {
-        if (option == 'j')
+        if (option == 'a')
+            alarms = true;
+        else if (option == 'j')
             json = true;
         else if (option == 'f')
             follow = true;
@@ -149,7 +155,7 @@ static int run(const struct cn_ports *ports, int argc, char **argv)
     struct cn_setup setup = {0};
     int result = cn_setup_open(&setup, positional[0], CN_SETUP_LOOK);
     if (!result)
-        result = read_events(setup.settings, json, follow);
+        result = read_events(setup.settings, alarms, json, follow);
     cn_setup_deinit(&setup);
     return result;
 }

@@ -2,7 +2,6 @@
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "aggregator/command/aggregator_commands.h"
 #include "aggregator/command/status_watch.h"
@@ -22,8 +21,8 @@ static const char help[] =
     "  --json           one object a line: the run, each board, each group\n"
     "  --watch          on a terminal: progress, time left, curves and boards with\n"
     "                   trouble, drawn each second until the run is over or Ctrl-C.\n"
-    "                   Without colours where NO_COLOR is set; with TERM=dumb lines\n"
-    "                   for each version\n";
+    "                   Without colours where NO_COLOR is set. Into a pipe or a file,\n"
+    "                   and with TERM=dumb: lines for each version\n";
 
 // Prints JSON as it is, and other lines wrapped to the width of the terminal.
 static cn_err print(const struct cn_setup *setup, bool json)
@@ -68,8 +67,8 @@ static int run(const struct cn_ports *ports, int argc, char **argv)
     }
     if (!cn_aggregator_positional(argc, argv, 1, positional))
         return CN_EXIT_USAGE;
-    if (watch && (json || !isatty(STDOUT_FILENO))) {
-        fprintf(stderr, "error: --watch wants a terminal%s\n", json ? ", not --json" : "");
+    if (watch && json) {
+        fprintf(stderr, "error: --watch and --json do not go together\n");
         return CN_EXIT_USAGE;
     }
     struct cn_setup setup = {0};

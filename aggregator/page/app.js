@@ -253,6 +253,10 @@
     if (store.state) Cairn.showAges(store, store.live ? now() + shift : store.state.clock_ms);
   });
 
+  document.getElementById("alarms").addEventListener("change", () => {
+    if (store.state) Cairn.showEvents(store);
+  });
+
   document.getElementById("login").addEventListener("submit", (event) => {
     event.preventDefault();
     const field = document.getElementById("token");

@@ -13,7 +13,8 @@
   Cairn.showEvents = ({ state, events }) => {
     const section = document.getElementById("events");
     section.hidden = !events.length;
-    const shown = events.slice(-SHOWN).reverse();
+    const wanted = document.getElementById("alarms").checked ? events.filter((event) => event.alarm) : events;
+    const shown = wanted.slice(-SHOWN).reverse();
     Cairn.update("events-list", [shown], () => Cairn.el("ol", { class: "events" }, ...shown.map((event) => {
       const [mark, look, said] = SIGNS[event.alarm ? "alarm" : "other"];
       return Cairn.el("li", {}, Cairn.el("span", { class: `sign ${look}`, "aria-hidden": "true" }, mark),

@@ -74,6 +74,8 @@ def a_failure_is_told_everywhere_and_numbers_go_on_after_a_kill(build):
         cluster.kill("gateway")
         printed = cluster.command(cluster.aggregator, "events", "gateway.yaml").stdout
         assert f"board_failed board-1: {failed['text']}" in printed, printed
+        alarms = cluster.command(cluster.aggregator, "events", "--alarms", "gateway.yaml").stdout
+        assert "board_failed board-1:" in alarms and "gateway_started" not in alarms, alarms
         lines = cluster.command(cluster.aggregator, "events", "--json", "gateway.yaml").stdout.splitlines()
         numbers = [json.loads(line)["seq"] for line in lines]
         assert numbers == list(range(1, len(numbers) + 1)), numbers

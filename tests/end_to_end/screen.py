@@ -91,8 +91,10 @@ def a_run_that_is_over_is_drawn_once(build):
         assert not COLORS.search(plain) and "\x1b[H" in plain, plain
         assert re.search(r"accuracy  [_.:=+*#-]{4}  ", plain), plain
         assert "\x1b" not in shown(*watch, TERM="dumb")
-        expect(cluster.command(cluster.aggregator, "status", "--watch", "gateway.yaml", check=False), 2,
-               "--watch wants a terminal")
+        piped = cluster.command(cluster.aggregator, "status", "--watch", "gateway.yaml").stdout
+        assert "all rounds are done" in piped and "\x1b" not in piped, piped
+        expect(cluster.command(cluster.aggregator, "status", "--watch", "--json", "gateway.yaml", check=False), 2,
+               "--watch and --json do not go together")
 
 
 @scenario
