@@ -136,7 +136,8 @@ static void print_run(struct watch *watch)
     else
         paint(watch, watch->live.running ? CN_SCREEN_BOLD : CN_SCREEN_RED, line);
     uint32_t rest = made < watch->job.rounds ? watch->job.rounds - made : 0;
-    cn_screen_time_left(watch->pace_ms, watch->pace_ms > 0 && !view->end_reason, rest + 1, left);
+    bool known = watch->pace_ms > 0 && cn_live_is_moving(&watch->live, &view->steering);
+    cn_screen_time_left(watch->pace_ms, known && !view->end_reason, rest + 1, left);
     cn_sparkline_bar((double)made / watch->job.rounds, watch->columns / 3, bar);
     snprintf(line, sizeof(line), "%s version %u of %u%s%s", bar, made, watch->job.rounds,
              left[0] ? ", " : "", left);

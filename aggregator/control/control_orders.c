@@ -8,6 +8,26 @@
 
 #define LINES 100 // lines of a board's log, unless the request says another number
 
+static const char *const kinds[] = {[CN_ORDER_LOG] = "logs", [CN_ORDER_SELFTEST] = "selftest"};
+
+// Says why a board cannot be asked.
+static void refuse_busy(struct cn_control *control, const char *name,
+                        struct cn_control_answer *answer)
+{
+    const struct cn_board_order *earlier =
+        cn_orders_find(control->config.orders, name, control->now_ms);
+    if (!earlier)
+        cn_control_refuse(answer, "%d boards have not answered yet: try again in two minutes",
+                          CN_ORDERS_MAX);
+    else if (!earlier->done)
+        cn_control_refuse(answer,
+                          "%s has not answered to %s yet: its answer is awaited for %d minutes",
+                          name, kinds[earlier->order.kind], CN_ORDERS_KEPT_MS / 60000);
+    else
+        cn_control_refuse(answer, "%s was asked for %s a moment ago: try again in %d seconds", name,
+                          kinds[earlier->order.kind], CN_ORDERS_AGAIN_MS / 1000);
+}
+
 static cn_err ask(struct cn_control *control, const char *name, const struct cn_order *order,
                   const char *done, struct cn_control_answer *answer)
 {
@@ -21,10 +41,7 @@ static cn_err ask(struct cn_control *control, const char *name, const struct cn_
     }
     err = cn_orders_ask(control->config.orders, name, order, control->now_ms, (uint32_t)time(NULL));
     if (err == CN_EBUSY)
-        cn_control_refuse(answer,
-                          "%s was asked a moment ago or is asked for something else, or %d boards "
-                          "have not answered yet: try again in two minutes",
-                          name, CN_ORDERS_MAX);
+        refuse_busy(control, name, answer);
     else if (!err) // it may have been asked before, for another number of lines
         cn_control_done(answer, done, name,
                         cn_orders_find(control->config.orders, name, control->now_ms)->order.lines);
@@ -54,7 +71,6 @@ cn_err cn_control_apply_selftest(struct cn_control *control,
 cn_err cn_control_read_answer(struct cn_control *control, const struct cn_control_request *request,
                               struct cn_control_answer *answer, struct cn_buffer *out)
 {
-    static const char *const kinds[] = {[CN_ORDER_LOG] = "logs", [CN_ORDER_SELFTEST] = "selftest"};
     struct cn_board_order *order =
         cn_orders_find(control->config.orders, request->board, control->now_ms);
     struct cn_json_text json;

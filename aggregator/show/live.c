@@ -2,6 +2,11 @@
 
 #include <string.h>
 
+bool cn_live_is_moving(const struct cn_live_state *live, const struct cn_steering *steering)
+{
+    return live->running && live->phase != CN_RUN_GATHER && !steering->pause;
+}
+
 void cn_live_name_key(const struct cn_ledger_board *board, char text[CN_LIVE_KEY_SIZE])
 {
     uint8_t digest[CN_DIGEST_SIZE];

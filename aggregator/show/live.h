@@ -4,6 +4,7 @@
 // itself. Times are those of cn_platform_now_ms, a clock that all programs of a machine share.
 #pragma once
 
+#include "aggregator/ledger/steering.h"
 #include "aggregator/run/run.h"
 
 #define CN_LIVE_KEY_SIZE 17
@@ -34,6 +35,10 @@ struct cn_live_state {
         struct cn_roster_facts facts;
     } * boards; // owned
 };
+
+// Returns whether rounds follow one another: the program runs, and waits neither for groups nor for
+// a person who paused the run.
+bool cn_live_is_moving(const struct cn_live_state *live, const struct cn_steering *steering);
 
 // Names a board's key without revealing it: by the start of its digest, in hexadecimal.
 void cn_live_name_key(const struct cn_ledger_board *board, char text[CN_LIVE_KEY_SIZE]);

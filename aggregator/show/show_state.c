@@ -100,7 +100,7 @@ static void write_end(struct state_answer *answer)
         cn_json_string(json, "reason", view->end_reason);
     } else {
         cn_json_count(json, "rounds_left", left);
-        if (answer->round_ms && answer->source->live->running)
+        if (answer->round_ms && cn_live_is_moving(answer->source->live, &view->steering))
             cn_json_count(json, "left_ms", left * answer->round_ms);
     }
     if (answer->round_ms)

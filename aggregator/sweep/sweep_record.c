@@ -185,8 +185,8 @@ cn_err cn_sweep_record_open(struct cn_sweep_record *record, const char *folder,
     if (whole) {
         memcpy(whole, text, size);
         whole[size] = '\0';
-        err = is_unbegun(folder, whole) ? store_all(record)
-                                        : take_file(record, folder, whole, diag);
+        err =
+            is_unbegun(folder, whole) ? store_all(record) : take_file(record, folder, whole, diag);
     } else if (text) {
         err = CN_ENOMEM;
     }

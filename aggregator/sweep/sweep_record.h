@@ -35,9 +35,9 @@ struct cn_sweep_record {
 
 // Opens the folder of a sweep, or makes it. Waits for the processes of a start that was killed:
 // they need some seconds to end. A sweep that ended before its first trial may get other settings,
-// so that a mistyped value can be corrected. Returns CN_EEXIST with a line in diag when another process has it
-// open, when it holds a sweep with other settings, or something else; CN_EINVAL when its file is
-// damaged. Close it in any case.
+// so that a mistyped value can be corrected. Returns CN_EEXIST with a line in diag when another
+// process has it open, when it holds a sweep with other settings, or something else; CN_EINVAL when
+// its file is damaged. Close it in any case.
 cn_err cn_sweep_record_open(struct cn_sweep_record *record, const char *folder,
                             const char *settings, struct cn_diag *diag);
 void cn_sweep_record_close(struct cn_sweep_record *record);

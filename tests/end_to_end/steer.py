@@ -126,6 +126,7 @@ def a_paused_run_stays_paused_over_a_restart(build):
         wait_until_heard(cluster)
         state = order(cluster, "status")["state"]
         assert state["run"]["paused"] == "rounds" and state["run"]["phase"] == "gather", state["run"]
+        assert "left_ms" not in state["end"], state["end"]
         assert {board["state"] for board in state["boards"]} == {"run_paused"}, state["boards"]
         assert [alert["kind"] for alert in state["alerts"]] == ["paused"], state["alerts"]
         assert "paused: no other round is opened" in cluster.command(
