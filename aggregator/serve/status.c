@@ -282,7 +282,7 @@ static void read_traffic(const cJSON *root, struct cn_run_traffic *traffic)
 static cn_err parse(const cJSON *root, uint64_t now_ms, struct cn_live_state *live)
 {
     uint64_t pid = read_number(root, "pid"), written_ms = read_number(root, "written_ms");
-    bool alive = pid > 1 && pid <= INT_MAX && (kill((pid_t)pid, 0) == 0 || errno == EPERM);
+    bool alive = pid && pid <= INT_MAX && (kill((pid_t)pid, 0) == 0 || errno == EPERM);
     read_traffic(root, &live->traffic);
     if (!alive || written_ms > now_ms || now_ms - written_ms > FRESH_MS)
         return CN_OK;

@@ -69,7 +69,7 @@ void cn_command_print_about(const char *path, cn_err err, const struct cn_diag *
         fprintf(stderr, "%s: error: %s\n", path, cn_err_text(err));
 }
 
-struct cn_profile *cn_command_load_profile(const char *path, enum cn_profile_use use)
+static struct cn_profile *load_profile(const char *path, enum cn_profile_use use, const char *key)
 {
     static struct cn_diag diag;
     struct cn_profile *profile = NULL;
@@ -77,6 +77,8 @@ struct cn_profile *cn_command_load_profile(const char *path, enum cn_profile_use
 
     cn_diag_init(&diag);
     err = cn_profile_load(path, &diag, &profile);
+    if (!err && key)
+        err = cn_profile_use_key(profile, key);
     if (!err)
         err = cn_profile_require(profile, use, &diag);
     cn_command_print_diag(&diag);
@@ -86,6 +88,16 @@ struct cn_profile *cn_command_load_profile(const char *path, enum cn_profile_use
         fprintf(stderr, "%s: error: %s\n", path, cn_err_text(err));
     cn_profile_free(profile);
     return NULL;
+}
+
+struct cn_profile *cn_command_load_profile(const char *path, enum cn_profile_use use)
+{
+    return load_profile(path, use, NULL);
+}
+
+struct cn_profile *cn_command_load_node(const char *path, const char *key)
+{
+    return load_profile(path, CN_PROFILE_NODE, key);
 }
 
 int cn_command_take_profile(int argc, char **argv, const char *help, enum cn_profile_use use,

@@ -57,6 +57,10 @@ void cn_command_print_about(const char *path, cn_err err, const struct cn_diag *
 // the program then exits with CN_EXIT_PROFILE. Free the profile with cn_profile_free.
 struct cn_profile *cn_command_load_profile(const char *path, enum cn_profile_use use);
 
+// As cn_command_load_profile for CN_PROFILE_NODE. key is the board's key, or NULL for that of the
+// profile.
+struct cn_profile *cn_command_load_node(const char *path, const char *key);
+
 // Takes "[--json] PROFILE" from a command's arguments and loads the profile. Returns CN_EXIT_DONE,
 // or the exit code after printing the reason.
 int cn_command_take_profile(int argc, char **argv, const char *help, enum cn_profile_use use,

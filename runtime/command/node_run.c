@@ -233,12 +233,10 @@ static int run(const struct cn_ports *ports, int argc, char **argv)
         return CN_EXIT_USAGE;
     // Asked before members are started: for a member, its parent is the service manager.
     options.service = cn_platform_is_service();
-    profile = cn_command_load_profile(options.profile, CN_PROFILE_NODE);
+    profile = cn_command_load_node(options.profile, options.key);
     if (!profile)
         return CN_EXIT_PROFILE;
     settings = *cn_profile_settings(profile);
-    if (options.key)
-        snprintf(settings.key, sizeof(settings.key), "%s", options.key);
     count = cn_gpus_list(&settings, numbers);
     options.line = count <= 1; // several members would draw over each other's line
     code = count > 1 ? run_gpus(&gpus, count) : run_member(ports, &options, &settings);

@@ -60,7 +60,7 @@ static bool is_running(const cJSON *json)
     double pid = number(json, "pid"), age_ms;
 
     age_ms = (double)cn_platform_now_ms() - number(json, "written_ms");
-    return pid > 1 && pid < 4194304 + 1 && age_ms >= 0 && age_ms < FRESH_MS &&
+    return pid >= 1 && pid < 4194304 + 1 && age_ms >= 0 && age_ms < FRESH_MS &&
            (kill((pid_t)pid, 0) == 0 || errno == EPERM);
 }
 

@@ -464,6 +464,16 @@ void cn_profile_free(struct cn_profile *profile)
     free(profile);
 }
 
+cn_err cn_profile_use_key(struct cn_profile *profile, const char *path)
+{
+    if (strlen(path) >= sizeof(profile->settings.key))
+        return CN_ERANGE;
+    snprintf(profile->settings.key, sizeof(profile->settings.key), "%s", path);
+    profile->origins[cn_schema_find("aggregator.key") - cn_schema].source =
+        profile->sources[profile->site_count - 1];
+    return CN_OK;
+}
+
 const struct cn_settings *cn_profile_settings(const struct cn_profile *profile)
 {
     return &profile->settings;

@@ -165,6 +165,10 @@ const struct cn_settings *cn_profile_settings(const struct cn_profile *profile);
 // start with "job.", as in "job.rounds.quorum". The key must exist.
 bool cn_profile_is_set(const struct cn_profile *profile, const char *key);
 
+// Uses path as the board's key instead of aggregator.key. Returns CN_ERANGE when the path is too
+// long.
+cn_err cn_profile_use_key(struct cn_profile *profile, const char *path);
+
 // What a program does with a profile, and the keys that it requires.
 enum cn_profile_use {
     CN_PROFILE_TRAIN,   // trains alone: model, job and its data

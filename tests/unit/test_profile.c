@@ -373,6 +373,11 @@ static void what_a_program_requires_is_told_at_once(void **state)
     assert_int_equal(cn_profile_require(profile, CN_PROFILE_NODE, &diag), CN_EINVAL);
     assert_int_equal(diag.count, 4);
     assert_string_equal(diag.lines[0], "test.yaml:1:1: error: state: not set; expected a path");
+    assert_int_equal(cn_profile_use_key(profile, "board.key"), CN_OK);
+    assert_string_equal(cn_profile_settings(profile)->key, "board.key");
+    cn_diag_init(&diag);
+    assert_int_equal(cn_profile_require(profile, CN_PROFILE_NODE, &diag), CN_EINVAL);
+    assert_int_equal(diag.count, 3);
     cn_profile_free(profile);
 }
 
