@@ -63,9 +63,10 @@ struct cn_reason cn_reason_of(const struct cn_reason_facts *facts,
     const struct cn_live_board *live = found ? found : &unheard;
     if (board->revoked)
         return (struct cn_reason){.kind = CN_REASON_REVOKED};
-    if (facts->live->running && !live->heard_ms && !live->missing_ms)
-        return (struct cn_reason){.kind = CN_REASON_NEVER,
-                                  .detail = cn_round_view_error(facts->view, board->name)};
+    const char *error = cn_round_view_error(facts->view, board->name);
+    if (facts->live->running && !live->heard_ms && !live->missing_ms &&
+        (error || !facts->view->end_reason)) // nobody waits for a board of a run that is over
+        return (struct cn_reason){.kind = CN_REASON_NEVER, .detail = error};
     if (is_recent(facts, live->twice_ms, CN_INSTANCES_SHOWN_MS))
         return (struct cn_reason){CN_REASON_TWICE, live->twice_ms, live->twice};
     if (live->fault.told_ms)

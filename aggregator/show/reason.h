@@ -14,7 +14,8 @@
 // order of cn_reason_of.
 enum cn_reason_kind {
     CN_REASON_REVOKED,
-    CN_REASON_NEVER,      // not heard since the aggregator started; detail: its last error
+    CN_REASON_NEVER,      // not heard since the aggregator started; detail: its last error. Without
+                          // one only while the run goes on
     CN_REASON_TWICE,      // two processes use its key
     CN_REASON_FAILED,     // it cannot train, as it said
     CN_REASON_AHEAD,      // it holds a newer version than the ledger

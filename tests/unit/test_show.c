@@ -251,6 +251,22 @@ static void between_two_rounds_the_version_is_being_made(void **state)
     assert_string_equal(cn_reason_word(cn_reason_of(&facts, &board, &found).kind), "waiting");
 }
 
+static void nobody_misses_a_board_when_the_run_is_over(void **state)
+{
+    static struct cn_live_state live = {.running = true, .phase = CN_RUN_ENDED};
+    static struct cn_round_view view;
+    static const struct cn_ledger_board board = {.name = "a", .group = "north"};
+    static struct cn_round_error said = {"a", "labels.npy: not found"};
+    const struct cn_reason_facts facts = {.view = &view, .live = &live, .now_ms = 1000};
+    (void)state;
+    assert_string_equal(cn_reason_word(cn_reason_of(&facts, &board, NULL).kind), "never");
+    view.end_reason = "all rounds are done";
+    assert_string_equal(cn_reason_word(cn_reason_of(&facts, &board, NULL).kind), "over");
+    view.errors = &said;
+    view.error_count = 1;
+    assert_string_equal(cn_reason_word(cn_reason_of(&facts, &board, NULL).kind), "never");
+}
+
 static void a_board_apart_from_its_group_is_named_by_the_rejection(void **state)
 {
     struct shown *shown = *state;
@@ -503,6 +519,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_group_that_the_robust_rule_refuses_is_an_alert,
                                         open_round, close_world),
         cmocka_unit_test(between_two_rounds_the_version_is_being_made),
+        cmocka_unit_test(nobody_misses_a_board_when_the_run_is_over),
         cmocka_unit_test_setup_teardown(a_board_apart_from_its_group_is_named_by_the_rejection,
                                         open_round, close_world),
         cmocka_unit_test_setup_teardown(a_rejected_update_is_an_alert_with_its_reason, open_round,
