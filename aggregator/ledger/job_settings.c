@@ -24,6 +24,8 @@ static int describe_options(const struct cn_update_options *options, char *text,
     if (options->local[0] || options->frozen)
         length += snprintf(text + length, size - (size_t)length, " local %s frozen %d",
                            options->local, (int)options->frozen);
+    if (options->small)
+        length += snprintf(text + length, size - (size_t)length, " small %d", (int)options->small);
     return length;
 }
 

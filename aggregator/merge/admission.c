@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "runtime/update/local_tensors.h"
+#include "runtime/update/tensor_rules.h"
 
 #define AUTO_MICRO_BATCHES 16 // micro-batches that "parallel: auto" may choose for a step, at most
 
@@ -46,6 +47,10 @@ cn_err cn_admission_check(const struct cn_layout *layout, const struct cn_spoole
         cn_diag_add(diag, header.leave_staying
                               ? "the frame lacks tensors that travel in this job"
                               : "the frame has the tensors that never travel in this job");
+        return CN_EFORMAT;
+    }
+    if (header.small_signs != cn_tensor_rules_sign(layout)) {
+        cn_diag_add(diag, "the frame encodes small tensors in another way than update.small says");
         return CN_EFORMAT;
     }
     if (strcmp(header.group, upload->group) != 0) {

@@ -21,6 +21,7 @@
 #include "aggregator/store/spool.h"
 #include "runtime/base/log.h"
 #include "runtime/update/local_tensors.h"
+#include "runtime/update/tensor_rules.h"
 
 struct merge {
     const struct cn_merge_config *config;
@@ -316,6 +317,7 @@ static cn_err publish(const struct cn_merge_config *config, const struct cn_layo
         .weight = weight,
         .rule = config->job->down,
         .leave_staying = cn_local_tensors_stay(layout),
+        .small_signs = cn_tensor_rules_sign(layout),
     };
     struct cn_buffer delta;
     memcpy(header.base, parent->digest, CN_DIGEST_SIZE);

@@ -5,6 +5,7 @@
 
 #include "aggregator/merge/server_optimizer.h"
 #include "runtime/update/local_tensors.h"
+#include "runtime/update/tensor_rules.h"
 #include "runtime/update/update.h"
 
 static cn_err begin(const struct cn_merge_config *config, const struct cn_model *parent,
@@ -24,6 +25,7 @@ static cn_err put_empty_frame(const struct cn_merge_config *config, struct cn_mo
         .weight = 1,
         .rule = {.mode = CN_UPDATE_SKIP},
         .leave_staying = cn_local_tensors_stay(config->layout),
+        .small_signs = cn_tensor_rules_sign(config->layout),
     };
     struct cn_buffer delta;
     float *zeros = calloc(2 * config->layout->total + 1, sizeof(*zeros));

@@ -28,6 +28,7 @@ struct cn_tensor_info { // a tensor's place in the row
     // Set by runtime/update/tensor_rules.h, for both ends of an update.
     bool local; // each group keeps its own values
     bool stays; // no update has the tensor: it is local by its name, or frozen and known to all
+    bool signs; // a small tensor that travels as signs where large ones are sparse or signs
     // Set by runtime/update/tensor_rules.h, for encoders.
     double density; // top-k: share of the tensor's values that is sent; 0: they compete with others
     int priority;   // top-k: the tensor's values count as 2^priority times as large

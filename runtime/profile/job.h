@@ -109,6 +109,12 @@ enum cn_frozen {
     CN_FROZEN_LOCAL,  // no update contains them
 };
 
+// How trained tensors of fewer than 1024 elements travel where larger ones are sparse or signs.
+enum cn_small_tensors {
+    CN_SMALL_Q8,
+    CN_SMALL_SIGN,
+};
+
 struct cn_update_rule {
     enum cn_update_mode mode;
     double density;      // top-k: share of the values that is sent, in (0, 1]
@@ -177,6 +183,7 @@ struct cn_update_options {
     char priorities[CN_WORDS_SIZE]; // entries NAME=FACTOR of layer_entry.h
     char local[CN_WORDS_SIZE];      // patterns of tensors that are never sent
     enum cn_frozen frozen;
+    enum cn_small_tensors small;
     enum cn_residual_kind residual;
     uint32_t snapshot_every; // versions from one with a snapshot to the next; 0: no snapshots
 };

@@ -74,6 +74,7 @@ const struct cn_job_change cn_job_changes[] = {
     {"update.statistics", CN_CHANGE_START},
     {"update.local", CN_CHANGE_NEVER},
     {"update.frozen", CN_CHANGE_NEVER},
+    {"update.small", CN_CHANGE_NEVER},
     {"update.snapshot_every", CN_CHANGE_ROUND},
     {"update.residual", CN_CHANGE_NEVER},
     {"update.densities", CN_CHANGE_ROUND},

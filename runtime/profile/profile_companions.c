@@ -59,6 +59,16 @@ static bool has_async_rounds(const struct cn_job *job)
     return job->async.mode == CN_ROUNDS_ASYNCHRONOUS;
 }
 
+static bool may_send_signs(enum cn_update_mode mode)
+{
+    return mode == CN_UPDATE_TOPK || mode == CN_UPDATE_SIGN || mode == CN_UPDATE_AUTO;
+}
+
+static bool has_signs(const struct cn_job *job)
+{
+    return may_send_signs(job->up.mode) || may_send_signs(job->down.mode);
+}
+
 static bool has_robust_rule(const struct cn_job *job)
 {
     return job->robust.rule != CN_ROBUST_NONE;
@@ -82,6 +92,7 @@ static const struct {
     {"job.loss.weights", has_classes, "loss.kind: cross_entropy"},
     {"job.loss.ignore", has_classes, "loss.kind: cross_entropy"},
     {"job.loss.smoothing", has_classes, "loss.kind: cross_entropy"},
+    {"job.update.small", has_signs, "update.up.mode or update.down.mode: topk or sign"},
     {"job.data.stride", has_window, "data.window"},
     {"job.server.momentum", has_server_momentum, "server.optimizer: fedavgm or nesterov"},
     {"job.server.beta1", has_server_betas, "server.optimizer: fedadam or fedyogi"},

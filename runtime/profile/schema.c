@@ -46,6 +46,7 @@ static const char *const round_modes[] = {"synchronous", "asynchronous", NULL};
 static const char *const server_normalizes[] = {"off", "steps", NULL};
 static const char *const corrections[] = {"none", "scaffold", NULL};
 static const char *const frozens[] = {"shared", "local", NULL};
+static const char *const smalls[] = {"q8", "sign", NULL};
 static const char *const statistics[] = {"shared", "local", NULL};
 
 const struct cn_schema_row cn_schema[] = {
@@ -408,6 +409,10 @@ const struct cn_schema_row cn_schema[] = {
     {"job.update.frozen", CN_VALUE_CHOICE, JOB, AT(job.options.frozen), .choices = frozens,
      .initial = "shared", .uses = GATEWAY,
      .about = "tensors of train.freeze: in each update as zeros, or in none (local)"},
+    {"job.update.small", CN_VALUE_CHOICE, JOB, AT(job.options.small), .choices = smalls,
+     .initial = "q8", .uses = GATEWAY,
+     .about =
+         "topk, sign: encoding of trained tensors of fewer than 1024 values; sign: fewer bytes"},
     {"job.update.snapshot_every", CN_VALUE_COUNT, JOB, AT(job.options.snapshot_every), 1,
      CN_CHAIN_MAX, "never", .initial = "8", .uses = GATEWAY,
      .about = "number of versions from one q8 snapshot to the next; boards that were away take "

@@ -70,6 +70,7 @@ static void begin(const struct cn_layout *layout, struct cn_rate_spectrum *spect
         if (tensor->stays)
             continue;
         *(is_sparse(tensor) ? &spectrum->total : &spectrum->others) += tensor->count;
+        spectrum->signs += tensor->signs ? tensor->count : 0;
         if (is_sparse(tensor) && tensor->density > 0)
             count_own(tensor, spectrum);
     }
@@ -289,9 +290,12 @@ void cn_rate_judge(const struct cn_rate_spectrum *spectrum, const struct cn_upda
         kept = rule->mode == CN_UPDATE_SKIP ? 0 : 1, error = 0;
     choice->rule = *rule;
     choice->quality = kept * (1 - error);
-    choice->bytes = FRAME_BYTES + (uint64_t)(((bits + checksum) * (double)spectrum->total +
-                                              (small_bits + checksum) * (double)spectrum->others) /
-                                             8);
+    double total_bits = (bits + checksum) * (double)spectrum->total +
+                        (small_bits + checksum) * (double)spectrum->others;
+
+    if (rule->mode == CN_UPDATE_TOPK || rule->mode == CN_UPDATE_SIGN)
+        total_bits -= (small_bits - (1 + scale)) * (double)spectrum->signs;
+    choice->bytes = FRAME_BYTES + (uint64_t)(total_bits / 8);
 }
 
 // Finds the largest density whose frame fits the budget. Returns false when none does.

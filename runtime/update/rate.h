@@ -20,6 +20,7 @@ struct cn_rate_spectrum {
     uint64_t zeros;                // elements of those tensors that count as zero
     uint64_t total;                // elements of those tensors
     uint64_t others;               // elements of small tensors and statistics
+    uint64_t signs;                // those of them that top-k and sign send as signs
     uint64_t own[CN_RATE_BINS];    // elements per bin, of tensors with a density of their own
     uint64_t own_total;            // elements of those tensors
     double own_sent;               // elements of those tensors that top-k sends

@@ -71,11 +71,23 @@ cn_err cn_tensor_rules_set(struct cn_layout *layout, const struct cn_job *job, s
     cn_err err;
 
     for (size_t i = 0; i < layout->tensor_count; i++) {
-        layout->tensors[i].density = 0;
-        layout->tensors[i].priority = 0;
+        struct cn_tensor_info *tensor = &layout->tensors[i];
+
+        tensor->density = 0;
+        tensor->priority = 0;
+        tensor->signs = job->options.small == CN_SMALL_SIGN && tensor->class == CN_TENSOR_PARAM &&
+                        tensor->count < CN_UPDATE_SMALL_COUNT;
     }
     err = cn_local_tensors_set(layout, job, diag);
     if (!err)
         err = set_densities(layout, job->options.densities, diag);
     return err ? err : set_priorities(layout, job->options.priorities, diag);
+}
+
+bool cn_tensor_rules_sign(const struct cn_layout *layout)
+{
+    for (size_t i = 0; i < layout->tensor_count; i++)
+        if (layout->tensors[i].signs)
+            return true;
+    return false;
 }

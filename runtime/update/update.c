@@ -42,8 +42,14 @@ enum cn_update_kind cn_update_kind_of(const struct cn_update_header *header,
     if (header->snapshot &&
         (tensor->class == CN_TENSOR_STAT || tensor->count < CN_UPDATE_SMALL_COUNT))
         return CN_UPDATE_KIND_RAW;
-    if (tensor->class != CN_TENSOR_STAT)
-        return kinds[header->rule.mode][tensor->count < CN_UPDATE_SMALL_COUNT];
+    if (tensor->class != CN_TENSOR_STAT) {
+        enum cn_update_mode mode = header->rule.mode;
+        bool small = tensor->count < CN_UPDATE_SMALL_COUNT;
+
+        if (small && header->small_signs && (mode == CN_UPDATE_TOPK || mode == CN_UPDATE_SIGN))
+            return CN_UPDATE_KIND_SIGN;
+        return kinds[mode][small];
+    }
     return header->leave_statistics ? CN_UPDATE_KIND_NONE : kinds[header->rule.mode][2];
 }
 

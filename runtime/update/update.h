@@ -25,6 +25,7 @@ struct cn_update_header {
     struct cn_update_rule rule;   // mode is not CN_UPDATE_AUTO
     bool leave_statistics;        // the frame has no statistics: each board keeps its own
     bool leave_staying;           // the frame lacks the tensors that never travel
+    bool small_signs;             // small trained tensors are signs, in modes top-k and sign
     bool snapshot; // the values are the weights of version .round, not a change of its parent
     bool rounded;  // the new weights are rounded to what a snapshot of them decodes to
 };

@@ -8,11 +8,19 @@
 #define FLAG_LEAVE 2u
 #define FLAG_ROUNDED 4u
 #define FLAG_STAY 8u
+#define FLAG_SMALL 16u
+#define FLAGS (FLAG_SNAPSHOT | FLAG_LEAVE | FLAG_ROUNDED | FLAG_STAY | FLAG_SMALL)
 
 // The last byte is the digit of the format's version. A frame has the lowest one that knows its
 // flags, so that older programs read all that they can.
 static const uint8_t magic[8] = "cairnup2";
 static const uint8_t magic_stay[8] = "cairnup3";
+static const uint8_t magic_small[8] = "cairnup4";
+
+static const uint8_t *magic_of(unsigned flags)
+{
+    return flags & FLAG_SMALL ? magic_small : flags & FLAG_STAY ? magic_stay : magic;
+}
 
 const char *cn_update_mode_name(enum cn_update_mode mode)
 {
@@ -33,11 +41,12 @@ static bool rule_is_valid(const struct cn_update_rule *rule)
     return (unsigned)rule->mode <= CN_UPDATE_SIGN || rule->mode == CN_UPDATE_SKIP;
 }
 
-// A snapshot is q8, has all tensors, and is never marked rounded: its own encoding rounds.
+// A snapshot is q8, has all tensors, and is never marked rounded: its own encoding rounds. It has
+// no signs.
 static bool flags_are_valid(const struct cn_update_header *header)
 {
-    return !header->snapshot ||
-           (header->rule.mode == CN_UPDATE_Q8 && !header->leave_statistics && !header->rounded);
+    return !header->snapshot || (header->rule.mode == CN_UPDATE_Q8 && !header->leave_statistics &&
+                                 !header->rounded && !header->small_signs);
 }
 
 cn_err cn_update_frame_put(const struct cn_update_header *header, size_t total,
@@ -51,12 +60,13 @@ cn_err cn_update_frame_put(const struct cn_update_header *header, size_t total,
         return CN_EINVAL;
     if (header->weight < 1 || header->weight > CN_UPDATE_WEIGHT_MAX)
         return CN_ERANGE;
-    memcpy(bytes, header->leave_staying ? magic_stay : magic, sizeof(magic));
     bytes[8] = (uint8_t)header->rule.mode;
     bytes[9] = is_topk ? (uint8_t)header->rule.value_bits : 0;
     bytes[10] = (uint8_t)group_size;
     bytes[11] = (uint8_t)(header->snapshot * FLAG_SNAPSHOT | header->leave_statistics * FLAG_LEAVE |
-                          header->rounded * FLAG_ROUNDED | header->leave_staying * FLAG_STAY);
+                          header->rounded * FLAG_ROUNDED | header->leave_staying * FLAG_STAY |
+                          header->small_signs * FLAG_SMALL);
+    memcpy(bytes, magic_of(bytes[11]), sizeof(magic));
     cn_put_u32(bytes + 12, header->round);
     cn_put_u64(bytes + 16, header->run);
     cn_put_u64(bytes + 24, header->weight);
@@ -108,10 +118,8 @@ static cn_err get_group(const uint8_t *bytes, size_t size, struct cn_diag *diag,
 // Says whether the magic is the one that goes with the flags.
 static bool starts_well(const uint8_t *bytes, size_t size)
 {
-    if (size < CN_UPDATE_FIXED_SIZE ||
-        bytes[11] & ~(FLAG_SNAPSHOT | FLAG_LEAVE | FLAG_ROUNDED | FLAG_STAY))
-        return false;
-    return memcmp(bytes, bytes[11] & FLAG_STAY ? magic_stay : magic, sizeof(magic)) == 0;
+    return size >= CN_UPDATE_FIXED_SIZE && !(bytes[11] & ~FLAGS) &&
+           memcmp(bytes, magic_of(bytes[11]), sizeof(magic)) == 0;
 }
 
 cn_err cn_update_frame_get(const uint8_t *bytes, size_t size, size_t total, struct cn_diag *diag,
@@ -121,7 +129,7 @@ cn_err cn_update_frame_get(const uint8_t *bytes, size_t size, size_t total, stru
 
     *header = (struct cn_update_header){0};
     if (!starts_well(bytes, size)) {
-        cn_diag_add(diag, "update: %zu bytes that do not start like an update of format 2 or 3",
+        cn_diag_add(diag, "update: %zu bytes that do not start like an update of format 2 to 4",
                     size);
         return CN_EFORMAT;
     }
@@ -135,6 +143,7 @@ cn_err cn_update_frame_get(const uint8_t *bytes, size_t size, size_t total, stru
     header->leave_statistics = bytes[11] & FLAG_LEAVE;
     header->rounded = bytes[11] & FLAG_ROUNDED;
     header->leave_staying = bytes[11] & FLAG_STAY;
+    header->small_signs = bytes[11] & FLAG_SMALL;
     if (!flags_are_valid(header)) {
         cn_diag_add(diag, "update: a snapshot that is not q8 of all tensors");
         return CN_EFORMAT;

@@ -56,13 +56,12 @@ class Control(NamedTuple):
 
 def has_values(layout):
     """For each value of a row, whether variates have it: of trained tensors that travel."""
-    return [kind == update.PARAM for count, kind in layout for _ in range(count)]
+    return [kind & ~update.SIGNS == update.PARAM for count, kind in layout for _ in range(count)]
 
 
 def frame_of(server, run, version, digest, layout):
     """What boards get beside a version."""
-    stays = any(kind & update.STAYS for _, kind in layout)
-    flags = update.LEAVE | (update.STAY if stays else 0)
+    flags = update.LEAVE | update.flags_of(layout) & update.STAY
     limited = floats(max(-update.LARGEST, min(update.LARGEST, each)) for each in server)
     return update.encode(update.Header(update.Q8, 0, "", version, run, 1, 0.0, digest, flags), layout, limited)
 

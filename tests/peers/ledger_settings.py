@@ -74,8 +74,7 @@ def read_rulings(ledger):
 
 def empty_frame(run, number, base, layout):
     """The delta of a version that the gate refused: it changes nothing."""
-    stays = any(kind & update.STAYS for _, kind in layout)
-    header = update.Header(update.SKIP, 0, "", number, run, 1, 0.0, base, update.STAY if stays else 0)
+    header = update.Header(update.SKIP, 0, "", number, run, 1, 0.0, base, update.flags_of(layout))
     return update.encode(header, layout, floats([0.0]) * sum(count for count, _ in layout))
 
 

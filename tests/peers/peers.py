@@ -39,11 +39,11 @@ def states_with_frames(cluster):
             if state.phase == "send"]
 
 
-def check(cluster, max_norm=10.0):
+def check(cluster, max_norm=10.0, small="q8"):
     """All that a run left on disk: versions made again, what boards hold, what is exported."""
     gateway = cluster.path("state", "gateway")
     model, ledger = formats.read_file(MODEL), formats.open_ledger(gateway)
-    count, digest = replay(gateway, MODEL, max_norm)
+    count, digest = replay(gateway, MODEL, max_norm, small=small)
     assert count == ROUNDS, f"{count} versions"
     for board in cluster.boards:
         newest = formats.check_board(cluster.path("state", board), model, ledger)[0]
@@ -90,9 +90,25 @@ def one_magnitude(build):
         check(cluster)
 
 
+def small_signs(build):
+    """Top-k up, sign down, small tensors as signs, a rounded version; killed as above."""
+    with cluster_of(build, down="{mode: sign}", update=", small: sign, snapshot_every: 2") as cluster:
+        cluster.start_all()
+        states = wait_for(lambda: states_with_frames(cluster), "a frame in an outbox")
+        for name in list(cluster.processes):
+            cluster.kill(name)
+        model, ledger = formats.read_file(MODEL), formats.open_ledger(cluster.path("state", "gateway"))
+        for state in states:
+            formats.check_state(state, model, ledger)
+        ledger.close()
+        cluster.start_all()
+        cluster.wait_for_end(60)
+        check(cluster, small="sign")
+
+
 def main(build):
     formats.check_examples()
-    for part in (interrupted, capped, one_magnitude):
+    for part in (interrupted, capped, one_magnitude, small_signs):
         start = time.monotonic()
         part(build)
         print(f"{part.__name__}: made again, {time.monotonic() - start:.1f} s")

@@ -4,7 +4,8 @@ usage: replay.py GATEWAY_STATE MODEL.onnx [MAX_NORM [trust|- [OPTIMIZER [KEY=VAL
 
 All are values of the job: MAX_NORM of limits.max_norm (10 when not given, 0 for no limit), trust where
 limits.trust_groups is true, server.optimizer, and other keys below server. robust.KEY=VALUE is a key below
-robust, seed=NUMBER the job's seed, and stay=PATTERNS the tensors that never travel, with commas between them.
+robust, seed=NUMBER the job's seed, and stay=PATTERNS the tensors that never travel, with commas between them;
+small=sign is update.small.
 async=BUFFER/QUORUM: the rounds are asynchronous.
 With the word ledger in place of MAX_NORM, each round has the job that the ledger has for it.
 
@@ -71,15 +72,17 @@ def limited(fixes, variances, parent):
     return fixes
 
 
-def stays(layout):
-    """Whether a tensor of the model never travels."""
-    return any(kind & update.STAYS for _, kind in layout)
+def check_flags(header, layout, what):
+    """The flags that say how tensors travel are those of the job."""
+    refuse(header.flags & (update.STAY | update.SMALL_SIGNS) != update.flags_of(layout), "tensors of " + what)
 
 
-def layout_with(model, patterns):
-    """The layout, in which tensors that a pattern names are marked as those that never travel."""
+def layout_with(model, patterns, small):
+    """The layout. Tensors that a pattern names are marked as those that never travel, and small ones as signs."""
     named = [any(fnmatch.fnmatchcase(tensor.name, each) for each in patterns) for tensor in read_model(model)]
-    return [(count, kind + update.STAYS * mark) for (count, kind), mark in zip(layout_of(model), named)]
+    return [(count, kind + update.STAYS * mark
+             + update.SIGNS * (small == "sign" and kind == update.PARAM and count < update.SMALL))
+            for (count, kind), mark in zip(layout_of(model), named)]
 
 
 STALE = [256, 181, 148, 128, 114, 105, 97, 91, 85]  # of 256, by the number of versions behind
@@ -96,7 +99,7 @@ def read_updates(contributions, directory, run, number, bases, layout):
         refuse((header.run, header.round, header.base, header.group) != (run, round, bases[round - 1], group),
                "header of the update of %s" % group)
         refuse(weight > header.weight, "an update counts for more than it says")
-        refuse(bool(header.flags & update.STAY) != stays(layout), "tensors of the update of %s" % group)
+        check_flags(header, layout, "the update of %s" % group)
         updates.append((group, min(weight, 2**31 // ones // len(contributions)), boards,
                         [builtins.round(each * FIX) for each in values], STALE[number - round]))
     return updates
@@ -190,10 +193,10 @@ def replay_ruling(ruling, number, job, base, residual, rows, center, model, file
 
 
 def replay(gateway, model_path, max_norm, trust=False, server=Server(), robust=Robust(), clip=False, stay=(),
-           normalize=None, correction=None):
+           normalize=None, correction=None, small="q8"):
     job = Job(max_norm, trust, server, robust, clip, normalize)
     model, ledger, files = read_file(model_path), open_ledger(gateway), os.path.join(gateway, "files")
-    layout, graph, variances = layout_with(model, stay), digest_of(make_graph(model)), variances_of(model)
+    layout, graph, variances = layout_with(model, stay, small), digest_of(make_graph(model)), variances_of(model)
     check_versions(gateway, model, ledger)
     run = ledger.execute("SELECT run FROM meta").fetchone()[0] % 2**64
     versions = ledger.execute("SELECT number, digest, delta_digest, delta_size, state_digest FROM version "
@@ -217,7 +220,7 @@ def replay(gateway, model_path, max_norm, trust=False, server=Server(), robust=R
         delta = read_file(files, "version-%d.delta" % number)
         refuse(len(delta) != delta_size or digest_of(delta) != delta_digest, "delta %d" % number)
         rule = update.decode(delta, layout)[0]
-        refuse(bool(rule.flags & update.STAY) != stays(layout), "tensors of delta %d" % number)
+        check_flags(rule, layout, "delta %d" % number)
         contributions = ledger.execute("SELECT grp, digest, size, weight, boards, steps, round FROM contribution "
                                        "WHERE version = ?", (number,)).fetchall()
         limits = variances if all(row[4] for row in contributions) else []  # 0: an older program's
@@ -242,11 +245,12 @@ def main(gateway, model_path, max_norm="10", trust="", optimizer="fedavg", *valu
     rule = {key[7:]: pairs.pop(key) for key in list(pairs) if key.startswith("robust.")}
     buffer, quorum = map(int, pairs.pop("async", "1/1").split("/"))
     stay = pairs.pop("stay").split(",") if "stay" in pairs else ()
+    small = pairs.pop("small", "q8")
     clip, seed = rule.pop("short", "wait") == "clip", int(pairs.pop("seed", 1))
     robust = Robust(rule.get("rule", "none"), rule.get("mix", "none"), int(rule.get("tolerate", 1)), seed)
     server = Server(optimizer, **{key: float(value) for key, value in pairs.items()}).asynchronous(buffer, quorum)
     max_norm = max_norm if max_norm == "ledger" else float(max_norm)
-    count, digest = replay(gateway, model_path, max_norm, trust == "trust", server, robust, clip, stay)
+    count, digest = replay(gateway, model_path, max_norm, trust == "trust", server, robust, clip, stay, small=small)
     print("%d versions made again, the last is %s" % (count, digest.hex()))
 
 

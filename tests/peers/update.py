@@ -15,9 +15,10 @@ from array import array
 from typing import NamedTuple
 
 RAW32, Q8, TOPK, BF16, Q4, SIGN, _, SKIP = range(8)
-PARAM, STATISTIC, STAYS = 0, 1, 2  # a tensor that never travels has STAYS added to its class
+# A tensor that never travels has STAYS added to its class; a small one that travels as signs has SIGNS added.
+PARAM, STATISTIC, STAYS, SIGNS = 0, 1, 2, 4
 BLOCK, THIN_BLOCK, THIN, GROUP, SMALL = 4096, 16384, 0.002, 256, 1024
-SNAPSHOT, LEAVE, ROUNDED, STAY = 1, 2, 4, 8
+SNAPSHOT, LEAVE, ROUNDED, STAY, SMALL_SIGNS = 1, 2, 4, 8, 16
 CODE_MIN, CODE_MAX, LARGEST = 0x0100, 0x8300, 16.0
 NAME = re.compile("[a-z0-9][a-z0-9._-]{0,62}")
 HEADER = struct.Struct("<8sBBBBIQQQQ32s")
@@ -95,14 +96,22 @@ KINDS = {
 
 
 def kind_of(header, tensor):
-    count, kind = tensor[0], tensor[1] & ~STAYS
+    count, kind = tensor[0], tensor[1] & STATISTIC
     if header.flags & STAY and tensor[1] & STAYS:
         return None
     if header.flags & SNAPSHOT and (kind == STATISTIC or count < SMALL):
         return "raw"
     if kind == STATISTIC:
         return None if header.flags & LEAVE else KINDS[header.mode][2]
+    if header.flags & SMALL_SIGNS and count < SMALL and header.mode in (SIGN, TOPK):
+        return "sign"
     return KINDS[header.mode][count < SMALL]
+
+
+def flags_of(tensors):
+    """The flags that say how the tensors travel in each frame of a job but snapshots."""
+    return (STAY if any(kind & STAYS for _, kind in tensors) else 0) | \
+        (SMALL_SIGNS if any(kind & SIGNS for _, kind in tensors) else 0)
 
 
 def blocks(header, tensors):
@@ -436,13 +445,14 @@ def encode(header, tensors, values):
 
 
 def magic_of(flags):
-    return b"cairnup3" if flags & STAY else b"cairnup2"
+    return b"cairnup4" if flags & SMALL_SIGNS else b"cairnup3" if flags & STAY else b"cairnup2"
 
 
 def get_header(frame, tensors):
     refuse(len(frame) < HEADER.size + 32, "too short")
     magic, mode, value_bits, size, flags, number, run, weight, count, density, base = HEADER.unpack_from(frame)
-    refuse(magic != magic_of(flags) or mode not in KINDS or flags & ~(SNAPSHOT | LEAVE | ROUNDED | STAY), "header")
+    refuse(magic != magic_of(flags) or mode not in KINDS or flags & ~(SNAPSHOT | LEAVE | ROUNDED | STAY | SMALL_SIGNS),
+           "header")
     refuse(flags & SNAPSHOT and (mode != Q8 or flags & ~STAY != SNAPSHOT), "a snapshot that is not q8 of all tensors")
     refuse(value_bits > (8 if mode == TOPK else 0), "bits of a magnitude")
     refuse(HEADER.size + size + 32 > len(frame), "name of the group")

@@ -249,6 +249,11 @@ static void rules_travel_when_there_are_any(void **state)
     assert_int_equal(cn_message_graph_ops(&rules.manifest.job), 2);
     assert_int_equal(cn_message_update_format(&plain.manifest.job), 2);
     assert_int_equal(cn_message_update_format(&rules.manifest.job), 3);
+    rules.manifest.job.options.small = CN_SMALL_SIGN;
+    assert_int_equal(cn_message_put_manifest(&rules, bytes, &size), CN_OK);
+    assert_int_equal(cn_message_get_manifest(bytes, size, &back), CN_OK);
+    assert_int_equal(back.manifest.job.options.small, CN_SMALL_SIGN);
+    assert_int_equal(cn_message_update_format(&back.manifest.job), 4);
 }
 
 static void each_setting_of_a_job_is_in_its_digest(void **state)

@@ -48,7 +48,8 @@ static int tear_down(void **state)
 // Encodes by the rule. Returns the bytes and the share of the energy that was kept.
 static size_t encode(struct fixture *f, const struct cn_update_rule *rule, double *kept)
 {
-    const struct cn_update_header header = {.round = 1, .weight = 1, .rule = *rule};
+    const struct cn_update_header header = {
+        .round = 1, .weight = 1, .rule = *rule, .small_signs = f->layout.tensors[1].signs};
     double energy = 0;
     double lost = 0;
     struct cn_buffer frame;
@@ -95,6 +96,32 @@ static void what_a_rule_costs_and_keeps_is_foreseen(void **state)
                      (unsigned long long)judged.bytes);
         if (fabs(judged.quality - kept) > 0.06)
             fail_msg("rule %zu keeps %g, expected %g", i, kept, judged.quality);
+    }
+}
+
+static void small_tensors_as_signs_are_foreseen(void **state)
+{
+    static const struct cn_update_rule rules[] = {
+        {.mode = CN_UPDATE_Q8},
+        {.mode = CN_UPDATE_SIGN},
+        {.mode = CN_UPDATE_TOPK, .density = 0.001, .value_bits = 0},
+    };
+    static const size_t saved[] = {0, 300 - 38, 300 - 38}; // 7 bits less of each of 300 elements
+    struct fixture *f = *state;
+
+    for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++) {
+        struct cn_rate_choice dense, signs;
+        double kept;
+        size_t size = encode(f, &rules[i], &kept);
+
+        cn_rate_judge(&f->spectrum, &rules[i], &dense);
+        f->layout.tensors[1].signs = true;
+        assert_int_equal(size - encode(f, &rules[i], &kept), saved[i]);
+        cn_rate_measure(&f->layout, f->values, &f->spectrum);
+        cn_rate_judge(&f->spectrum, &rules[i], &signs);
+        assert_true(fabs((double)(dense.bytes - signs.bytes) - (double)saved[i]) < 3);
+        f->layout.tensors[1].signs = false;
+        cn_rate_measure(&f->layout, f->values, &f->spectrum);
     }
 }
 
@@ -257,6 +284,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(what_a_rule_costs_and_keeps_is_foreseen),
         TEST(tensors_with_densities_and_priorities_are_foreseen),
+        TEST(small_tensors_as_signs_are_foreseen),
         TEST(a_choice_fits_its_budget_and_more_bytes_are_never_worse),
         TEST(nothing_is_sent_when_next_to_nothing_would_fit),
         TEST(the_budget_is_what_arrives_before_the_deadline),

@@ -140,6 +140,7 @@ static const struct cn_message_field options_fields[] = {
     NUMBER(4, cn_update_options, residual, 0, CN_RESIDUAL_BF16),
     FIELD(5, TEXT, cn_update_options, local),
     NUMBER(6, cn_update_options, frozen, 0, CN_FROZEN_LOCAL),
+    NUMBER(7, cn_update_options, small, 0, CN_SMALL_SIGN),
 };
 static const struct cn_message_schema options_schema = SCHEMA(options_fields);
 
@@ -379,6 +380,8 @@ uint32_t cn_message_graph_ops(const struct cn_job *job)
 
 uint32_t cn_message_update_format(const struct cn_job *job)
 {
+    if (job->options.small == CN_SMALL_SIGN)
+        return 4;
     return job->options.local[0] || job->options.frozen == CN_FROZEN_LOCAL ? 3
                                                                            : CN_UPDATE_FORMAT_MIN;
 }

@@ -8,6 +8,7 @@
 #include "runtime/base/log.h"
 #include "runtime/update/local_tensors.h"
 #include "runtime/update/residual.h"
+#include "runtime/update/tensor_rules.h"
 
 // --- the order ---
 
@@ -299,6 +300,7 @@ cn_err cn_session_encode(struct cn_session *session, struct cn_buffer *frame)
         .rule = held->rule,
         .leave_statistics = session->config.job->statistics == CN_STATISTICS_LOCAL,
         .leave_staying = cn_local_tensors_stay(session->layout),
+        .small_signs = cn_tensor_rules_sign(session->layout),
     };
     cn_err err;
 

@@ -4,7 +4,8 @@
 //        [KEPT [AHEAD]]]]
 // TASK is digits (client-N-images.npy and -labels.npy; measured by accuracy) or text (client-N.txt;
 // measured in bits a character), with held-out-images.npy or held-out.txt beside them. A rule is
-// raw32, bf16, q8, q4, sign or topk:DENSITY:BITS. Four clients train STEPS steps a round; encoding,
+// raw32, bf16, q8, q4, sign or topk:DENSITY:BITS; with ":signs" behind UP small tensors travel as
+// signs both ways (update.small). Four clients train STEPS steps a round; encoding,
 // error feedback at both ends, folding and versions are those of the programs; with SNAPSHOT every
 // SNAPSHOT-th version is rounded to its snapshot. With KEEP 1 clients keep the optimizer's state
 // across rounds; else each round begins without one. Two options that no program has, for
@@ -60,6 +61,7 @@ struct bench {
     struct cn_batch batch;
     float *weights, *mean, *change, *next, *server_residual, *residuals[CLIENTS];
     struct cn_update_rule up, down;
+    bool signs;                                    // small tensors are signs
     float *optimizers[CLIENTS], *seconds[CLIENTS]; // zeros at first
     uint64_t updates[CLIENTS];                     // Adam's t
     float kept, ahead;                             // shares of a residual
@@ -84,8 +86,9 @@ static void parse_rule(const char *text, struct cn_update_rule *rule)
         return;
     }
     for (int mode = CN_UPDATE_RAW32; mode <= CN_UPDATE_SIGN; mode++) {
-        if (strcmp(text, cn_update_mode_name((enum cn_update_mode)mode)) == 0 &&
-            mode != CN_UPDATE_TOPK) {
+        const char *name = cn_update_mode_name((enum cn_update_mode)mode);
+        if (mode != CN_UPDATE_TOPK && strncmp(text, name, strcspn(text, ":")) == 0 &&
+            !name[strcspn(text, ":")]) {
             rule->mode = (enum cn_update_mode)mode;
             return;
         }
@@ -198,7 +201,8 @@ static void take(struct bench *bench, int client)
 // One client's round; its frame goes into the fold.
 static void train(struct bench *bench, int client, uint32_t round, struct cn_fold *fold)
 {
-    struct cn_update_header header = {.round = round, .rule = bench->up};
+    struct cn_update_header header = {
+        .round = round, .rule = bench->up, .small_signs = bench->signs};
     struct cn_buffer frame;
 
     load(bench, client, round);
@@ -225,7 +229,8 @@ static void train(struct bench *bench, int client, uint32_t round, struct cn_fol
 static void do_round(struct bench *bench, uint32_t round)
 {
     const struct cn_fold_caps caps = {0};
-    struct cn_update_header header = {.round = round, .weight = 1, .rule = bench->down};
+    struct cn_update_header header = {
+        .round = round, .weight = 1, .rule = bench->down, .small_signs = bench->signs};
     header.rounded = bench->snapshot && round % bench->snapshot == 0;
     struct cn_fold *fold;
     struct cn_buffer frame;
@@ -284,6 +289,7 @@ int main(int argc, char **argv)
     target = strtod(argv[7], NULL);
     parse_rule(argv[8], &bench.up);
     parse_rule(argv[9], &bench.down);
+    bench.signs = strstr(argv[8], ":signs") != NULL;
     bench.snapshot = argc > 10 ? (uint32_t)strtoul(argv[10], NULL, 10) : 0;
     bench.keep = argc > 11 && strtoul(argv[11], NULL, 10);
     bench.kept = argc > 12 ? strtof(argv[12], NULL) : 1;

@@ -28,8 +28,10 @@ RULES = [
     ("top 1 % up, 5 % down, 2 bits", "topk:0.01:2", "topk:0.05:2"),
     ("ternary 5 % both ways", "topk:0.05:0", "topk:0.05:0"),
     ("ternary 1 % both ways", "topk:0.01:0", "topk:0.01:0"),
+    ("ternary 5 %, small as signs", "topk:0.05:0:signs", "topk:0.05:0"),
+    ("ternary 1 %, small as signs", "topk:0.01:0:signs", "topk:0.01:0"),
 ]
-COLOURS = ["#000000", "#e69f00", "#56b4e9", "#009e73", "#d55e00", "#cc79a7", "#0072b2"]
+COLOURS = ["#000000", "#e69f00", "#56b4e9", "#009e73", "#d55e00", "#cc79a7", "#0072b2", "#8a6d00", "#555555"]
 # On the wire: bytes for each 1024 of a frame beside them, and for a round, of a board alone. By wire.py.
 WIRE = (168, 2513)
 
