@@ -93,6 +93,8 @@ static int export_version(const struct cn_setup *setup, const char *version, con
         return CN_EXIT_FAILED;
     }
     int result = write_both(setup, &model, prefix, form);
+    if (!result)
+        fprintf(stderr, "version %u\n", number);
     cn_model_deinit(&model);
     return result;
 }

@@ -220,7 +220,7 @@ static void tell_end(const struct cn_sweep *sweep, int code)
         return;
     cn_sweep_name(sweep->winner, name);
     printf("the winner is trial %u; its values as a job file: %s/winner.yaml\n"
-           "next: cairn-aggregator export %s/%s/gateway.yaml -o model\n",
+           "next: cairn-aggregator export %s/%s/gateway.yaml --version best -o model\n",
            sweep->winner + 1, sweep->folder, sweep->folder, name);
 }
 

@@ -206,7 +206,7 @@ static void tell_rest(const struct trial *trial, const char *profile, int code)
         fprintf(stderr, "the run is drained, not over; cairn-aggregator try --keep %s goes on\n",
                 trial->folder.path);
     else if (code == CN_EXIT_DONE && trial->options.trial.keep && !trial->options.json)
-        printf("next: cairn-aggregator export %s -o model\n"
+        printf("next: cairn-aggregator export %s --version best -o model\n"
                "      cairn-aggregator report %s -o run.html\n",
                profile, profile);
     else if (code == CN_EXIT_INTERRUPTED && trial->options.trial.keep)

@@ -294,6 +294,8 @@ cn_err cn_setup_find_job(const struct cn_setup *setup, struct cn_job *job)
     struct cn_ledger_round newest = {.number = 1};
     *job = setup->settings->job;
     cn_err err = cn_ledger_newest_round(setup->ledger, &newest);
+    if (!err && newest.state == CN_LEDGER_MERGED) // the settings of the next one may end the run
+        newest.number++;
     if (!err || err == CN_ENOTFOUND)
         err = cn_job_settings_load(setup->ledger, newest.number ? newest.number : 1,
                                    &setup->settings->job, job);

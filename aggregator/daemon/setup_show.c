@@ -25,10 +25,9 @@ cn_err cn_setup_show_open(const struct cn_setup *setup, bool with_model, struct 
         .now_ms = cn_platform_now_ms(),
         .date_ms = cn_show_date_ms(),
         .parameters = with_model ? count_parameters(setup->settings) : 0,
+        .disk_free = cn_show_disk_free(setup->settings->state),
         .disk_reserve = setup->settings->reserve,
     };
-    if (cn_platform_disk_free(setup->settings->state, &show->source.disk_free))
-        show->source.disk_free = 0;
     cn_err err = cn_setup_find_job(setup, &show->job);
     return err ? err : cn_status_read(setup->settings->state, show->source.now_ms, &show->live);
 }

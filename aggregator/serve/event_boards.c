@@ -135,6 +135,20 @@ static void look_at(struct cn_event_service *service, struct cn_event_mark *mark
     tell_hook(service, mark, now_ms);
 }
 
+// Two processes that go on make one event, not one for each sign of them.
+static void look_for_twice(struct cn_event_service *service, struct cn_event_mark *mark,
+                           const struct cn_roster_board *board, uint64_t now_ms)
+{
+    uint64_t sign_ms = board->instances.twice_ms, before_ms = mark->twice_ms;
+    char text[CN_INSTANCES_TEXT + 48];
+    mark->twice_ms = sign_ms;
+    if (!sign_ms || sign_ms == before_ms ||
+        (before_ms && sign_ms - before_ms <= CN_INSTANCES_SHOWN_MS) || !may_tell(mark, now_ms))
+        return;
+    snprintf(text, sizeof(text), "two programs use the board's key, %s", board->instances.twice);
+    cn_event_service_add(service, CN_EVENT_BOARD_TWICE, board->enrolled.name, text, now_ms);
+}
+
 // Takes the state of the newest event about a board that an earlier program stored, so that its
 // trouble ends with an event.
 static void recall(const struct cn_event_service *service, const char *board,
@@ -185,5 +199,6 @@ void cn_event_boards_look(struct cn_event_service *service, bool quiet, uint64_t
                 recall(service, boards[i].enrolled.name, mark);
         }
         look_at(service, mark, &boards[i], quiet, now_ms);
+        look_for_twice(service, mark, &boards[i], now_ms);
     }
 }

@@ -54,7 +54,8 @@ struct cn_event_service { // zero it before use
         uint64_t hook_ms;              // clock; when the hook was last told of the board; 0: never
         enum cn_board_condition hook_state; // state that the hook was told then
         uint64_t deferred;                  // newest event that the hook was not told yet; 0: none
-    } * marks;                              // owned; one for each board, in the order of enrolment
+        uint64_t twice_ms; // clock of the newest sign of two processes that was seen; 0: none
+    } * marks;             // owned; one for each board, in the order of enrolment
     size_t mark_count;
 };
 

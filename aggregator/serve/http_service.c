@@ -19,12 +19,6 @@
 
 // --- health and metrics ---
 
-static uint64_t disk_free(const struct cn_http_service *service)
-{
-    uint64_t bytes;
-    return cn_platform_disk_free(service->sources.settings->state, &bytes) ? 0 : bytes;
-}
-
 static cn_err produce_health(void *context, const struct cn_http_request *request,
                              struct cn_http_answer *answer)
 {
@@ -43,7 +37,7 @@ static cn_err produce_readiness(void *context, const struct cn_http_request *req
     cn_roster_groups(service->sources.roster, &groups);
     const struct cn_readiness readiness = {
         .trouble = service->trouble,
-        .disk_free = disk_free(service),
+        .disk_free = cn_show_disk_free(service->sources.settings->state),
         .disk_reserve = service->sources.settings->reserve,
         .groups = (uint32_t)groups,
         .quorum = cn_job_updates_needed(service->sources.job),
@@ -75,7 +69,7 @@ static cn_err produce_metrics(void *context, const struct cn_http_request *reque
         .release = from->release,
         .run = cn_ledger_identity(from->ledger)->run,
         .version = cn_model_store_newest(from->models)->number,
-        .disk_free = disk_free(service),
+        .disk_free = cn_show_disk_free(service->sources.settings->state),
         .disk_reserve = from->settings->reserve,
         .retries = service->retries,
         .store_up = service->trouble == CN_OK,

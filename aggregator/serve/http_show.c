@@ -22,12 +22,10 @@ cn_err cn_http_show_source(const struct cn_show_source *source, const struct cn_
 cn_err cn_http_show(const struct cn_http_run *from, const struct cn_http_wish *wish,
                     struct cn_buffer *out)
 {
-    uint64_t now_ms = cn_platform_now_ms(), disk_free;
+    uint64_t now_ms = cn_platform_now_ms();
     struct cn_run_state state;
     struct cn_live_state live = {0};
     cn_run_get_state(from->run, now_ms, &state);
-    if (cn_platform_disk_free(from->settings->state, &disk_free))
-        disk_free = 0;
     cn_err err = cn_status_gather(from->roster, &state, &live);
     const struct cn_show_source source = {
         .ledger = from->ledger,
@@ -37,7 +35,7 @@ cn_err cn_http_show(const struct cn_http_run *from, const struct cn_http_wish *w
         .now_ms = now_ms,
         .date_ms = cn_show_date_ms(),
         .parameters = from->parameters,
-        .disk_free = disk_free,
+        .disk_free = cn_show_disk_free(from->settings->state),
         .disk_reserve = from->settings->reserve,
         .events = from->events,
         .jobs = from->jobs,

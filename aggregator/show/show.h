@@ -31,6 +31,10 @@ struct cn_show_source {
     uint32_t jobs;         // of the gateway; 0: not known
 };
 
+// Returns the bytes that are free where path is, for disk_free: at least 1, also on a full disk; 0:
+// not known.
+uint64_t cn_show_disk_free(const char *path);
+
 // Returns the milliseconds since 1970, for date_ms.
 uint64_t cn_show_date_ms(void);
 

@@ -1,4 +1,5 @@
 #include "aggregator/show/show_parts.h"
+#include "runtime/port/platform.h"
 
 #include <time.h>
 
@@ -31,6 +32,14 @@ void cn_show_score(const struct cn_show_source *source, const struct cn_score *s
         if (measures[i].value > 0)
             cn_json_real(json, measures[i].key, measures[i].value);
     cn_json_string(json, "by", score->central ? "central" : "boards");
+}
+
+uint64_t cn_show_disk_free(const char *path)
+{
+    uint64_t bytes;
+    if (cn_platform_disk_free(path, &bytes))
+        return 0;
+    return bytes ? bytes : 1;
 }
 
 uint64_t cn_show_date_ms(void)

@@ -25,6 +25,7 @@ static const struct {
     [CN_EVENT_BOARD_PAUSED] = {"board_paused", false},
     [CN_EVENT_BOARD_RESUMED] = {"board_resumed", false},
     [CN_EVENT_BOARD_REVOKED] = {"board_revoked", false},
+    [CN_EVENT_BOARD_TWICE] = {"board_twice", true},
     [CN_EVENT_UPDATE_REJECTED] = {"update_rejected", false},
     [CN_EVENT_UPDATE_CUT] = {"update_cut", false},
     [CN_EVENT_DISK_LOW] = {"disk_low", true},

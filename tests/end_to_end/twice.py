@@ -3,7 +3,7 @@
     twice.py BUILD [SCENARIO...]
 """
 
-from cluster import ENDLESS, Cluster
+from cluster import ENDLESS, Cluster, wait_until
 from missing import told, wait_until_told
 from scenarios import Scenarios
 
@@ -34,6 +34,8 @@ def two_boards_with_one_key_are_named(build):
         wait_until_told(cluster, "board-1", "runs twice: two programs use its key, from 127.0.0.1:")
         assert told(cluster, "board-1")["twice_s"] < 300, told(cluster, "board-1")
         assert cluster.log("gateway").count(" runs twice: ") == 1, "said more than once"
+        wait_until(lambda: "board_twice board-1: two programs use the board's key, from 127.0.0.1:" in
+                   cluster.command(cluster.aggregator, "events", "--alarms", "gateway.yaml").stdout, "an event")
 
 
 @scenario

@@ -251,6 +251,13 @@ static void between_two_rounds_the_version_is_being_made(void **state)
     assert_string_equal(cn_reason_word(cn_reason_of(&facts, &board, &found).kind), "waiting");
 }
 
+static void a_full_disk_is_known_to_be_full(void **state)
+{
+    (void)state;
+    assert_int_equal(cn_show_disk_free("/proc"), 1); // which has no blocks at all
+    assert_int_equal(cn_show_disk_free("/nowhere/at/all"), 0);
+}
+
 static void nobody_misses_a_board_when_the_run_is_over(void **state)
 {
     static struct cn_live_state live = {.running = true, .phase = CN_RUN_ENDED};
@@ -519,6 +526,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_group_that_the_robust_rule_refuses_is_an_alert,
                                         open_round, close_world),
         cmocka_unit_test(between_two_rounds_the_version_is_being_made),
+        cmocka_unit_test(a_full_disk_is_known_to_be_full),
         cmocka_unit_test(nobody_misses_a_board_when_the_run_is_over),
         cmocka_unit_test_setup_teardown(a_board_apart_from_its_group_is_named_by_the_rejection,
                                         open_round, close_world),

@@ -39,13 +39,21 @@ static void name_data_sets(const struct cn_settings *settings, char names[CN_DAT
         names[0] = '\0';
 }
 
+// Returns the bytes that are there for training: all of the board's without a limit.
+static uint64_t memory_of(const struct cn_settings *settings)
+{
+    if (settings->memory_limit)
+        return settings->memory_limit;
+    return settings->memory_size ? settings->memory_size : cn_platform_memory_size();
+}
+
 cn_err cn_node_link_register(struct cn_link *link, const struct cn_settings *settings,
                              const struct cn_node_facts *facts)
 {
     const struct cn_node_ahead *ahead = facts ? facts->ahead : NULL;
     struct cn_registration registration = {
         .cpu_count = cn_platform_cpu_count(),
-        .memory = settings->memory_limit,
+        .memory = memory_of(settings),
         .power_mw = settings->power_mw,
         .member_count = settings->group.member_count,
         .ahead_lineage = ahead ? ahead->lineage : 0,
