@@ -77,6 +77,40 @@ static void measures_of_a_version_are_means_over_the_samples(void **state)
     assert_true(version.central.count == 10 && version.central.measures.mae == 0);
 }
 
+static void another_measurement_leaves_nothing_of_the_first(void **state)
+{
+    struct world *world = *state;
+    struct cn_ledger_version version = version_zero();
+    struct cn_ledger_metrics central = {.loss = 10, .count = 10, .measures = {.f1 = 0.75}};
+    assert_int_equal(cn_ledger_add_version(world->ledger, &version), CN_OK);
+    assert_int_equal(cn_ledger_set_central(world->ledger, 0, &central), CN_OK);
+    central.measures = (struct cn_measures){0}; // no row was right
+    assert_int_equal(cn_ledger_set_central(world->ledger, 0, &central), CN_OK);
+    assert_int_equal(cn_ledger_find_version(world->ledger, 0, &version), CN_OK);
+    assert_int_equal(version.central.count, 10);
+    assert_true(version.central.measures.f1 == 0);
+}
+
+static void an_updates_measures_stand_beside_its_loss(void **state)
+{
+    struct world *world = *state;
+    struct cn_ledger_version version = version_zero(), later = {.number = 1, .digest = {8}};
+    struct cn_ledger_contribution late = contribution("g", 1);
+    late.version = 2; // an asynchronous round: trained from version 0, counts in version 2
+    late.held_out_count = 30;
+    late.held_out_loss = 60;
+    late.measures.f1 = 0.5;
+    assert_int_equal(cn_ledger_add_version(world->ledger, &version), CN_OK);
+    assert_int_equal(cn_ledger_add_version(world->ledger, &later), CN_OK);
+    assert_int_equal(cn_ledger_open_round(world->ledger, 1), CN_OK);
+    assert_int_equal(cn_ledger_open_round(world->ledger, 2), CN_OK);
+    assert_int_equal(cn_ledger_accept(world->ledger, &late), CN_OK);
+    assert_int_equal(cn_ledger_find_version(world->ledger, 0, &version), CN_OK);
+    assert_true(version.boards.count == 0 && version.boards.measures.f1 == 0);
+    assert_int_equal(cn_ledger_find_version(world->ledger, 1, &version), CN_OK);
+    assert_true(version.boards.count > 0 && version.boards.measures.f1 == 0.5);
+}
+
 // One that says it was right in 2^40 samples was the whole mean.
 static void what_boards_measure_is_the_worse_middle_group(void **state)
 {
@@ -309,6 +343,10 @@ int main(void)
                                         close_world),
         cmocka_unit_test_setup_teardown(measures_of_a_version_are_means_over_the_samples,
                                         open_world, close_world),
+        cmocka_unit_test_setup_teardown(another_measurement_leaves_nothing_of_the_first, open_world,
+                                        close_world),
+        cmocka_unit_test_setup_teardown(an_updates_measures_stand_beside_its_loss, open_world,
+                                        close_world),
         cmocka_unit_test_setup_teardown(a_run_is_bound_to_one_model, open_world, close_world),
         cmocka_unit_test_setup_teardown(the_identity_survives_and_nobody_else_can_read_it,
                                         open_world, close_world),
