@@ -5,8 +5,8 @@
 // "round-N-GROUP.update".
 //
 // Until then it is saved in parts of 4096 chunks, each two seconds after the first of its chunks
-// that was not saved yet. After a crash the upload continues from the saved parts, and the board
-// sends the rest again.
+// that was not saved yet. A file replaces the one of fewer chunks at once or not at all. After a
+// crash the upload continues from the saved parts, and the board sends the rest again.
 //
 // Each board has at most one upload. A new upload replaces the board's old one. It replaces another
 // board's only to make room: one of its group, to which no chunk has come for ten seconds. When
@@ -40,7 +40,7 @@ struct cn_spool_config {
 struct cn_spool_part {
     uint32_t received; // number of chunks that are there
     uint32_t saved;    // number of received chunks that are durable, or lent
-    bool exists;       // whether the part has a file
+    bool exists;       // whether the part may have a file
     uint64_t since_ms; // clock when the oldest unsaved chunk came, or of the last attempt to save
 };
 
