@@ -23,7 +23,7 @@ struct without {
 static cn_err load_start(struct without *without, uint32_t number)
 {
     struct cn_setup *setup = without->setup;
-    cn_err err = cn_remake_take_settings(setup, number ? number : 1, &without->job);
+    cn_err err = cn_remake_load_settings(setup, number ? number : 1, &without->job);
     return err ? err
                : cn_model_load(setup->store, setup->ledger, &setup->model.layout,
                                cn_merge_state_rows(&without->job), number, &without->current);
@@ -55,7 +55,7 @@ static cn_err make(struct without *without, struct cn_model *next)
     struct cn_setup *setup = without->setup;
     uint32_t number = without->current.number + 1;
     struct cn_ruling ruling;
-    cn_err err = cn_remake_take_settings(setup, number, &without->job);
+    cn_err err = cn_remake_load_settings(setup, number, &without->job);
     if (err)
         return err;
     const struct cn_merge_config config = {
@@ -122,17 +122,15 @@ static void summarize(const struct without *without, const char *state)
     printf("To take the group out of the run, go back and train on: cairn-aggregator remove\n");
 }
 
-static cn_err find_group(void *group, const struct cn_ledger_board *board)
-{
-    return strcmp(board->group, group) == 0 ? CN_EEXIST : CN_OK; // an error ends the walk
-}
-
 static int tell_nothing(struct cn_setup *setup, const char *group)
 {
-    char name[CN_NAME_SIZE];
-    snprintf(name, sizeof(name), "%s", group);
-    if (cn_ledger_boards(setup->ledger, find_group, name) != CN_EEXIST) {
-        fprintf(stderr, "error: no board was ever enrolled in group %s\n", group);
+    bool had;
+    cn_err err = cn_ledger_had_group(setup->ledger, group, &had);
+    if (err || !had) {
+        if (err)
+            fprintf(stderr, "error: group %s: %s\n", group, cn_err_text(err));
+        else
+            fprintf(stderr, "error: no board was ever enrolled in group %s\n", group);
         return CN_EXIT_FAILED;
     }
     printf("no version has something of group %s\n", group);

@@ -133,18 +133,24 @@ static cn_err insert_contribution(struct cn_ledger *ledger, const struct cn_ledg
     return err ? err : cn_ledger_sql_finish(ledger, statement);
 }
 
+// Replaces what the source measured of the version before, also by nothing: the loss beside it is
+// replaced as well.
 static cn_err put_measures(struct cn_ledger *ledger, uint32_t version, const char *source,
                            uint64_t rows, const struct cn_measures *m)
 {
+    bool none = !rows || (m->top5 <= 0 && m->f1 <= 0 && m->mae <= 0 && m->perplexity <= 0);
     sqlite3_stmt *statement;
     cn_err err;
-    if (!rows || (m->top5 <= 0 && m->f1 <= 0 && m->mae <= 0 && m->perplexity <= 0))
-        return CN_OK;
-    err = cn_ledger_sql_prepare(ledger, &statement,
-                                "INSERT OR REPLACE INTO measure(version,source,rows,top5,f1,mae,"
-                                "perplexity) VALUES(?,?,?,?,?,?,?)",
-                                "itidddd", (int64_t)version, source, (int64_t)rows, m->top5, m->f1,
-                                m->mae, m->perplexity);
+    if (none)
+        err = cn_ledger_sql_prepare(ledger, &statement,
+                                    "DELETE FROM measure WHERE version=? AND source=?", "it",
+                                    (int64_t)version, source);
+    else
+        err = cn_ledger_sql_prepare(ledger, &statement,
+                                    "INSERT OR REPLACE INTO measure(version,source,rows,top5,f1,"
+                                    "mae,perplexity) VALUES(?,?,?,?,?,?,?)",
+                                    "itidddd", (int64_t)version, source, (int64_t)rows, m->top5,
+                                    m->f1, m->mae, m->perplexity);
     return err ? err : cn_ledger_sql_finish(ledger, statement);
 }
 
@@ -162,8 +168,8 @@ cn_err cn_ledger_accept(struct cn_ledger *ledger, const struct cn_ledger_contrib
         err = cn_ledger_sql_delivered(ledger, contribution);
     if (!err)
         err = cn_ledger_sql_control(ledger, contribution);
-    if (!err && contribution->round)
-        err = put_measures(ledger, contribution->round - 1, contribution->group,
+    if (!err && contribution->round) // beside the loss, which read_boards finds by the version
+        err = put_measures(ledger, version_of(contribution) - 1, contribution->group,
                            contribution->held_out_count, &contribution->measures);
     return cn_ledger_sql_end(ledger, err);
 }
@@ -349,7 +355,7 @@ static cn_err read_middle(struct cn_ledger *ledger, uint32_t round, enum cn_ledg
 {
     sqlite3_stmt *statement;
     const int64_t number = round;
-    cn_err err = cn_ledger_sql_take(ledger, which, sql, &number, 1, &statement);
+    cn_err err = cn_ledger_sql_reuse(ledger, which, sql, &number, 1, &statement);
     if (err)
         return err;
     err = cn_ledger_sql_step(ledger, statement);
@@ -385,11 +391,11 @@ static cn_err read_boards(struct cn_ledger *ledger, uint32_t number,
     return CN_OK;
 }
 
-// Reads means over the samples of the central set, or of the groups that measured this version.
+// Reads means over the samples of the central set, or of the groups of read_boards.
 // From three groups on, a group counts for at most the median of the groups' samples per board.
 #define MEASURES                                                                                   \
     "WITH m AS (SELECT measure.*,max(1,ifnull(boards,1)) AS b FROM measure LEFT JOIN "             \
-    "contribution c ON c.round=measure.version+1 AND grp=source WHERE measure.version=? AND "      \
+    "contribution c ON c.version=measure.version+1 AND grp=source WHERE measure.version=? AND "    \
     "(source='')=?),"                                                                              \
     "w AS (SELECT max(1,rows/b) AS each FROM m ORDER BY each LIMIT 1 OFFSET "                      \
     "(SELECT (count(*)-1)/2 FROM m)),"                                                             \
@@ -403,7 +409,7 @@ static cn_err read_measures(struct cn_ledger *ledger, uint32_t version, bool cen
     sqlite3_stmt *statement;
     const int64_t numbers[] = {version, central};
     cn_err err =
-        cn_ledger_sql_take(ledger, CN_LEDGER_KEPT_MEASURES, MEASURES, numbers, 2, &statement);
+        cn_ledger_sql_reuse(ledger, CN_LEDGER_KEPT_MEASURES, MEASURES, numbers, 2, &statement);
     if (err)
         return err;
     err = cn_ledger_sql_step(ledger, statement);

@@ -45,9 +45,14 @@ void cn_measured_find(struct cn_measured_entry *entries, size_t count, double *s
 
 // --- outliers of a round in the ledger ---
 
+struct claim {
+    char group[CN_NAME_SIZE];
+    uint32_t version; // that the group measured; with asynchronous rounds an older one, too
+};
+
 struct groups {
     struct cn_measured_entry *entries;
-    char (*names)[CN_NAME_SIZE];
+    struct claim *claims; // claims[i] belongs to entries[i]
     size_t count;
 };
 
@@ -63,21 +68,22 @@ static cn_err take_group(void *context, const struct cn_ledger_contribution *acc
         void *entries = realloc(groups->entries, capacity * sizeof(*groups->entries));
         if (entries)
             groups->entries = entries;
-        void *names = entries ? realloc(groups->names, capacity * sizeof(*groups->names)) : NULL;
-        if (!names)
+        void *claims = entries ? realloc(groups->claims, capacity * sizeof(*groups->claims)) : NULL;
+        if (!claims)
             return CN_ENOMEM;
-        groups->names = names;
+        groups->claims = claims;
     }
     groups->entries[count] = (struct cn_measured_entry){
         .loss = accepted->held_out_loss / (double)accepted->held_out_count,
         .accuracy = (double)accepted->held_out_correct / (double)accepted->held_out_count};
-    snprintf(groups->names[count], CN_NAME_SIZE, "%s", accepted->group);
+    groups->claims[count].version = accepted->round - 1;
+    snprintf(groups->claims[count].group, CN_NAME_SIZE, "%s", accepted->group);
     groups->count++;
     return CN_OK;
 }
 
-static void tell(const struct groups *groups, uint32_t version,
-                 const struct cn_measured_median *median, cn_measured_visit *visit, void *context)
+static void tell(const struct groups *groups, const struct cn_measured_median *median,
+                 cn_measured_visit *visit, void *context)
 {
     char text[CN_MEASURED_TEXT];
 
@@ -87,9 +93,9 @@ static void tell(const struct groups *groups, uint32_t version,
         snprintf(text, sizeof(text),
                  "group %s says version %u has loss %.4g and accuracy %.4g, the median of %zu "
                  "groups is %.4g and %.4g",
-                 groups->names[i], version, groups->entries[i].loss, groups->entries[i].accuracy,
-                 groups->count, median->loss, median->accuracy);
-        visit(context, groups->names[i], text);
+                 groups->claims[i].group, groups->claims[i].version, groups->entries[i].loss,
+                 groups->entries[i].accuracy, groups->count, median->loss, median->accuracy);
+        visit(context, groups->claims[i].group, text);
     }
 }
 
@@ -107,11 +113,11 @@ cn_err cn_measured_outliers(struct cn_ledger *ledger, uint32_t round, cn_measure
     }
     if (scratch) {
         cn_measured_find(groups.entries, groups.count, scratch, &median);
-        tell(&groups, round - 1, &median, visit, context);
+        tell(&groups, &median, visit, context);
     }
     free(scratch);
     free(groups.entries);
-    free(groups.names);
+    free(groups.claims);
     return err;
 }
 

@@ -25,7 +25,7 @@ void cn_measured_find(struct cn_measured_entry *entries, size_t count, double *s
                       struct cn_measured_median *median);
 
 // Size of the line that cn_measured_visit receives about a group that stands out.
-#define CN_MEASURED_TEXT 200
+#define CN_MEASURED_TEXT 240
 typedef void cn_measured_visit(void *context, const char *group, const char *text);
 // Calls visit for each group that stands out in what was measured in a round. Errors are those of
 // the ledger, and CN_ENOMEM.

@@ -67,17 +67,24 @@ static void save(struct cn_spool *spool, struct cn_spooled *upload, uint64_t wai
     }
 }
 
-void cn_spool_close(struct cn_spool *spool)
+// Frees the spool. What was not saved is lost.
+static void discard(struct cn_spool *spool)
 {
-    if (!spool)
-        return;
     while (spool->uploads) {
         struct cn_store_file *file = spool->uploads->file;
-        save(spool, spool->uploads, 0, UINT64_MAX);
         free_upload(spool, spool->uploads);
         spool->config.store->ops->abort(file);
     }
     free(spool);
+}
+
+void cn_spool_close(struct cn_spool *spool)
+{
+    if (!spool)
+        return;
+    for (struct cn_spooled *upload = spool->uploads; upload; upload = upload->next)
+        save(spool, upload, 0, UINT64_MAX);
+    discard(spool);
 }
 
 void cn_spool_name(uint32_t round, const char *group, char name[CN_SPOOL_NAME_SIZE])
@@ -510,7 +517,7 @@ cn_err cn_spool_open(const struct cn_spool_config *config, struct cn_spool **spo
     opened->config = *config;
     cn_err err = cn_spool_parts_load(config, take_part, opened);
     if (err) {
-        cn_spool_close(opened);
+        discard(opened); // a part that was read halfway must not replace its file
         return err;
     }
     for (struct cn_spooled *upload = opened->uploads; upload; upload = upload->next)

@@ -120,13 +120,14 @@ cn_err cn_spool_part_save(const struct cn_spool_config *config, struct cn_spoole
         bitmap[i] = (uint8_t)(upload->bitmap[first + i] & ~upload->lent[first + i]);
     part_name(upload->declared.round, owner_of(upload), part, name);
     cn_err err = read_chunks(config, upload, part, bitmap, bitmap + BITMAP_SIZE, size);
-    if (!err)
-        err = cn_store_replace(config->store, name, bytes, HEADER_SIZE + BITMAP_SIZE + size);
-    free(bytes);
     if (!err) {
-        upload->parts[part].saved = upload->parts[part].received;
-        upload->parts[part].exists = true;
+        upload->parts[part].exists =
+            true; // also after an error: the file may be there all the same
+        err = cn_store_replace(config->store, name, bytes, HEADER_SIZE + BITMAP_SIZE + size);
     }
+    free(bytes);
+    if (!err)
+        upload->parts[part].saved = upload->parts[part].received;
     return err;
 }
 
@@ -146,7 +147,7 @@ void cn_spool_parts_remove(const struct cn_spool_config *config, const struct cn
 
 struct loading {
     const struct cn_spool_config *config;
-    cn_spool_take_part *take;
+    cn_spool_part_visit *take;
     void *context;
 };
 
@@ -215,7 +216,7 @@ static cn_err visit(void *context, const char *name)
     return err;
 }
 
-cn_err cn_spool_parts_load(const struct cn_spool_config *config, cn_spool_take_part *take,
+cn_err cn_spool_parts_load(const struct cn_spool_config *config, cn_spool_part_visit *take,
                            void *context)
 {
     struct loading loading = {.config = config, .take = take, .context = context};

@@ -219,7 +219,23 @@ static bool read_members(const struct reading *reading, const struct cn_yaml_nod
     return good;
 }
 
-// Reads the files of inputs by their names in the model, which may be any text.
+// A dataset cuts the names of a model's inputs to fit, too. Names that are the same then would all
+// get the first one's file.
+static bool check_apart(const struct reading *reading, const struct cn_yaml_node *entry,
+                        const struct cn_data_paths *paths)
+{
+    for (uint32_t i = 0; i < paths->file_count; i++)
+        if (strncmp(paths->files[i].name, entry->key, CN_NAME_SIZE - 1) == 0) {
+            cn_diagnostics_error(reading->report, entry->key_mark,
+                                 "%s: another input begins with the same %d bytes; expected inputs "
+                                 "that differ in these",
+                                 reading->key, CN_NAME_SIZE - 1);
+            return false;
+        }
+    return true;
+}
+
+// Reads the files of inputs by their names in the model, which may be any text in one line.
 static bool read_files(const struct reading *reading, const struct cn_yaml_node *node,
                        struct cn_data_paths *paths)
 {
@@ -227,7 +243,8 @@ static bool read_files(const struct reading *reading, const struct cn_yaml_node 
 
     paths->file_count = 0;
     for (const struct cn_yaml_node *entry = node->first; good && entry; entry = entry->next) {
-        good = read_path(reading, entry, paths->files[paths->file_count].path);
+        good = check_apart(reading, entry, paths) &&
+               read_path(reading, entry, paths->files[paths->file_count].path);
         snprintf(paths->files[paths->file_count++].name, CN_NAME_SIZE, "%s", entry->key);
     }
     if (good)

@@ -147,12 +147,20 @@ static void check_plain_yaml(struct builder *builder, struct cn_mark mark, const
         cn_diagnostics_error(builder->report, mark, "a tag (!); expected the value alone");
 }
 
+static void report_control(struct builder *builder, struct cn_mark mark)
+{
+    cn_diagnostics_error(builder->report, mark, "a control character; expected text in one line");
+}
+
 // Takes a key of the open map. A duplicate is reported, but its value is kept for further checks.
-static cn_err take_key(struct builder *builder, const char *text, struct cn_mark mark)
+static cn_err take_key(struct builder *builder, const char *text, size_t length,
+                       struct cn_mark mark)
 {
     const struct cn_yaml_node *same = cn_yaml_get(builder->open[builder->depth - 1], text);
     char quoted[CN_QUOTE_SIZE];
 
+    if (has_control(text, length))
+        report_control(builder, mark);
     if (same)
         cn_diagnostics_error(builder->report, mark, "duplicate key %s; the first is in line %zu",
                              cn_quote(quoted, text), same->key_mark.line);
@@ -176,7 +184,7 @@ static cn_err take_scalar(struct builder *builder, const yaml_event_t *event)
 
     check_plain_yaml(builder, mark, event->data.scalar.anchor, event->data.scalar.tag);
     if (wants_key(builder))
-        return take_key(builder, text, mark);
+        return take_key(builder, text, event->data.scalar.length, mark);
     node = calloc(1, sizeof(*node));
     if (!node)
         return CN_ENOMEM;
@@ -188,8 +196,7 @@ static cn_err take_scalar(struct builder *builder, const yaml_event_t *event)
         .text = strdup(text),
     };
     if (node->bad)
-        cn_diagnostics_error(builder->report, mark,
-                             "a control character; expected text in one line");
+        report_control(builder, mark);
     attach(builder, node);
     return node->text ? CN_OK : CN_ENOMEM;
 }

@@ -2,7 +2,7 @@
 //
 // The subset of YAML that profiles use is accepted: one document of maps, lists and scalars. Errors
 // are: tabs that indent, anchors, aliases, tags, directives, duplicate keys, control characters in
-// values, and more than the depth and entries below. A caller checks the size.
+// keys and values, and more than the depth and entries below. A caller checks the size.
 #pragma once
 
 #include <stdbool.h>

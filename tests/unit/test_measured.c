@@ -55,7 +55,7 @@ static void groups_with_data_of_their_own_do_not_stand_out(void **state)
 
 static int open_world(void **state)
 {
-    struct world *world = malloc(sizeof(*world));
+    struct aggregator_world *world = malloc(sizeof(*world));
 
     world_init(world);
     assert_int_equal(cn_ledger_open(world->directory, &world->ledger), CN_OK);
@@ -86,7 +86,7 @@ static struct cn_ledger_contribution measured(uint32_t round, const char *group,
     return made;
 }
 
-static void add_version(struct world *world, uint32_t number)
+static void add_version(struct aggregator_world *world, uint32_t number)
 {
     struct cn_ledger_version version = {.number = number};
 
@@ -98,7 +98,7 @@ static void add_version(struct world *world, uint32_t number)
 
 static void samples_are_bounded_by_the_first_time_and_by_the_enrolment(void **state)
 {
-    struct world *world = *state;
+    struct aggregator_world *world = *state;
     struct cn_roster_group group = {.boards = 1};
     struct cn_ledger_contribution first = measured(1, "g", 40), later = measured(2, "g", 1000);
 
@@ -127,7 +127,7 @@ static void keep_text(void *context, const char *group, const char *text)
 }
 
 // What `status --json` says of the groups, of which round 1 was merged last.
-static void expect_groups(struct world *world, const char *words)
+static void expect_groups(struct aggregator_world *world, const char *words)
 {
     char *text = NULL;
     size_t size = 0;
@@ -143,7 +143,7 @@ static void expect_groups(struct world *world, const char *words)
 static void a_forged_count_of_samples_does_not_own_the_measures(void **state)
 {
     static const char *const groups[] = {"a", "b", "c", "x"};
-    struct world *world = *state;
+    struct aggregator_world *world = *state;
     struct cn_ledger_version version;
     char text[CN_MEASURED_TEXT] = "";
 
@@ -171,6 +171,29 @@ static void a_forged_count_of_samples_does_not_own_the_measures(void **state)
     expect_groups(world, "\"rejected\":0,\"outlier\":\"group x says version 0 has loss 0 and ");
 }
 
+// With asynchronous rounds the updates of a version began from several versions.
+static void a_group_that_stands_out_is_named_with_the_version_it_measured(void **state)
+{
+    static const char *const groups[] = {"a", "b", "c", "x"};
+    struct aggregator_world *world = *state;
+    char text[CN_MEASURED_TEXT] = "";
+
+    add_version(world, 0);
+    for (uint32_t round = 1; round <= 3; round++)
+        assert_int_equal(cn_ledger_open_round(world->ledger, round), CN_OK);
+    for (size_t i = 0; i < 4; i++) {
+        struct cn_ledger_contribution made = measured(i == 3 ? 2 : 3, groups[i], 100);
+
+        made.version = 3;
+        if (i == 3)
+            made.held_out_loss = 90000;
+        assert_int_equal(cn_ledger_accept(world->ledger, &made), CN_OK);
+    }
+    assert_int_equal(cn_measured_outliers(world->ledger, 3, keep_text, text), CN_OK);
+    assert_string_equal(text, "group x says version 1 has loss 900 and accuracy 0.5, the median "
+                              "of 4 groups is 1 and 0.5");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -181,6 +204,8 @@ int main(void)
                                         open_world, close_world),
         cmocka_unit_test_setup_teardown(a_forged_count_of_samples_does_not_own_the_measures,
                                         open_world, close_world),
+        cmocka_unit_test_setup_teardown(
+            a_group_that_stands_out_is_named_with_the_version_it_measured, open_world, close_world),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

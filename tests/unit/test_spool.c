@@ -407,6 +407,45 @@ static void a_full_disk_at_the_start_costs_what_was_saved_and_not_the_start(void
     }
 }
 
+static void a_start_that_fails_leaves_what_was_saved(void **state)
+{
+    struct fixture *fixture = *state;
+    struct cn_flaky_store *flaky = &fixture->flaky;
+    const struct cn_spool_config config = {
+        .store = &flaky->store, .frame_max = 1000, .limit = 500, .chunk_size = CHUNK};
+    struct cn_spooled *upload = declare(fixture, "a", "g");
+    unsigned failing = 0, failed = 0;
+    cn_err err;
+    put(fixture, upload, 2);
+    put(fixture, upload, 6);
+    cn_spool_close(fixture->spool);
+    do {
+        cn_flaky_store_fail(flaky, ++failing, false, CN_EIO);
+        err = cn_spool_open(&config, &fixture->spool);
+        cn_flaky_store_fail(flaky, 0, false, CN_OK);
+        failed += err != CN_OK;
+    } while (err);
+    assert_true(failed > 3); // listing, reading, creating, each chunk
+    upload = declare(fixture, "a", "g");
+    assert_int_equal(upload->received, 2);
+}
+
+static void a_part_that_was_saved_in_spite_of_an_error_is_removed(void **state)
+{
+    struct fixture *fixture = *state;
+    struct cn_spooled *upload = declare(fixture, "a", "g");
+    size_t size;
+    put(fixture, upload, 2);
+    fixture->flaky.commit_before_failing = true;
+    cn_flaky_store_fail(&fixture->flaky, 4, false, CN_EIO); // after read, create and write
+    cn_spool_expire(fixture->spool, 3, 3, 5000);
+    cn_flaky_store_fail(&fixture->flaky, 0, false, CN_OK);
+    assert_int_equal(upload->parts[0].saved, 0);
+    assert_non_null(cn_flaky_store_bytes(&fixture->flaky, "round-3-a.part-0", &size));
+    cn_spool_drop(fixture->spool, upload);
+    assert_null(cn_flaky_store_bytes(&fixture->flaky, "round-3-a.part-0", &size));
+}
+
 static void other_bytes_for_a_chunk_that_is_there_are_refused(void **state)
 {
     struct fixture *fixture = *state;
@@ -443,6 +482,8 @@ int main(void)
         SPOOL_TEST(what_was_saved_survives_a_kill_and_is_not_asked_for_again),
         SPOOL_TEST(a_stop_saves_all_and_a_damaged_part_is_thrown_away),
         SPOOL_TEST(a_full_disk_at_the_start_costs_what_was_saved_and_not_the_start),
+        SPOOL_TEST(a_start_that_fails_leaves_what_was_saved),
+        SPOOL_TEST(a_part_that_was_saved_in_spite_of_an_error_is_removed),
         SPOOL_TEST(other_bytes_for_a_chunk_that_is_there_are_refused),
         cmocka_unit_test(names_of_files_are_read_back),
     };
