@@ -2,15 +2,14 @@
 #include "runtime/base/words.h"
 #include "runtime/profile/profile_private.h"
 
-static const char *const not_yet[] = {"job.parallel.shard", "job.parallel.balance",
-                                      "job.parallel.train", "job.parallel.measure",
-                                      "job.train.lr_scaling"};
+static const char *const not_yet[] = {"job.parallel.balance", "job.parallel.train",
+                                      "job.parallel.measure", "job.train.lr_scaling"};
 
 static bool is_used(const struct cn_job *job, size_t key)
 {
     const struct cn_parallel *parallel = &job->parallel;
-    const bool used[] = {parallel->shard > 1, parallel->balance, parallel->train[0] != 0,
-                         parallel->measure[0] != 0, parallel->lr_scaling != CN_LR_SCALING_NONE};
+    const bool used[] = {parallel->balance, parallel->train[0] != 0, parallel->measure[0] != 0,
+                         parallel->lr_scaling != CN_LR_SCALING_NONE};
 
     return used[key];
 }

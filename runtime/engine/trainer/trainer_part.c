@@ -13,8 +13,10 @@ _Static_assert(sizeof(((struct cn_trainer_config *)0)->messages) ==
 
 static cn_err refuse_settings(const struct cn_trainer_config *config, struct cn_diag *diag)
 {
-    if (config->shards > 1) {
-        cn_diag_add(diag, "a model cut into %u parts has no shards, wanted parallel.shard: 1",
+    if (config->shards > 1 && config->stage > CN_STAGE_OPTIMIZER) {
+        cn_diag_add(diag,
+                    "a model cut into %u parts divides the optimizer's state only; wanted "
+                    "parallel.stage: 1",
                     config->cut->parts);
         return CN_ENOTSUP;
     }

@@ -1,7 +1,7 @@
 // trainer_parts.h - one model cut into parts that different members hold.
 //
 // A trainer of a part (cn_trainer_config.cut) has the layout of its part, and forward and backward
-// in place of accumulate. It has no shards.
+// in place of accumulate. Several members may hold a share of its state each (trainer_shards.h).
 #pragma once
 
 #include "runtime/engine/graph/cut.h"
