@@ -39,11 +39,15 @@ def same_bits(build, whole, cut, **settings):
 
 @scenario
 def two_parts_in_two_shares_make_the_versions_of_two_boards(build):
-    """In stage 1 also those of two boards that hold everything: two numbers have one sum."""
+    """In stage 1 also those of two boards that hold everything, since two numbers have one sum."""
     wanted, _ = digests_of(build, TWO, "replicate: 2", 4)
-    logs = same_bits(build, (TWO, "shard: 2", 4), (FOUR, "pipeline: 2, shard: 2", 2))
-    found, _ = digests_of(build, FOUR, "pipeline: 2, shard: 2", 2)
+    found, logs = digests_of(build, FOUR, "pipeline: 2, shard: 2", 2)
     assert len(wanted) == 4 and wanted == found, f"whole boards made {wanted}, two parts in two shares {found}"
+    for number in range(1, 5):
+        line = f"share {2 - number % 2} of 2 of this part ({'board-1 board-2' if number < 3 else 'board-3 board-4'}): "
+        assert line in logs[f"board-{number}"], f"board-{number} did not say '{line}'"
+    for stage in 2, 3:
+        same_bits(build, (TWO, f"shard: 2, stage: {stage}", 4), (FOUR, f"pipeline: 2, shard: 2, stage: {stage}", 2))
 
 
 @scenario
@@ -60,7 +64,9 @@ def what_a_step_adds_up_is_what_whole_parts_add_up(build):
 
 @scenario
 def two_replicas_of_two_shares_of_two_parts(build):
-    same_bits(build, (FOUR, "shard: 2", 4), (EIGHT, "pipeline: 2, shard: 2", 2))
+    for stage in 1, 2, 3:
+        same_bits(build, (FOUR, f"shard: 2, stage: {stage}", 4),
+                  (EIGHT, f"pipeline: 2, shard: 2, stage: {stage}", 2))
 
 
 if __name__ == "__main__":

@@ -13,9 +13,8 @@ struct cn_chain_wish cn_session_chain_wish(const struct cn_session *session)
 {
     const struct cn_parallel *parallel = &session->config.job->parallel;
 
-    return (struct cn_chain_wish){.parts = session->cut.at.parts,
-                                  .shards = parallel->shard,
-                                  .replicas = parallel->replicate};
+    return (struct cn_chain_wish){
+        .parts = session->cut.at.parts, .shards = parallel->shard, .replicas = parallel->replicate};
 }
 
 uint32_t cn_session_most_frequent(const int64_t *samples, uint32_t size)
@@ -164,8 +163,8 @@ static void tell(const struct cn_session *session)
         cn_log(CN_LOG_INFO, "chain",
                "share %u of %u of this part (%s): %" PRIu64
                " bytes of the optimizer's state, stage %u",
-               place->shard + 1, place->shards, names,
-               cn_trainer_state_memory(session->trainer), cn_trainer_stage(session->trainer));
+               place->shard + 1, place->shards, names, cn_trainer_state_memory(session->trainer),
+               cn_trainer_stage(session->trainer));
     }
     cn_session_tell_turn(session);
 }
@@ -221,8 +220,8 @@ static void tell_fewer(const struct cn_session *session, uint32_t ranks,
         return;
     cn_session_name_ranks(session, ranks, names, sizeof(names));
     cn_log(CN_LOG_WARN, "chain",
-           "parallel.shard is %u, but %u members (%s) hold %u parts: %u shards of each", wish->shards,
-           session->chain.members, names, place->parts, place->shards);
+           "parallel.shard is %u, but %u members (%s) hold %u parts: %u shards of each",
+           wish->shards, session->chain.members, names, place->parts, place->shards);
 }
 
 cn_err cn_session_form_chains(struct cn_session *session, struct cn_collective *collective)

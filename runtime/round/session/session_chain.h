@@ -42,8 +42,8 @@ struct cn_part_share {
 
 // Gives the trainer another part of the model, of another cut, or another share; without a cut the
 // whole model or a share of it. Loads the held state. On an error all is as before; CN_ENOMEM: it
-// does not fit; CN_EINVAL: the model cannot be cut there; CN_EWEDGED: there is no trainer that could
-// go on.
+// does not fit; CN_EINVAL: the model cannot be cut there; CN_EWEDGED: there is no trainer that
+// could go on.
 cn_err cn_session_change_part(struct cn_session *session, const struct cn_cut *cut,
                               const struct cn_part_share *share);
 
@@ -127,6 +127,10 @@ void cn_session_wait_for_members(struct cn_session *session, uint32_t ranks, con
 
 // --- session_chain_rows.c ---
 
+// Sets *part to the values of a row of the whole model that this board's part has. The caller frees
+// it. NULL without a cut.
+cn_err cn_session_copy_part(const struct cn_session *session, const float *row, float **part);
+
 // Passes a row to put, a function of the trainer. row is that of the whole model, or NULL; the
 // trainer gets the part that it holds.
 cn_err cn_session_put_row(struct cn_session *session,
@@ -200,8 +204,8 @@ cn_err cn_session_run_chain(struct cn_session *session, uint64_t first, struct c
 // --- session_chain_sums.c ---
 
 // Adds up the gradients of the members with the same part, then those of a tensor that several
-// parts hold. With shards a member then has the sums of its share. Sets *finite to false if a number
-// of this board's sums is not finite.
+// parts hold. With shards a member then has the sums of its share. Sets *finite to false if a
+// number of this board's sums is not finite.
 cn_err cn_session_reduce_chain(struct cn_session *session, struct cn_collective *collective,
                                bool *finite);
 

@@ -10,20 +10,27 @@
 
 enum fingerprint { PIECES = 0x70690002, ROWS = 0x706a0000 };
 
+cn_err cn_session_copy_part(const struct cn_session *session, const float *row, float **part)
+{
+    *part = NULL;
+    if (!row || !cn_session_is_cut(session))
+        return CN_OK;
+    *part = malloc((cn_trainer_layout(session->trainer)->total + 1) * sizeof(**part));
+    if (!*part)
+        return CN_ENOMEM;
+    cn_trainer_row_to_part(session->trainer, session->layout, row, *part);
+    return CN_OK;
+}
+
 cn_err cn_session_put_row(struct cn_session *session,
                           cn_err (*put)(struct cn_trainer *trainer, const float *row),
                           const float *row)
 {
     float *part;
-    cn_err err;
+    cn_err err = cn_session_copy_part(session, row, &part);
 
-    if (!row || !cn_session_is_cut(session))
-        return put(session->trainer, row);
-    part = malloc((cn_trainer_layout(session->trainer)->total + 1) * sizeof(*part));
-    if (!part)
-        return CN_ENOMEM;
-    cn_trainer_row_to_part(session->trainer, session->layout, row, part);
-    err = put(session->trainer, part);
+    if (!err)
+        err = put(session->trainer, part ? part : row);
     free(part);
     return err;
 }
@@ -33,8 +40,7 @@ static cn_err own_values(struct cn_session *session, struct cn_collective *colle
                          enum cn_session_row what, float *row)
 {
     float *part = calloc(cn_trainer_layout(session->trainer)->total + 1, sizeof(*part));
-    cn_err err =
-        part ? cn_session_gather_shares(session, collective, what, part) : CN_ENOMEM;
+    cn_err err = part ? cn_session_gather_shares(session, collective, what, part) : CN_ENOMEM;
 
     if (!err)
         cn_trainer_part_to_row(session->trainer, session->layout, part, row);
@@ -62,8 +68,7 @@ cn_err cn_session_gather_parts(struct cn_session *session, struct cn_collective 
                                           .set = &place->chain,
                                           .peer = cn_ranks_of_part(place, owner),
                                           .data = row + layout->tensors[t].offset,
-                                          .fingerprint =
-                                              ROWS + (uint32_t)what + (owner << 8)};
+                                          .fingerprint = ROWS + (uint32_t)what + (owner << 8)};
 
         for (next = t; next < layout->tensor_count && owner_of(session, next) == owner; next++)
             count += layout->tensors[next].count;
@@ -140,8 +145,7 @@ static cn_err gather_own(struct cn_session *session, struct cn_collective *colle
                                                 .peer = cn_ranks_of_part(place, owner),
                                                 .data = buffer,
                                                 .count = count * sizeof(*buffer),
-                                                .fingerprint =
-                                                    PIECES + ((uint32_t)own->row << 8)};
+                                                .fingerprint = PIECES + ((uint32_t)own->row << 8)};
 
         if (count)
             err = collective->ops->run(collective, &call);
@@ -162,11 +166,9 @@ static cn_err open_own(struct cn_session *session, struct cn_collective *collect
     *own = (struct own_row){.row = rows[what]};
     if (session->plan.shards == 1)
         return cn_trainer_show_row(session->trainer, own->row, &own->shown);
-    own->gathered =
-        calloc(cn_trainer_layout(session->trainer)->total + 1, sizeof(*own->gathered));
-    return own->gathered
-               ? cn_session_gather_shares(session, collective, what, own->gathered)
-               : CN_ENOMEM;
+    own->gathered = calloc(cn_trainer_layout(session->trainer)->total + 1, sizeof(*own->gathered));
+    return own->gathered ? cn_session_gather_shares(session, collective, what, own->gathered)
+                         : CN_ENOMEM;
 }
 
 static cn_err close_own(struct cn_session *session, struct own_row *own)

@@ -124,10 +124,11 @@ cn_err cn_session_cut_model(struct cn_session *session, struct cn_diag *diag)
         return CN_EINVAL;
     }
     if (shards > 1 && members < parts * shards) {
-        cn_diag_add(diag,
-                    "parallel.pipeline: %u and parallel.shard: %u of job '%s' need %u boards, and %u "
-                    "are in group.members of this profile",
-                    parts, shards, job->name, parts * shards, members);
+        cn_diag_add(
+            diag,
+            "parallel.pipeline: %u and parallel.shard: %u of job '%s' need %u boards, and %u "
+            "are in group.members of this profile",
+            parts, shards, job->name, parts * shards, members);
         return CN_EINVAL;
     }
     return cn_session_cut_into(session, parts, diag);
@@ -174,8 +175,8 @@ static bool is_same(const struct cn_cut *a, const struct cn_cut *b)
     return a->parts == b->parts;
 }
 
-// Sets the part of the present cut. Returns whether the open trainer serves for it: it holds a share
-// of this part, with as many messages.
+// Sets the part of the present cut. Returns whether the open trainer serves for it: it holds a
+// share of this part, with as many messages.
 static bool set_part_of_same_cut(struct cn_session *session, const struct cn_part_share *share)
 {
     struct cn_session_cut before = session->cut;

@@ -220,6 +220,32 @@ static const struct cn_batch *take_samples(struct run *run, uint32_t number)
     return &session->data.batch;
 }
 
+// From stage 2 on, the members that hold this part together exchange it within a pass. They are at
+// the same tick, so these calls come before the tick's messages on all of them.
+static bool exchanges(const struct run *run)
+{
+    return cn_trainer_stage(run->session->trainer) >= CN_STAGE_GRADIENTS;
+}
+
+static cn_err run_forward(struct run *run, uint32_t slot)
+{
+    struct cn_trainer *trainer = run->session->trainer;
+    const struct cn_trainer_exchange exchange = cn_session_exchange(run->session);
+
+    return exchanges(run)
+               ? cn_trainer_forward_shared(trainer, slot, run->batch, run->metrics, &exchange)
+               : cn_trainer_forward(trainer, slot, run->batch, run->metrics);
+}
+
+static cn_err run_backward(struct run *run, uint32_t slot, bool last)
+{
+    struct cn_trainer *trainer = run->session->trainer;
+    const struct cn_trainer_exchange exchange = cn_session_exchange(run->session);
+
+    return exchanges(run) ? cn_trainer_backward_shared(trainer, slot, &exchange, last)
+                          : cn_trainer_backward(trainer, slot, NULL);
+}
+
 static cn_err forward(struct run *run, uint32_t number)
 {
     struct cn_session *session = run->session;
@@ -232,8 +258,7 @@ static cn_err forward(struct run *run, uint32_t number)
     run->batch = take_samples(run, number);
     cn_trainer_draw(session->trainer,
                     (index * CN_GROUP_MAX + session->planning.seat) * session->config.job->batch);
-    err =
-        cn_trainer_forward(session->trainer, number % session->cut.slots, run->batch, run->metrics);
+    err = run_forward(run, number % session->cut.slots);
     if (err == CN_EDIVERGED) { // continues, because the others wait for this board's messages
         run->diverged = true;
         err = CN_OK;
@@ -249,7 +274,7 @@ static cn_err backward(struct run *run, uint32_t number)
     uint64_t begun_us = cn_platform_now_us();
 
     if (!err)
-        err = cn_trainer_backward(session->trainer, number % session->cut.slots, NULL);
+        err = run_backward(run, number % session->cut.slots, number + 1 == session->plan.micro);
     cn_session_note_act(session, CN_CHAIN_BACKWARD, number, begun_us, cn_platform_now_us(), 0);
     return err ? err : move_message(run, CN_BOUNDARY_INPUT_GRADIENTS, number, false);
 }

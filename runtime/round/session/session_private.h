@@ -369,6 +369,9 @@ bool cn_session_shares_gradients(const struct cn_session *session);
 cn_err cn_session_accumulate_shared(struct cn_session *session, uint64_t first,
                                     struct cn_metrics *metrics);
 
+// Returns the exchange between the members that hold a model, or a part of it, together.
+struct cn_trainer_exchange cn_session_exchange(struct cn_session *session);
+
 // Checks this board's share of the reduced gradient before the vote. Sets *finite to false if a
 // number of it is not finite.
 cn_err cn_session_check_share(struct cn_session *session, struct cn_collective *collective,

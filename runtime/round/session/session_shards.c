@@ -53,6 +53,18 @@ struct cn_trainer_piece cn_session_own_piece(const struct cn_session *session, u
 
 // --- a step ---
 
+static cn_err end_exchange(void *context, uint64_t ticket)
+{
+    struct cn_session *session = context;
+    uint64_t begun_us = cn_platform_now_us();
+    cn_err err = CN_OK;
+
+    if (ticket)
+        err = cn_reducer_wait(session->reducer, (struct cn_work){ticket});
+    session->reducer->waited_us += cn_platform_now_us() - begun_us;
+    return err;
+}
+
 static cn_err begin_exchange(void *context, enum cn_exchange_kind kind, uint32_t bucket,
                              float *data, size_t count, uint64_t *ticket)
 {
@@ -72,21 +84,21 @@ static cn_err begin_exchange(void *context, enum cn_exchange_kind kind, uint32_t
         call.kind = CN_COLLECTIVE_ALL_GATHER;
         call.wire = CN_FLOAT32; // all members must have the same weights to the bit
     }
+    if (cn_session_is_cut(session))
+        cn_session_note_ended(session);
     err = cn_reducer_post(reducer, &call, &work);
-    *ticket = work.number;
+    if (err == CN_EAGAIN) { // messages of a chain wait in the queue, too
+        err = end_exchange(session, reducer->newest.number);
+        if (!err)
+            err = cn_reducer_post(reducer, &call, &work);
+    }
+    *ticket = err ? 0 : work.number;
     return err;
 }
 
-static cn_err end_exchange(void *context, uint64_t ticket)
+struct cn_trainer_exchange cn_session_exchange(struct cn_session *session)
 {
-    struct cn_session *session = context;
-    uint64_t begun_us = cn_platform_now_us();
-    cn_err err = CN_OK;
-
-    if (ticket)
-        err = cn_reducer_wait(session->reducer, (struct cn_work){ticket});
-    session->reducer->waited_us += cn_platform_now_us() - begun_us;
-    return err;
+    return (struct cn_trainer_exchange){begin_exchange, end_exchange, session};
 }
 
 // Returns the number of exchanges in a step: the largest number of micro-batches of a member.
@@ -108,7 +120,7 @@ bool cn_session_shares_gradients(const struct cn_session *session)
 cn_err cn_session_accumulate_shared(struct cn_session *session, uint64_t first,
                                     struct cn_metrics *metrics)
 {
-    const struct cn_trainer_exchange exchange = {begin_exchange, end_exchange, session};
+    const struct cn_trainer_exchange exchange = cn_session_exchange(session);
     uint32_t passes = passes_of(session);
     cn_err err = session->reducer ? CN_OK : CN_EINVAL, diverged = CN_OK;
 
