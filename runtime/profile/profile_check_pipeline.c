@@ -31,12 +31,19 @@ static void check_cut(const struct cn_profile *profile, struct cn_diagnostics *r
 void cn_profile_check_pipeline(const struct cn_profile *profile, struct cn_diagnostics *report)
 {
     const struct cn_job *job = &profile->settings.job;
+    uint32_t shards = job->parallel.shard > 1 ? job->parallel.shard : 1;
     struct cn_mark mark;
 
     check_cut(profile, report);
     if (job->pipeline.parts <= 1)
         return;
     mark = cn_profile_place(profile, "job.parallel.pipeline", report);
+    if (job->pipeline.parts * shards > CN_GROUP_MAX)
+        cn_diagnostics_error(
+            report, mark,
+            "parallel.pipeline: %u parts in %u shards need %u members; expected at "
+            "most %u",
+            job->pipeline.parts, shards, job->pipeline.parts * shards, CN_GROUP_MAX);
     if (!cn_profile_is_set(profile, "job.data.scope")) // the default must not let anything travel
         cn_diagnostics_error(report, mark,
                              "parallel.pipeline: data.scope is missing; expected shared, where all "

@@ -3,6 +3,7 @@
 #include "tests/contract/collective_group.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,6 +13,7 @@
 #include "runtime/group/reduce.h"
 #include "runtime/port/platform.h"
 #include "tests/contract/compute_trial.h"
+#include "tests/contract/deep_model.h"
 
 #define SAMPLES 7
 #define WORDS 32 // of a sample of the text: characters, each with a label
@@ -27,6 +29,8 @@ static struct part_case {
     uint32_t passes;
     double clip;
     enum cn_optimizer optimizer;
+    bool frozen; // nothing of the first part is trained
+    bool deep;   // the model with a weight that two layers, and so both parts, use; else the text
 } trial;
 
 static struct cn_mapping text; // the model of the text
@@ -42,7 +46,7 @@ struct chain_rank {
     } exchanges[PARTS];
     float *activations[2], *gradient; // messages: by slot, and back
     int32_t labels[STEPS + 4][SAMPLES * WORDS];
-    float inputs[STEPS + 4][SAMPLES * WORDS]; // bits of int32
+    float inputs[STEPS + 4][SAMPLES * DEEP_INPUTS]; // of the text bits of int32
 };
 
 static struct cn_trainer_config config_of(const struct cn_rules *rules)
@@ -93,12 +97,16 @@ static void fill(struct chain_rank *chain)
 {
     uint32_t rank = chain->rank->config.view.rank;
 
-    for (size_t b = 0; b < STEPS + 4; b++)
+    for (size_t b = 0; b < STEPS + 4; b++) {
+        for (size_t i = 0; trial.deep && i < SAMPLES * DEEP_INPUTS; i++)
+            chain->inputs[b][i] = sinf((float)(i * 31 + 5 * rank + b));
         for (size_t i = 0; i < SAMPLES * WORDS; i++) {
-            chain->labels[b][i] = (int32_t)((i * 7919 + 31 * rank + 57 * b) % 127);
-            if (i)
+            chain->labels[b][i] =
+                (int32_t)((i * 7919 + 31 * rank + 57 * b) % (trial.deep ? DEEP_CLASSES : 127));
+            if (i && !trial.deep)
                 memcpy(&chain->inputs[b][i], &chain->labels[b][i - 1], sizeof(float));
         }
+    }
 }
 
 static void take_pieces(struct chain_rank *chain, uint32_t part)
@@ -113,8 +121,8 @@ static void take_pieces(struct chain_rank *chain, uint32_t part)
     for (uint32_t b = 0; b < count; b++) {
         size_t words = cn_trainer_bucket_words(trainer, b);
 
-        pieces[b].count = cn_reduce_share(words, MEMBERS, chain->rank->config.view.rank,
-                                          &pieces[b].first);
+        pieces[b].count =
+            cn_reduce_share(words, MEMBERS, chain->rank->config.view.rank, &pieces[b].first);
         pieces[b].first += first;
         first += words;
     }
@@ -129,17 +137,24 @@ static void take_pieces(struct chain_rank *chain, uint32_t part)
 
 static void open_chain(struct chain_rank *chain, struct rank *rank)
 {
-    const struct cn_rules rules = {.optimizer = trial.optimizer, .clip = trial.clip};
+    struct cn_rules rules = {
+        .optimizer = trial.optimizer, .clip = trial.clip, .batch_norm = CN_BATCH_NORM_FROZEN};
+    size_t size = text.size;
+    const void *data = trial.deep ? deep_model(&size) : text.data;
     struct cn_trainer_config config = config_of(&rules);
     struct cn_graph graph;
     struct cn_cut cut;
     size_t words;
 
+    if (trial.frozen) // all that lies before wide.weight
+        snprintf(rules.freeze, sizeof(rules.freeze), "tokens* places* norm1* norm2* qkv* out*");
     chain->rank = rank;
-    assert_int_equal(cn_onnx_open(text.data, text.size, NULL, &chain->onnx), CN_OK);
+    assert_int_equal(cn_onnx_open(data, size, NULL, &chain->onnx), CN_OK);
     assert_int_equal(
         cn_trainer_import(chain->onnx, config.loss, &rules, NULL, &chain->layout, &graph), CN_OK);
-    assert_int_equal(cn_trainer_choose_cut(&graph, PARTS, NULL, &cut), CN_OK);
+    assert_int_equal(trial.frozen ? cn_cut_read(&graph, &chain->layout, "wide.weight", NULL, &cut)
+                                  : cn_trainer_choose_cut(&graph, PARTS, NULL, &cut),
+                     CN_OK);
     cn_graph_deinit(&graph);
     fill(chain);
     config.cut = trial.stage ? &cut : NULL;
@@ -156,7 +171,8 @@ static void open_chain(struct chain_rank *chain, struct rank *rank)
     words = trial.stage ? cn_trainer_boundary_words(chain->parts[0], CN_BOUNDARY_OUTPUTS) : 0;
     for (int i = 0; i < 2; i++)
         chain->activations[i] = calloc(words * SAMPLES + 1, sizeof(float));
-    words = trial.stage ? cn_trainer_boundary_words(chain->parts[1], CN_BOUNDARY_INPUT_GRADIENTS) : 0;
+    words =
+        trial.stage ? cn_trainer_boundary_words(chain->parts[1], CN_BOUNDARY_INPUT_GRADIENTS) : 0;
     chain->gradient = calloc(words * SAMPLES + 1, sizeof(float));
 }
 
@@ -173,9 +189,8 @@ static void close_chain(struct chain_rank *chain)
 
 static struct cn_batch batch_of(struct chain_rank *chain, uint32_t number)
 {
-    return (struct cn_batch){.inputs = chain->inputs[number],
-                             .labels = chain->labels[number],
-                             .count = SAMPLES};
+    return (struct cn_batch){
+        .inputs = chain->inputs[number], .labels = chain->labels[number], .count = SAMPLES};
 }
 
 // --- a step ---
@@ -249,10 +264,8 @@ static void sum_gradients(struct chain_rank *chain, struct cn_trainer *trainer, 
 static double share_squares(struct chain_rank *chain, uint32_t part, double weight)
 {
     double squares[MEMBERS];
-    const struct cn_collective_call gather = {.kind = CN_COLLECTIVE_ALL_GATHER,
-                                              .type = CN_INT64,
-                                              .data = squares,
-                                              .count = MEMBERS};
+    const struct cn_collective_call gather = {
+        .kind = CN_COLLECTIVE_ALL_GATHER, .type = CN_INT64, .data = squares, .count = MEMBERS};
 
     if (trial.stage == 1) {
         assert_int_equal(cn_trainer_squares(chain->parts[part], weight, squares), CN_OK);
@@ -272,9 +285,8 @@ static void clip(struct chain_rank *chain, double weight)
     for (uint32_t p = 0; p < PARTS; p++)
         squares += share_squares(chain, p, weight);
     for (uint32_t p = 0; p < PARTS; p++)
-        assert_int_equal(trial.stage == 1
-                             ? cn_trainer_clip(chain->parts[p], weight, squares)
-                             : cn_trainer_share_clip(chain->parts[p], weight, squares),
+        assert_int_equal(trial.stage == 1 ? cn_trainer_clip(chain->parts[p], weight, squares)
+                                          : cn_trainer_share_clip(chain->parts[p], weight, squares),
                          CN_OK);
 }
 
@@ -403,11 +415,10 @@ static void one_micro_batch_gives_the_bits_of_a_whole_reduction(void **state)
 {
     (void)state;
     for (uint32_t stage = 1; stage <= 3; stage++)
-        assert_true(difference((struct part_case){.stage = stage,
-                                                  .passes = 1,
-                                                  .optimizer = stage == 2 ? CN_OPTIMIZER_SGD
-                                                                          : CN_OPTIMIZER_ADAMW}) <=
-                    0);
+        assert_true(difference((struct part_case){
+                        .stage = stage,
+                        .passes = 1,
+                        .optimizer = stage == 2 ? CN_OPTIMIZER_SGD : CN_OPTIMIZER_ADAMW}) <= 0);
 }
 
 // From stage 2 on each micro-batch is summed over the members first.
@@ -423,8 +434,57 @@ static void the_norm_of_clipping_is_that_of_all_shares_of_all_parts(void **state
 {
     (void)state;
     for (uint32_t stage = 1; stage <= 3; stage++)
-        assert_true(
-            difference((struct part_case){.stage = stage, .passes = 2, .clip = 0.01}) < 1e-6);
+        assert_true(difference((struct part_case){.stage = stage, .passes = 2, .clip = 0.01}) <
+                    1e-6);
+}
+
+// The squares of each part's gradient of one step, over its shares.
+static void find_squares(struct rank *rank)
+{
+    struct chain_rank *chain = calloc(1, sizeof(*chain));
+    struct cn_metrics metrics = {0};
+
+    open_chain(chain, rank);
+    run_passes(chain, 0, &metrics);
+    for (uint32_t p = 0; p < PARTS; p++) {
+        uint32_t shared = 0;
+
+        for (size_t t = 0; t < cn_trainer_layout(chain->parts[p])->tensor_count; t++)
+            shared += cn_trainer_holders(chain->parts[p], t) == 3;
+        assert_true(shared > 0);
+        if (trial.stage == 1)
+            sum_gradients(chain, chain->parts[p], SUMS + p);
+        rank->data[p] = (float)share_squares(chain, p, 1);
+    }
+    close_chain(chain);
+    free(chain);
+}
+
+static void a_tensor_of_two_parts_counts_once_in_the_norm(void **state)
+{
+    static struct fixture one, other;
+
+    (void)state;
+    trial = (struct part_case){.stage = 1, .passes = 1, .deep = true};
+    group_set_up(&one, MEMBERS);
+    group_run(&one, find_squares);
+    trial.stage = 2;
+    group_set_up(&other, MEMBERS);
+    group_run(&other, find_squares);
+    for (uint32_t p = 0; p < PARTS; p++)
+        assert_true(fabsf(one.ranks[0].data[p] - other.ranks[0].data[p]) <
+                    1e-6f * one.ranks[0].data[p]);
+    group_tear_down(&one);
+    group_tear_down(&other);
+}
+
+// The first part then has no bucket, and no gradient comes back to it.
+static void a_part_that_is_not_trained_has_nothing_to_share(void **state)
+{
+    (void)state;
+    for (uint32_t stage = 1; stage <= 3; stage++)
+        assert_true(difference((struct part_case){.stage = stage, .passes = 1, .frozen = true}) <=
+                    0);
 }
 
 static uint64_t memory_of(const struct cn_onnx *onnx, const struct cn_cut *cut, uint32_t shards,
@@ -456,8 +516,8 @@ static void a_part_needs_memory_for_its_share_of_the_state_only(void **state)
 
     (void)state;
     assert_int_equal(cn_onnx_open(text.data, text.size, NULL, &onnx), CN_OK);
-    assert_int_equal(
-        cn_trainer_import(onnx, CN_LOSS_CROSS_ENTROPY, &rules, NULL, &layout, &graph), CN_OK);
+    assert_int_equal(cn_trainer_import(onnx, CN_LOSS_CROSS_ENTROPY, &rules, NULL, &layout, &graph),
+                     CN_OK);
     assert_int_equal(cn_trainer_choose_cut(&graph, PARTS, NULL, &cut), CN_OK);
     for (uint32_t shards = 2; shards <= 4; shards++) {
         size_t words;
@@ -475,7 +535,10 @@ static void a_part_needs_memory_for_its_share_of_the_state_only(void **state)
 
 static int map_text(void **state)
 {
+    size_t size;
+
     (void)state;
+    deep_model(&size); // before there are threads
     return cn_platform_map(CAIRN_TEST_DATA "/text/char-gpt.onnx", 1 << 20, &text);
 }
 
@@ -492,6 +555,8 @@ int main(void)
         cmocka_unit_test(one_micro_batch_gives_the_bits_of_a_whole_reduction),
         cmocka_unit_test(several_micro_batches_are_added_up_in_the_share),
         cmocka_unit_test(the_norm_of_clipping_is_that_of_all_shares_of_all_parts),
+        cmocka_unit_test(a_tensor_of_two_parts_counts_once_in_the_norm),
+        cmocka_unit_test(a_part_that_is_not_trained_has_nothing_to_share),
         cmocka_unit_test(a_part_needs_memory_for_its_share_of_the_state_only),
     };
 

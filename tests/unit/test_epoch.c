@@ -713,7 +713,8 @@ static void take_messages(struct world *world, enum cn_scope scope)
     struct cn_session *session;
     size_t bytes = 0;
 
-    for (int i = 0; i < world->count; i++) // by its name a board knows its part when it opens the model
+    for (int i = 0; i < world->count;
+         i++) // by its name a board knows its part when it opens the model
         snprintf(world->boards[i].settings.name, CN_NAME_SIZE, "board-%d", i + 1);
     world->job.batch = 13; // no other array has a size of this kind
     cut_in_two(world, scope);
@@ -1139,8 +1140,8 @@ int main(void)
             a_death_after_any_call_of_a_chain_with_own_samples_changes_nothing, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_loss_in_any_call_of_a_chain_changes_nothing_in_the_update,
                                         set_up, tear_down),
-        cmocka_unit_test_setup_teardown(
-            a_death_after_any_call_of_a_chain_in_shares_changes_nothing, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_death_after_any_call_of_a_chain_in_shares_changes_nothing,
+                                        set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_loss_in_any_call_of_a_chain_in_shares_changes_nothing,
                                         set_up, tear_down),
         cmocka_unit_test_setup_teardown(

@@ -1,5 +1,5 @@
-// trainer_part_shares.c - trains one part of a model of which this member holds a share, in stages 2
-// and 3.
+// trainer_part_shares.c - trains one part of a model of which this member holds a share, in stages
+// 2 and 3.
 //
 // A pass runs in segments, as that of a whole model does (trainer_shards.c). Only backward passes
 // complete gradients, so each of them adds the sums of its micro-batch to the share.

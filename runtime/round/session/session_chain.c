@@ -220,7 +220,7 @@ static void tell_fewer(const struct cn_session *session, uint32_t ranks,
         return;
     cn_session_name_ranks(session, ranks, names, sizeof(names));
     cn_log(CN_LOG_WARN, "chain",
-           "parallel.shard is %u, but %u members (%s) hold %u parts: %u shards of each",
+           "parallel.shard is %u, but %u members (%s) hold %u parts: %u shares of each",
            wish->shards, session->chain.members, names, place->parts, place->shards);
 }
 

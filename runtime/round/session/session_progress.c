@@ -111,6 +111,8 @@ static void tell_chain(const struct cn_session *session, struct cn_chain_progres
     chain->part = place->part;
     chain->chain = place->number;
     chain->chains = place->chains;
+    chain->shard = place->shard;
+    chain->shards = place->shards;
     chain->micro = session->plan.micro;
     chain->slots = session->cut.slots;
     chain->bubble = (place->parts - 1.0) / (chain->micro + place->parts - 1.0);
