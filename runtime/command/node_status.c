@@ -71,11 +71,13 @@ static void print_chain(FILE *out, const cJSON *chain)
 
     if (!chain)
         return;
-    fprintf(out,
-            "            holds part %.0f of %.0f, chain %.0f of %.0f; %.0f micro-batches a step, "
-            "bubble %.1f %% by formula",
-            number(chain, "part"), number(chain, "parts"), number(chain, "chain"),
-            number(chain, "chains"), number(chain, "micro_batches"), 100 * number(chain, "bubble"));
+    fprintf(out, "            holds part %.0f of %.0f, ", number(chain, "part"),
+            number(chain, "parts"));
+    if (has(chain, "shares"))
+        fprintf(out, "share %.0f of %.0f, ", number(chain, "share"), number(chain, "shares"));
+    fprintf(out, "chain %.0f of %.0f; %.0f micro-batches a step, bubble %.1f %% by formula",
+            number(chain, "chain"), number(chain, "chains"), number(chain, "micro_batches"),
+            100 * number(chain, "bubble"));
     if (has(chain, "slowest"))
         fprintf(out, ", %.1f %% measured; part %.0f computes longest (%s, %.3g ms a step)",
                 100 * number(chain, "bubble_measured"), number(chain, "slowest_part"),

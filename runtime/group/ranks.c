@@ -56,37 +56,68 @@ uint32_t cn_ranks_first(const uint32_t *micro, uint32_t dp_rank)
     return first;
 }
 
-cn_err cn_ranks_chain(const uint32_t *order, uint32_t count, uint32_t parts, uint32_t most,
-                      uint32_t rank, struct cn_chain_place *chain)
+uint32_t cn_ranks_chains(const struct cn_chain_wish *wish, uint32_t count, uint32_t *shards)
 {
-    uint32_t place = 0;
+    uint32_t most = wish->parts ? count / wish->parts : 0, replicas; // most members with one part
 
-    *chain = (struct cn_chain_place){0};
-    if (!parts || parts > count)
+    *shards = wish->shards ? wish->shards : 1;
+    if (!most)
+        return 0;
+    if (*shards > most)
+        *shards = most;
+    replicas = most / *shards;
+    if (wish->replicas && replicas > wish->replicas)
+        replicas = wish->replicas;
+    return replicas * *shards;
+}
+
+// Finds which share of its part a board holds, and the members with the same share. A share is that
+// of a member's place in a set of ranks, whatever their order in the chains.
+static void find_share(const uint32_t *order, uint32_t rank, struct cn_chain_place *place)
+{
+    uint32_t first = place->part * place->chains, bits = 0;
+
+    place->together =
+        pick(order, first + place->number / place->shards * place->shards, 1, place->shards);
+    while (place->together.ranks[place->shard] != rank)
+        place->shard++;
+    for (uint32_t c = 0; c < place->chains; c += place->shards) {
+        struct cn_set replica = pick(order, first + c, 1, place->shards);
+
+        bits |= 1u << replica.ranks[place->shard];
+    }
+    place->same = cn_ranks_set(bits);
+}
+
+cn_err cn_ranks_chain(const uint32_t *order, uint32_t count, const struct cn_chain_wish *wish,
+                      uint32_t rank, struct cn_chain_place *place)
+{
+    uint32_t at = 0;
+
+    *place = (struct cn_chain_place){.parts = wish->parts};
+    place->chains = cn_ranks_chains(wish, count, &place->shards);
+    if (!place->chains)
         return CN_EINVAL;
-    while (place < count && order[place] != rank)
-        place++;
-    chain->parts = parts;
-    chain->replicas = count / parts;
-    if (most && chain->replicas > most)
-        chain->replicas = most;
-    for (uint32_t p = 0; p < parts * chain->replicas; p++)
-        chain->ranks[p] = order[p];
-    chain->all = pick(order, 0, 1, parts * chain->replicas);
-    chain->idle = place >= chain->all.size;
-    if (chain->idle)
+    while (at < count && order[at] != rank)
+        at++;
+    for (uint32_t p = 0; p < place->parts * place->chains; p++)
+        place->ranks[p] = order[p];
+    place->all = pick(order, 0, 1, place->parts * place->chains);
+    place->idle = at >= place->all.size;
+    if (place->idle)
         return CN_OK;
-    chain->part = place / chain->replicas;
-    chain->replica = place % chain->replicas;
-    chain->chain = pick(order, chain->replica, chain->replicas, parts);
-    chain->alike = pick(order, chain->part * chain->replicas, 1, chain->replicas);
+    place->part = at / place->chains;
+    place->number = at % place->chains;
+    place->chain = pick(order, place->number, place->chains, place->parts);
+    place->alike = pick(order, place->part * place->chains, 1, place->chains);
+    find_share(order, rank, place);
     return CN_OK;
 }
 
 // Turns are numbered through rounds and chains, and given to the members one after the other.
-static uint64_t turn_number(uint32_t chains, uint32_t round, uint32_t replica)
+static uint64_t turn_number(uint32_t chains, uint32_t round, uint32_t chain)
 {
-    return (uint64_t)(round ? round - 1 : 0) * chains + replica;
+    return (uint64_t)(round ? round - 1 : 0) * chains + chain;
 }
 
 uint32_t cn_ranks_turn(uint32_t count, uint32_t chains, uint32_t round)
@@ -94,14 +125,14 @@ uint32_t cn_ranks_turn(uint32_t count, uint32_t chains, uint32_t round)
     return (uint32_t)(turn_number(chains, round, 0) % count);
 }
 
-uint64_t cn_ranks_turns_before(uint32_t count, uint32_t chains, uint32_t round, uint32_t replica)
+uint64_t cn_ranks_turns_before(uint32_t count, uint32_t chains, uint32_t round, uint32_t chain)
 {
-    return turn_number(chains, round, replica) / count;
+    return turn_number(chains, round, chain) / count;
 }
 
 uint32_t cn_ranks_of_part(const struct cn_chain_place *place, uint32_t part)
 {
-    return place->ranks[part * place->replicas + place->replica];
+    return place->ranks[part * place->chains + place->number];
 }
 
 struct cn_set cn_ranks_parts(const struct cn_chain_place *place, uint32_t parts)

@@ -5,9 +5,10 @@
 // its own, by dp_rank: two shards of one replica never read the same samples. The members of a
 // replica hold one whole state together; members with the same shard hold the same part of it.
 //
-// With R replicas of P parts each, place = p * R + r, where p is the part and r the replica. The
-// members of a replica are a chain: each micro-batch passes through all of them. So a chain draws
-// samples as one place: dp_rank = r. Threading: none; pure.
+// With a model cut into P parts, place = (p * R + r) * S + s, where p is the part. The members with
+// the same r and s are a chain: each micro-batch passes through all of them. So a chain draws
+// samples as one place: dp_rank = r * S + s. The S members with the same p and r hold the state of
+// part p together. Threading: none; pure.
 #pragma once
 
 #include <stdbool.h>
@@ -37,20 +38,36 @@ cn_err cn_ranks_place(const struct cn_set *set, uint32_t shards, uint32_t rank,
 // numbered through all places; micro[p] of them belong to place p.
 uint32_t cn_ranks_first(const uint32_t *micro, uint32_t dp_rank);
 
+// The chains that a job wants.
+struct cn_chain_wish {
+    uint32_t parts;    // parts of a chain
+    uint32_t shards;   // members that hold the state of a part together; 0 is 1
+    uint32_t replicas; // most replicas; 0: no limit
+};
+
+// Returns how many chains work among `count` members: replicas times *shards. With fewer members
+// than parts times the shards wanted there is one replica, of as many shards as possible. Returns 0
+// when there are fewer members than parts, or no parts.
+uint32_t cn_ranks_chains(const struct cn_chain_wish *wish, uint32_t count, uint32_t *shards);
+
 // A board's place in a pipeline.
 struct cn_chain_place {
-    uint32_t parts, replicas;     // parts of a chain; chains that work
-    uint32_t part, replica;       // this board's, unless it is idle
+    uint32_t parts, chains;       // parts of a chain; chains that work
+    uint32_t shards;              // members that hold the state of a part together
+    uint32_t part, number;        // this board's part, and the number of its chain: its dp_rank
+    uint32_t shard;               // which share of the part it holds: its index in together
     bool idle;                    // this board is not in the set, or left over
     uint32_t ranks[CN_GROUP_MAX]; // by place, of the members that work
     struct cn_set chain;          // members of the board's chain
     struct cn_set alike;          // members that hold the board's part
+    struct cn_set together;       // of these, the members of the board's replica
+    struct cn_set same;           // of alike, the members with the same share, one in each replica
     struct cn_set all;            // members that work
 };
 
-// Places `count` ranks, in the order given, in as many complete chains as possible, at most `most`
-// (0: no limit). rank is this board's. Returns CN_EINVAL when parts is 0 or more than count.
-cn_err cn_ranks_chain(const uint32_t *order, uint32_t count, uint32_t parts, uint32_t most,
+// Places `count` ranks, in the order given, in as many complete chains as possible. rank is this
+// board's. Returns CN_EINVAL when no chain works.
+cn_err cn_ranks_chain(const uint32_t *order, uint32_t count, const struct cn_chain_wish *wish,
                       uint32_t rank, struct cn_chain_place *place);
 
 // Returns the place, among `count` members, of the one with which a round's order of members
@@ -60,7 +77,7 @@ uint32_t cn_ranks_turn(uint32_t count, uint32_t chains, uint32_t round);
 
 // Returns the number of turns that the member with the turn of a chain had in earlier rounds, if
 // the members and chains were the same.
-uint64_t cn_ranks_turns_before(uint32_t count, uint32_t chains, uint32_t round, uint32_t replica);
+uint64_t cn_ranks_turns_before(uint32_t count, uint32_t chains, uint32_t round, uint32_t chain);
 
 // Returns the rank of the member of the board's chain that holds a part.
 uint32_t cn_ranks_of_part(const struct cn_chain_place *place, uint32_t part);

@@ -2,15 +2,14 @@
 #include "runtime/base/words.h"
 #include "runtime/profile/profile_private.h"
 
-static const char *const not_yet[] = {"job.parallel.shard", "job.parallel.balance",
-                                      "job.parallel.train", "job.parallel.measure",
-                                      "job.train.lr_scaling"};
+static const char *const not_yet[] = {"job.parallel.balance", "job.parallel.train",
+                                      "job.parallel.measure", "job.train.lr_scaling"};
 
 static bool is_used(const struct cn_job *job, size_t key)
 {
     const struct cn_parallel *parallel = &job->parallel;
-    const bool used[] = {parallel->shard > 1, parallel->balance, parallel->train[0] != 0,
-                         parallel->measure[0] != 0, parallel->lr_scaling != CN_LR_SCALING_NONE};
+    const bool used[] = {parallel->balance, parallel->train[0] != 0, parallel->measure[0] != 0,
+                         parallel->lr_scaling != CN_LR_SCALING_NONE};
 
     return used[key];
 }
@@ -32,12 +31,19 @@ static void check_cut(const struct cn_profile *profile, struct cn_diagnostics *r
 void cn_profile_check_pipeline(const struct cn_profile *profile, struct cn_diagnostics *report)
 {
     const struct cn_job *job = &profile->settings.job;
+    uint32_t shards = job->parallel.shard > 1 ? job->parallel.shard : 1;
     struct cn_mark mark;
 
     check_cut(profile, report);
     if (job->pipeline.parts <= 1)
         return;
     mark = cn_profile_place(profile, "job.parallel.pipeline", report);
+    if (job->pipeline.parts * shards > CN_GROUP_MAX)
+        cn_diagnostics_error(
+            report, mark,
+            "parallel.pipeline: %u parts in %u shards need %u members; expected at "
+            "most %u",
+            job->pipeline.parts, shards, job->pipeline.parts * shards, CN_GROUP_MAX);
     if (!cn_profile_is_set(profile, "job.data.scope")) // the default must not let anything travel
         cn_diagnostics_error(report, mark,
                              "parallel.pipeline: data.scope is missing; expected shared, where all "

@@ -358,7 +358,7 @@ const struct cn_schema_row cn_schema[] = {
      .about = "most replicas of the sharded state that train"},
     {"job.parallel.shard", CN_VALUE_COUNT, JOB, AT(job.parallel.shard), 1, 16, "none",
      .word_only = true, .initial = "none", .uses = GATEWAY,
-     .about = "number of members that hold the model's state together, a share each"},
+     .about = "number of members that hold the state of the model, or of a part, together"},
     {"job.parallel.stage", CN_VALUE_CHOICE, JOB, AT(job.parallel.stage), .choices = stages,
      .initial = "1", .uses = GATEWAY,
      .about =

@@ -51,11 +51,16 @@ static void set_up(struct chain *chain)
     chain->program = (struct cn_program){.calls = chain->calls, .count = CALLS, .loss = LOSS};
 }
 
+static void make_as(struct chain *chain, enum cn_stage stage, bool apart)
+{
+    assert_int_equal(cn_bucket_plan_make(&chain->order, &chain->layout, stage, apart,
+                                         &chain->program, &chain->plan),
+                     CN_OK);
+}
+
 static void make(struct chain *chain, enum cn_stage stage)
 {
-    assert_int_equal(
-        cn_bucket_plan_make(&chain->order, &chain->layout, stage, &chain->program, &chain->plan),
-        CN_OK);
+    make_as(chain, stage, false);
 }
 
 static bool overlap(size_t a, size_t b)
@@ -179,6 +184,25 @@ static void the_end_of_the_forward_pass_stays_for_the_backward_pass(void **state
     cn_bucket_plan_deinit(&chain.plan);
 }
 
+// The passes of other micro-batches run in between, and take the slots.
+static void passes_that_run_apart_leave_no_weights_to_each_other(void **state)
+{
+    struct chain chain;
+    const struct cn_bucket_plan *plan = &chain.plan;
+
+    (void)state;
+    set_up(&chain);
+    make_as(&chain, CN_STAGE_WEIGHTS, true);
+    for (uint32_t b = 0; b < LAYERS; b++) {
+        assert_int_equal(fetches_of(plan, b), 2);
+        assert_true(plan->buckets[b].segment >= plan->forward);
+    }
+    for (size_t f = 0; f < plan->fetch_count; f++)
+        assert_true(plan->fetches[f].last < plan->forward ||
+                    plan->fetches[f].begin >= plan->forward);
+    cn_bucket_plan_deinit(&chain.plan);
+}
+
 static void a_tied_tensor_is_fetched_again_and_its_gradient_waits(void **state)
 {
     struct chain chain;
@@ -206,6 +230,7 @@ int main(void)
         cmocka_unit_test(weights_travel_in_the_order_in_which_the_forward_pass_needs_them),
         cmocka_unit_test(slots_of_fetches_that_are_there_together_are_apart),
         cmocka_unit_test(the_end_of_the_forward_pass_stays_for_the_backward_pass),
+        cmocka_unit_test(passes_that_run_apart_leave_no_weights_to_each_other),
         cmocka_unit_test(a_tied_tensor_is_fetched_again_and_its_gradient_waits),
     };
 

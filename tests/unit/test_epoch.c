@@ -1,5 +1,6 @@
-// Two members train the digits over the TCP ring: a round, a loss in its middle, the return.
-// The test plays the owners of both members and the aggregator.
+// Members train the digits over the TCP ring: a round, a loss in its middle, the return. There are
+// two of them, or four that hold two parts in two shares. The test plays the owners of the members
+// and the aggregator.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -26,6 +27,7 @@
 #define DIGITS CAIRN_TEST_DATA "/digits/"
 #define PATIENCE_MS 20000
 #define NOBODY (-1)
+#define BOARDS 4 // most members
 
 // The ring, until the board dies in one of its calls.
 struct mortal {
@@ -57,8 +59,10 @@ struct world {
     char *directory;
     struct cn_job job;
     struct cn_mapping model;
-    struct cn_member members[2][2]; // as each of the two knows them
-    struct board boards[2];
+    int count;                                // members
+    uint32_t victims;                         // members that die in a sweep, bit m for member m
+    struct cn_member members[BOARDS][BOARDS]; // as each of them knows all
+    struct board boards[BOARDS];
     uint8_t *version; // the initial one, in full
     size_t version_size;
     struct cn_round_info news;
@@ -110,14 +114,14 @@ static void init_board(struct world *world, int index)
     snprintf(data->name, sizeof(data->name), "digits");
     snprintf(data->inputs, CN_PATH_SIZE, DIGITS "board-%d-images.npy", index + 1);
     snprintf(data->labels, CN_PATH_SIZE, DIGITS "board-%d-labels.npy", index + 1);
-    board->settings.group.member_count = 2;
-    for (int m = 0; m < 2; m++) {
+    board->settings.group.member_count = (uint32_t)world->count;
+    for (int m = 0; m < world->count; m++) {
         struct cn_member *member = &world->members[index][m];
 
         snprintf(member->name, CN_NAME_SIZE, "board-%d", m + 1);
         board->settings.group.members[m] = *member;
         snprintf(member->address, sizeof(member->address), "127.%d.%d.%d:7410",
-                 50 + (pid >> 14) % 40, (pid >> 6) & 255, 1 + (pid & 63) * 2 + m);
+                 50 + (pid >> 13) % 40, (pid >> 5) & 255, 1 + (pid & 31) * BOARDS + m);
         if (m != index)
             memset(member->pair_key, 5, CN_KEY_SIZE);
     }
@@ -157,6 +161,8 @@ static int set_up(void **state)
     if (!world)
         return -1;
     *state = world;
+    world->count = 2;
+    world->victims = 3;
     world->directory = strdup("/tmp/cairn-epoch-XXXXXX");
     if (!world->directory || !mkdtemp(world->directory))
         return -1;
@@ -174,7 +180,7 @@ static int set_up(void **state)
         .up = {.mode = CN_UPDATE_TOPK, .density = 0.1, .value_bits = 2},
     };
     assert_int_equal(cn_platform_map(DIGITS "digits-mlp.onnx", 1 << 20, &world->model), CN_OK);
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < world->count; i++)
         init_board(world, i);
     make_version(world);
     return 0;
@@ -185,7 +191,7 @@ static int tear_down(void **state)
     struct world *world = *state;
     char command[128];
 
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < world->count; i++)
         close_session(&world->boards[i]);
     cn_platform_unmap(&world->model);
     snprintf(command, sizeof(command), "rm -rf %s", world->directory);
@@ -260,9 +266,12 @@ static void *run_board(void *context)
 // The victim, if any, dies in call number `calls` of its collective.
 static void start(struct world *world, uint64_t number, uint32_t source, int victim, uint32_t calls)
 {
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < world->count; i++) {
         struct board *board = &world->boards[i];
-        struct cn_view view = {.epoch = number, .size = 2, .rank = (uint32_t)i, .ranks = {0, 1}};
+        struct cn_view view = {.epoch = number,
+                               .size = (uint32_t)world->count,
+                               .rank = (uint32_t)i,
+                               .ranks = {0, 1, 2, 3}};
 
         assert_int_equal(cn_mailbox_init(&board->box), CN_OK);
         atomic_store(&board->left, false);
@@ -272,7 +281,7 @@ static void start(struct world *world, uint64_t number, uint32_t source, int vic
             .session = board->session, .view = {view, source}, .box = &board->box, .piece = PIECE};
         board->collective = (struct cn_collective_config){
             .members = world->members[i],
-            .member_count = 2,
+            .member_count = (uint32_t)world->count,
             .view = view,
             .open_timeout_ms = 5000,
             .progress_timeout_ms = 5000,
@@ -375,11 +384,11 @@ static void finish_run(struct world *world, uint64_t number, const uint8_t diges
     world->news.decided_accepted = true;
     memcpy(world->news.decided_digest, digest, CN_DIGEST_SIZE);
     cn_mailbox_put_news(&leader->box, &world->news);
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < world->count; i++)
         await_end(&world->boards[i]);
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < world->count; i++)
         cn_mailbox_stop(&world->boards[i].box);
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < world->count; i++)
         join(&world->boards[i]);
     assert_same_state(world);
 }
@@ -520,23 +529,37 @@ static bool serve_until_upload(struct world *world, uint8_t digest[CN_DIGEST_SIZ
 
 static uint32_t newest(const struct world *world)
 {
-    struct cn_state_tag a, b;
-    const struct cn_state_tag *const tags[] = {&a, &b};
+    struct cn_state_tag states[BOARDS];
+    const struct cn_state_tag *tags[BOARDS];
 
-    cn_epoch_tag(world->boards[0].session, &a);
-    cn_epoch_tag(world->boards[1].session, &b);
-    return cn_state_tag_choose(tags, 2);
+    for (int i = 0; i < world->count; i++) {
+        cn_epoch_tag(world->boards[i].session, &states[i]);
+        tags[i] = &states[i];
+    }
+    return cn_state_tag_choose(tags, (uint32_t)world->count);
 }
 
 static void end_epoch(struct world *world)
 {
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < world->count; i++)
         cn_mailbox_stop(&world->boards[i].box);
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < world->count; i++)
         join(&world->boards[i]);
 }
 
-// What happens to one of both in its call number `calls` of the epoch.
+// Begins a round with empty disks.
+static void begin_anew(struct world *world)
+{
+    for (int i = 0; i < world->count; i++) {
+        close_session(&world->boards[i]);
+        snprintf(world->boards[i].settings.state, CN_PATH_SIZE, "%s/%d-%u", world->directory, i,
+                 world->trials);
+        open_session(world, i);
+    }
+    world->trials++;
+}
+
+// What happens to a member in its call number `calls` of the epoch.
 struct fault {
     int victim;
     bool hears; // as the call ends there, after it has ended on the other; else in the call
@@ -551,13 +574,7 @@ static bool break_and_return(struct world *world, const struct fault *fault, uin
     uint8_t digest[CN_DIGEST_SIZE];
     bool sent;
 
-    for (int i = 0; i < 2; i++) {
-        close_session(&world->boards[i]);
-        snprintf(world->boards[i].settings.state, CN_PATH_SIZE, "%s/%d-%u", world->directory, i,
-                 world->trials);
-        open_session(world, i);
-    }
-    world->trials++;
+    begin_anew(world);
     world->boards[fault->victim].mortal.hears = fault->hears;
     start(world, 32, 0, fault->victim, calls);
     cn_mailbox_put_news(&world->boards[0].box, &world->news);
@@ -566,7 +583,7 @@ static bool break_and_return(struct world *world, const struct fault *fault, uin
     world->boards[fault->victim].mortal.hears = false;
     if (!sent) {
         const struct cn_session *one = world->boards[fault->victim].session;
-        const struct cn_session *other = world->boards[1 - fault->victim].session;
+        const struct cn_session *other = world->boards[fault->victim ? 0 : 1].session;
 
         *rolled += cn_session_holds(one) && other->held.step == one->held.step + 1;
         if (fault->dies) {
@@ -588,9 +605,12 @@ static uint32_t sweep_calls(struct world *world, bool hears, bool dies,
 {
     uint32_t rolled = 0;
 
-    for (int victim = 0; victim < 2; victim++) {
+    for (int victim = 0; victim < world->count; victim++) {
         const struct fault fault = {victim, hears, dies};
         uint32_t calls = 0;
+
+        if (!(world->victims >> victim & 1))
+            continue;
 
         while (break_and_return(world, &fault, calls, undisturbed, &rolled))
             calls++;
@@ -647,7 +667,7 @@ static void cut_in_two(struct world *world, enum cn_scope scope)
     world->job.rules.clip = 1;
     if (scope == CN_SCOPE_SHARED)
         world->boards[1].settings.data[0] = world->boards[0].settings.data[0];
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < world->count; i++) {
         close_session(&world->boards[i]);
         open_session(world, i);
     }
@@ -693,7 +713,8 @@ static void take_messages(struct world *world, enum cn_scope scope)
     struct cn_session *session;
     size_t bytes = 0;
 
-    for (int i = 0; i < 2; i++) // by its name a board knows its part when it opens the model
+    for (int i = 0; i < world->count;
+         i++) // by its name a board knows its part when it opens the model
         snprintf(world->boards[i].settings.name, CN_NAME_SIZE, "board-%d", i + 1);
     world->job.batch = 13; // no other array has a size of this kind
     cut_in_two(world, scope);
@@ -743,6 +764,66 @@ static void sweep_chain(struct world *world, enum cn_scope scope, bool hears, bo
     assert_int_equal(sweep_calls(world, hears, dies, undisturbed), 0);
 }
 
+// Four boards, with the samples of the first, hold two parts in two shares each.
+static void cut_in_shares(struct world *world, enum cn_sharing stage)
+{
+    world->job.parallel.stage = stage;
+    if (world->count == BOARDS)
+        return;
+    for (int i = 0; i < world->count; i++)
+        close_session(&world->boards[i]);
+    world->count = BOARDS;
+    world->job.parallel.shard = 2;
+    world->job.parallel.scope = CN_SCOPE_SHARED;
+    world->job.pipeline.parts = 2;
+    world->job.accumulate = 1;
+    world->job.rules.clip = 1;
+    for (int i = 0; i < world->count; i++) {
+        init_board(world, i);
+        close_session(&world->boards[i]);
+        world->boards[i].settings.data[0] = world->boards[0].settings.data[0];
+        open_session(world, i);
+    }
+}
+
+static void sweep_chains_in_shares(struct world *world, bool hears, bool dies)
+{
+    uint8_t undisturbed[CN_DIGEST_SIZE];
+
+    world->job.local_steps = 2;
+    for (int stage = CN_SHARING_OPTIMIZER; stage <= CN_SHARING_WEIGHTS; stage++) {
+        cut_in_shares(world, (enum cn_sharing)stage);
+        begin_anew(world);
+        train_round(world, undisturbed);
+        end_epoch(world);
+        for (int i = 0; i < world->count; i++) {
+            const struct cn_session *session = world->boards[i].session;
+
+            assert_int_equal(session->cut.part, i / 2);
+            assert_int_equal(session->sharing.shard, i % 2);
+            assert_int_equal(cn_trainer_stage(session->trainer), stage + CN_STAGE_OPTIMIZER);
+        }
+        assert_int_equal(sweep_calls(world, hears, dies, undisturbed), 0);
+    }
+}
+
+// In both cases it is a member of each part, with each share.
+static void a_death_after_any_call_of_a_chain_in_shares_changes_nothing(void **state)
+{
+    struct world *world = *state;
+
+    world->victims = 1u << 0 | 1u << 3;
+    sweep_chains_in_shares(world, true, true);
+}
+
+static void a_loss_in_any_call_of_a_chain_in_shares_changes_nothing(void **state)
+{
+    struct world *world = *state;
+
+    world->victims = 1u << 1 | 1u << 2;
+    sweep_chains_in_shares(world, false, false);
+}
+
 static void a_death_after_any_call_of_a_chain_changes_nothing_in_the_update(void **state)
 {
     sweep_chain(*state, CN_SCOPE_SHARED, true, true);
@@ -772,7 +853,7 @@ static void a_disk_that_takes_nothing_of_shards_changes_nothing_in_the_update(vo
     world->job.parallel.shard = 2;
     world->job.parallel.stage = CN_SHARING_WEIGHTS;
     for (uint32_t knows = 0; knows < 2; knows++) {
-        for (int i = 0; i < 2; i++) {
+        for (int i = 0; i < world->count; i++) {
             close_session(&world->boards[i]);
             snprintf(world->boards[i].settings.state, CN_PATH_SIZE, "%s/%d-%u", world->directory, i,
                      world->trials);
@@ -795,7 +876,7 @@ static void a_disk_that_takes_nothing_of_shards_changes_nothing_in_the_update(vo
 // Begins both boards from the start, with empty disks that fail when the test says so.
 static void begin_flaky(struct world *world)
 {
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < world->count; i++) {
         struct board *board = &world->boards[i];
 
         close_session(board);
@@ -809,7 +890,7 @@ static void begin_flaky(struct world *world)
 
 static void end_flaky(struct world *world)
 {
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < world->count; i++) {
         struct board *board = &world->boards[i];
 
         close_session(board);
@@ -879,12 +960,12 @@ static void where_none_has_memory_for_the_state_the_epoch_ends_on_all(void **sta
 
     share_state(world, undisturbed);
     find_middle(world);
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < world->count; i++)
         cn_flaky_store_fail(&world->boards[i].flaky, 1, false, CN_ENOMEM);
     start(world, 48, 0, NOBODY, 0);
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < world->count; i++)
         join(&world->boards[i]);
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < world->count; i++)
         assert_int_equal(world->boards[i].err, CN_ENOMEM);
     start(world, 64, 0, NOBODY, 0); // as soon as there is some
     cn_mailbox_put_news(&world->boards[0].box, &world->news);
@@ -1021,7 +1102,7 @@ static void a_member_that_lacks_nothing_takes_nothing(void **state)
     cn_mailbox_put_news(&world->boards[0].box, &world->news);
     assert_true(serve_until_upload(world, digest));
     end_epoch(world);
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < world->count; i++)
         assert_int_equal(world->boards[i].mortal.pieces, 0);
 }
 
@@ -1058,6 +1139,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(
             a_death_after_any_call_of_a_chain_with_own_samples_changes_nothing, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_loss_in_any_call_of_a_chain_changes_nothing_in_the_update,
+                                        set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_death_after_any_call_of_a_chain_in_shares_changes_nothing,
+                                        set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_loss_in_any_call_of_a_chain_in_shares_changes_nothing,
                                         set_up, tear_down),
         cmocka_unit_test_setup_teardown(
             a_disk_that_takes_nothing_of_shards_changes_nothing_in_the_update, set_up, tear_down),

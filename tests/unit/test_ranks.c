@@ -132,14 +132,15 @@ static void shards_that_do_not_fit_are_refused(void **state)
 static void a_transformer_over_three_groups_of_three(void **state)
 {
     struct cn_set set = {.size = 9, .ranks = {0, 1, 2, 3, 4, 5, 6, 7, 8}};
+    const struct cn_chain_wish wish = {.parts = 3};
     struct cn_chain_place place;
 
     (void)state;
     for (uint32_t rank = 0; rank < 9; rank++) {
-        assert_int_equal(cn_ranks_chain(set.ranks, set.size, 3, 0, rank, &place), CN_OK);
+        assert_int_equal(cn_ranks_chain(set.ranks, set.size, &wish, rank, &place), CN_OK);
         assert_false(place.idle);
         assert_int_equal(place.part, rank / 3);
-        assert_int_equal(place.replica, rank % 3);
+        assert_int_equal(place.number, rank % 3);
         for (uint32_t i = 0; i < 3; i++) {
             assert_int_equal(place.alike.ranks[i], rank / 3 * 3 + i);
             assert_int_equal(place.chain.ranks[i], rank % 3 + 3 * i);
@@ -157,22 +158,25 @@ static void chains_partition_the_members_that_work(void **state)
     for (uint32_t size = 1; size <= CN_GROUP_MAX / 2; size++)
         for (uint32_t parts = 1; parts <= size; parts++) {
             struct cn_set set = even_members(size);
-            uint32_t replicas = size / parts, seen = 0;
+            const struct cn_chain_wish wish = {.parts = parts};
+            uint32_t chains = size / parts, seen = 0;
 
             for (uint32_t p = 0; p < size; p++) {
                 struct cn_chain_place place;
 
-                assert_int_equal(cn_ranks_chain(set.ranks, set.size, parts, 0, 2 * p, &place),
-                                 CN_OK);
-                assert_int_equal(place.idle, p >= parts * replicas);
+                assert_int_equal(cn_ranks_chain(set.ranks, set.size, &wish, 2 * p, &place), CN_OK);
+                assert_int_equal(place.idle, p >= parts * chains);
                 if (place.idle)
                     continue;
-                assert_int_equal(place.part * replicas + place.replica, p);
+                assert_int_equal(place.part * chains + place.number, p);
                 assert_int_equal(place.chain.ranks[place.part], 2 * p);
-                assert_int_equal(place.alike.ranks[place.replica], 2 * p);
+                assert_int_equal(place.alike.ranks[place.number], 2 * p);
+                assert_int_equal(place.shards, 1);
+                assert_int_equal(place.together.id, cn_ranks_set(1u << 2 * p).id);
+                assert_int_equal(place.same.id, place.alike.id);
                 seen |= 1u << p;
             }
-            assert_int_equal(seen, (1u << (parts * replicas)) - 1);
+            assert_int_equal(seen, (1u << (parts * chains)) - 1);
         }
 }
 
@@ -180,12 +184,13 @@ static void chains_partition_the_members_that_work(void **state)
 static void parts_follow_the_order_of_the_ranks_that_are_given(void **state)
 {
     static const uint32_t order[] = {3, 1, 0, 2};
+    const struct cn_chain_wish wish = {.parts = 2};
     struct cn_chain_place place;
 
     (void)state;
-    assert_int_equal(cn_ranks_chain(order, 4, 2, 0, 0, &place), CN_OK); // chains 3 0 and 1 2
+    assert_int_equal(cn_ranks_chain(order, 4, &wish, 0, &place), CN_OK); // chains 3 0 and 1 2
     assert_int_equal(place.part, 1);
-    assert_int_equal(place.replica, 0);
+    assert_int_equal(place.number, 0);
     assert_int_equal(cn_ranks_of_part(&place, 0), 3);
     assert_int_equal(place.chain.ranks[0], 0);
     assert_int_equal(place.alike.id, cn_ranks_set(1u << 0 | 1u << 2).id);
@@ -194,15 +199,84 @@ static void parts_follow_the_order_of_the_ranks_that_are_given(void **state)
 
 static void chains_beyond_the_limit_and_parts_beyond_the_members(void **state)
 {
+    const struct cn_chain_wish one = {.parts = 2, .replicas = 1}, seven = {.parts = 7}, none = {0};
     struct cn_set set = even_members(6);
     struct cn_chain_place place;
 
     (void)state;
-    assert_int_equal(cn_ranks_chain(set.ranks, set.size, 2, 1, 4, &place), CN_OK);
+    assert_int_equal(cn_ranks_chain(set.ranks, set.size, &one, 4, &place), CN_OK);
     assert_true(place.idle);
     assert_int_equal(place.all.size, 2);
-    assert_int_equal(cn_ranks_chain(set.ranks, set.size, 7, 0, 0, &place), CN_EINVAL);
-    assert_int_equal(cn_ranks_chain(set.ranks, set.size, 0, 0, 0, &place), CN_EINVAL);
+    assert_int_equal(cn_ranks_chain(set.ranks, set.size, &seven, 0, &place), CN_EINVAL);
+    assert_int_equal(cn_ranks_chain(set.ranks, set.size, &none, 0, &place), CN_EINVAL);
+}
+
+// place = (p * R + r) * S + s, and two chains have no samples in common.
+static void a_place_is_that_of_part_replica_and_shard(void **state)
+{
+    (void)state;
+    for (uint32_t size = 2; size <= CN_GROUP_MAX / 2; size++)
+        for (uint32_t parts = 2; parts <= size; parts++)
+            for (uint32_t shards = 2; parts * shards <= size; shards++) {
+                const struct cn_chain_wish wish = {.parts = parts, .shards = shards};
+                struct cn_set set = even_members(size);
+                uint32_t replicas = size / (parts * shards);
+
+                for (uint32_t i = 0; i < parts * replicas * shards; i++) {
+                    struct cn_chain_place place;
+                    uint32_t r = i / shards % replicas, s = i % shards;
+
+                    assert_int_equal(cn_ranks_chain(set.ranks, set.size, &wish, 2 * i, &place),
+                                     CN_OK);
+                    assert_int_equal(place.part, i / (shards * replicas));
+                    assert_int_equal(place.number, r * shards + s);
+                    assert_int_equal(place.shard, s);
+                    assert_int_equal(place.chains, replicas * shards);
+                    assert_int_equal(place.together.size, shards);
+                    assert_int_equal(place.together.ranks[s], 2 * i);
+                    assert_int_equal(place.same.size, replicas);
+                    assert_int_equal(place.same.ranks[r], 2 * i);
+                    assert_int_equal(place.alike.size, replicas * shards);
+                }
+            }
+}
+
+// A share is that of a member's place among the ranks: the members of chains that begin elsewhere
+// must not hold two shares alike and none of the rest.
+static void each_share_of_a_part_is_held_once_whatever_the_order(void **state)
+{
+    static const uint32_t order[] = {3, 1, 0, 2, 7, 4, 5, 6};
+    const struct cn_chain_wish wish = {.parts = 2, .shards = 2};
+
+    (void)state;
+    for (uint32_t i = 0; i < 8; i++) {
+        struct cn_chain_place place, other;
+
+        assert_int_equal(cn_ranks_chain(order, 8, &wish, order[i], &place), CN_OK);
+        assert_int_equal(place.number, i % 4);
+        assert_int_equal(place.together.ranks[place.shard], order[i]);
+        for (uint32_t r = 0; r < place.same.size; r++) {
+            assert_int_equal(cn_ranks_chain(order, 8, &wish, place.same.ranks[r], &other), CN_OK);
+            assert_int_equal(other.shard, place.shard);
+            assert_int_equal(other.part, place.part);
+            assert_int_equal(other.same.id, place.same.id);
+        }
+    }
+}
+
+// First the shards become fewer: a part with all of its state is slower to store, but it trains.
+static void fewer_members_hold_fewer_shards_before_they_wait(void **state)
+{
+    const struct cn_chain_wish wish = {.parts = 2, .shards = 3, .replicas = 2};
+    static const uint32_t chains[] = {0, 0, 1, 1, 2, 2, 3, 3, 3, 3, 3, 3, 6, 6, 6, 6, 6};
+    static const uint32_t wanted[] = {3, 3, 1, 1, 2, 2, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3};
+    uint32_t shards;
+
+    (void)state;
+    for (uint32_t count = 0; count <= CN_GROUP_MAX; count++) {
+        assert_int_equal(cn_ranks_chains(&wish, count, &shards), chains[count]);
+        assert_int_equal(shards, wanted[count]);
+    }
 }
 
 // Rounds go by, and each member in its turns trains the first, second, third, ... of its samples.
@@ -235,6 +309,9 @@ int main(void)
         cmocka_unit_test(chains_partition_the_members_that_work),
         cmocka_unit_test(parts_follow_the_order_of_the_ranks_that_are_given),
         cmocka_unit_test(chains_beyond_the_limit_and_parts_beyond_the_members),
+        cmocka_unit_test(a_place_is_that_of_part_replica_and_shard),
+        cmocka_unit_test(each_share_of_a_part_is_held_once_whatever_the_order),
+        cmocka_unit_test(fewer_members_hold_fewer_shards_before_they_wait),
         cmocka_unit_test(dp_rank_is_the_replica_times_the_shards_plus_the_shard),
         cmocka_unit_test(one_shard_is_plain_data_parallel_and_one_replica_is_all_shards),
         cmocka_unit_test(replicas_and_shards_partition_the_set),

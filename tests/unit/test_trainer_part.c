@@ -81,9 +81,6 @@ static void what_a_part_cannot_be_is_refused(void **state)
     cut = cut_at(&scene, "h3");
     config = scene.check.config;
     config.cut = &cut;
-    config.shards = 2;
-    expect_refusal(&scene, &config, CN_ENOTSUP, "has no shards, wanted parallel.shard: 1");
-    config.shards = 1;
     config.part = 2;
     expect_refusal(&scene, &config, CN_EINVAL, "part 2 of 2, wanted a part below that");
     config.part = 0;

@@ -23,6 +23,7 @@ struct maker {
     const struct cn_layout *layout;
     struct cn_program *program;
     struct cn_bucket_plan *plan;
+    bool apart;         // the passes of a micro-batch run apart
     size_t *finished;   // calls after which each bucket is complete
     size_t *segment_of; // owned; by call
     size_t *written;    // by bucket: its first call
@@ -142,15 +143,16 @@ static cn_err find_uses(struct maker *maker)
     maker->uses = calloc(program->count * CN_CALL_INPUTS + 1, sizeof(*maker->uses));
     if (!maker->uses)
         return CN_ENOMEM;
-    for (uint32_t b = 0; b < CN_BUCKET_PLAN_MAX; b++)
-        current[b] = SIZE_MAX;
-    for (size_t i = 0; i < program->count; i++)
+    for (size_t i = 0; i < program->count; i++) {
+        if (i == 0 || (maker->apart && i == program->loss + 1)) // nothing has been fetched
+            memset(current, 0xff, sizeof(current));
         for (int j = 0; j < CN_CALL_INPUTS; j++) {
             uint32_t bucket = weight_bucket(maker, &program->calls[i].in[j]);
 
             if (bucket < CN_BUCKET_PLAN_MAX)
                 note_use(maker, bucket, i, current);
         }
+    }
     return CN_OK;
 }
 
@@ -234,6 +236,14 @@ static cn_err place_residents(struct maker *maker)
     return CN_OK;
 }
 
+// Returns the segment before which weights may be fetched that are first read in segment `first`.
+static size_t begin_of(const struct maker *maker, size_t first)
+{
+    bool begins = first == 0 || (maker->apart && first == maker->plan->forward);
+
+    return begins ? first : first - 1;
+}
+
 static cn_err place_weights(struct maker *maker)
 {
     struct cn_bucket_plan *plan = maker->plan;
@@ -249,7 +259,7 @@ static cn_err place_weights(struct maker *maker)
         size_t first = maker->segment_of[use->first];
 
         plan->fetches[i] = (struct cn_fetch){.bucket = use->bucket,
-                                             .begin = first ? first - 1 : 0,
+                                             .begin = begin_of(maker, first),
                                              .first = first,
                                              .last = maker->segment_of[use->last]};
         maker->blocks[i] = (struct cn_plan_block){.words = plan->buckets[use->bucket].count,
@@ -338,10 +348,11 @@ static cn_err make(struct maker *maker, enum cn_stage stage)
 }
 
 cn_err cn_bucket_plan_make(const struct cn_gradient_order *order, const struct cn_layout *layout,
-                           enum cn_stage stage, struct cn_program *program,
+                           enum cn_stage stage, bool apart, struct cn_program *program,
                            struct cn_bucket_plan *plan)
 {
-    struct maker maker = {.order = order, .layout = layout, .program = program, .plan = plan};
+    struct maker maker = {
+        .order = order, .layout = layout, .program = program, .plan = plan, .apart = apart};
     size_t finished[CN_BUCKET_PLAN_MAX], written[CN_BUCKET_PLAN_MAX];
     cn_err err;
 

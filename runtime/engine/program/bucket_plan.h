@@ -51,8 +51,9 @@ struct cn_bucket_plan {
 size_t cn_bucket_plan_words(const struct cn_gradient_order *order);
 
 // Cuts the buckets, plans the slots, and moves the operands and arena sizes of program to them.
-// CN_ENOMEM.
+// With `apart` other micro-batches run between the forward and the backward pass of one: then the
+// backward pass fetches all of its weights, and no forward call may write a gradient. CN_ENOMEM.
 cn_err cn_bucket_plan_make(const struct cn_gradient_order *order, const struct cn_layout *layout,
-                           enum cn_stage stage, struct cn_program *program,
+                           enum cn_stage stage, bool apart, struct cn_program *program,
                            struct cn_bucket_plan *plan);
 void cn_bucket_plan_deinit(struct cn_bucket_plan *plan);

@@ -174,6 +174,8 @@ uint32_t cn_gradient_order_cut(const struct cn_gradient_order *order, size_t wor
             begin = order->ends[g];
             last[count++] = g;
         }
+    if (!order->granules)
+        return 0;
     if (!count)
         count = 1;
     last[count - 1] = order->granules - 1;

@@ -33,7 +33,8 @@ void cn_gradient_order_finish(const struct cn_gradient_order *order, const struc
                               size_t count, size_t *finished);
 
 // Divides the gradients into at most `most` buckets of whole granules, each of at least `words`
-// words; a smaller rest joins the last bucket. Returns the number of buckets. Fills in
-// last[bucket], its last granule; last has room for as many entries as there are granules.
+// words; a smaller rest joins the last bucket. Returns the number of buckets: 0 if nothing is
+// trained. Fills in last[bucket], its last granule; last has room for as many entries as there are
+// granules.
 uint32_t cn_gradient_order_cut(const struct cn_gradient_order *order, size_t words, uint32_t most,
                                size_t *last);

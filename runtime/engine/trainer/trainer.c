@@ -164,7 +164,7 @@ static cn_err prepare_training(struct cn_trainer *trainer, const struct cn_graph
     if (trainer->part.slot_count)
         return cn_trainer_prepare_part(trainer, graph, program);
     if (trainer->stage >= CN_STAGE_GRADIENTS)
-        return cn_trainer_prepare_segments(trainer, program->calls);
+        return cn_trainer_prepare_segments(trainer, program);
     return trainer->ops->prepare(trainer->device, program->calls, program->count, &trainer->train);
 }
 

@@ -75,7 +75,7 @@ struct cn_trainer;
 
 // Imports the model, plans the memory and takes it. onnx is borrowed for the trainer's life.
 // CN_ENOTSUP with one line in diag for each unsupported op or unknown train.freeze pattern, and for
-// a cut with shards or float16; CN_ENOMEM with a line when no plan keeps config->memory_limit;
+// a cut with float16; CN_ENOMEM with a line when no plan keeps config->memory_limit;
 // CN_EINVAL for a batch of 0, and for a cut that cn_cut_check refuses or a part that it does not
 // have.
 cn_err cn_trainer_open(const struct cn_onnx *onnx, const struct cn_trainer_config *config,

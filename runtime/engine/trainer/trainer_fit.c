@@ -72,8 +72,9 @@ static cn_err try_plan(const struct cn_trainer *trainer, const struct cn_graph *
         return err;
     add_arenas(trainer, attempt);
     if (attempt->stage >= CN_STAGE_GRADIENTS)
-        err = cn_bucket_plan_make(&trainer->order, &trainer->layout, attempt->stage,
-                                  &attempt->program, &attempt->buckets);
+        err =
+            cn_bucket_plan_make(&trainer->order, &trainer->layout, attempt->stage,
+                                trainer->part.slot_count > 0, &attempt->program, &attempt->buckets);
     if (!err)
         err = cn_program_memory(&attempt->program, trainer->ops->lanes(trainer->device),
                                 &attempt->plan.bytes);

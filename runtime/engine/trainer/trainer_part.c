@@ -11,11 +11,30 @@ _Static_assert(sizeof(((struct cn_trainer_config *)0)->messages) ==
                    CN_BOUNDARY_COUNT * sizeof(uint32_t),
                "a number of messages for each boundary");
 
-static cn_err refuse_settings(const struct cn_trainer_config *config, struct cn_diag *diag)
+// Returns whether a forward pass writes gradient words: a normalization over the batch in training.
+static bool normalizes(const struct cn_graph *graph)
 {
-    if (config->shards > 1) {
-        cn_diag_add(diag, "a model cut into %u parts has no shards, wanted parallel.shard: 1",
-                    config->cut->parts);
+    for (size_t i = 0; i <= graph->loss; i++)
+        for (int j = 0; j < CN_CALL_OUTPUTS; j++) {
+            uint32_t out = graph->nodes[i].out[j];
+
+            if (out != CN_GRAPH_NONE &&
+                graph->values[cn_graph_root(graph, out)].kind == CN_VALUE_GRADIENT)
+                return true;
+        }
+    return false;
+}
+
+static cn_err refuse_settings(const struct cn_trainer_config *config, const struct cn_graph *graph,
+                              struct cn_diag *diag)
+{
+    if (config->shards > 1 && config->stage > CN_STAGE_OPTIMIZER && normalizes(graph)) {
+        cn_diag_add(
+            diag,
+            "a model cut into %u parts that normalizes over its batches cannot divide "
+            "gradients: several micro-batches would have statistics waiting to be added up; "
+            "wanted parallel.stage: 1, or train.bn: frozen",
+            config->cut->parts);
         return CN_ENOTSUP;
     }
     if (config->precision == CN_PRECISION_FLOAT16) {
@@ -38,7 +57,7 @@ cn_err cn_trainer_take_part(struct cn_trainer *trainer, const struct cn_trainer_
 {
     struct model_part *part = &trainer->part;
     struct cn_cut_part made;
-    cn_err err = refuse_settings(config, diag);
+    cn_err err = refuse_settings(config, graph, diag);
 
     if (!err)
         err = cn_cut_check(graph, config->cut, diag);
@@ -118,6 +137,8 @@ cn_err cn_trainer_prepare_part(struct cn_trainer *trainer, const struct cn_graph
         return CN_ENOMEM;
     for (int which = 0; !err && which < CN_BOUNDARY_COUNT; which++)
         err = place_message(trainer, graph, (enum cn_boundary)which);
+    if (!err && trainer->stage >= CN_STAGE_GRADIENTS)
+        return cn_trainer_prepare_segments(trainer, program);
     for (uint32_t slot = 0; !err && slot < part->slot_count; slot++) {
         err = prepare_calls(trainer, program, 0, backward, slot, &part->forward[slot]);
         if (!err)
@@ -154,11 +175,10 @@ void cn_trainer_empty_slots(struct cn_trainer *trainer)
         trainer->part.slots[slot].filled = false;
 }
 
-cn_err cn_trainer_forward(struct cn_trainer *trainer, uint32_t slot, const struct cn_batch *batch,
-                          struct cn_metrics *metrics)
+cn_err cn_trainer_begin_forward(struct cn_trainer *trainer, uint32_t slot,
+                                const struct cn_batch *batch, struct cn_hyper *hyper)
 {
     struct model_part *part = &trainer->part;
-    struct cn_hyper hyper = trainer->hyper;
     cn_err err;
 
     assert(slot < part->slot_count && !part->slots[slot].filled);
@@ -167,31 +187,50 @@ cn_err cn_trainer_forward(struct cn_trainer *trainer, uint32_t slot, const struc
         err = cn_trainer_look_at(trainer, batch);
     if (!err)
         err = cn_trainer_stage_batch(trainer, batch, slot);
-    if (err)
-        return err;
-    hyper.samples = batch->count;
-    hyper.first = !part->begun;
-    err = trainer->ops->run(trainer->device, part->forward[slot], &hyper);
-    if (err)
-        return err;
-    part->begun = true;
-    part->slots[slot] = (struct filled_slot){
-        .filled = true, .samples = batch->count, .first_sample = hyper.first_sample};
+    *hyper = trainer->hyper;
+    hyper->samples = batch->count;
+    hyper->first = !part->begun;
+    return err;
+}
+
+cn_err cn_trainer_end_forward(struct cn_trainer *trainer, uint32_t slot,
+                              const struct cn_batch *batch, struct cn_metrics *metrics)
+{
+    trainer->part.begun = true;
+    trainer->part.slots[slot] = (struct filled_slot){
+        .filled = true, .samples = batch->count, .first_sample = trainer->hyper.first_sample};
     return cn_trainer_take_result(trainer, batch, metrics);
+}
+
+cn_err cn_trainer_forward(struct cn_trainer *trainer, uint32_t slot, const struct cn_batch *batch,
+                          struct cn_metrics *metrics)
+{
+    struct cn_hyper hyper;
+    cn_err err = cn_trainer_begin_forward(trainer, slot, batch, &hyper);
+
+    if (!err)
+        err = trainer->ops->run(trainer->device, trainer->part.forward[slot], &hyper);
+    return err ? err : cn_trainer_end_forward(trainer, slot, batch, metrics);
+}
+
+void cn_trainer_begin_backward(const struct cn_trainer *trainer, uint32_t slot,
+                               struct cn_hyper *hyper)
+{
+    assert(slot < trainer->part.slot_count && trainer->part.slots[slot].filled);
+    *hyper = trainer->hyper;
+    hyper->samples = trainer->part.slots[slot].samples;
+    hyper->first_sample = trainer->part.slots[slot].first_sample;
 }
 
 cn_err cn_trainer_backward(struct cn_trainer *trainer, uint32_t slot,
                            const struct cn_trainer_sink *sink)
 {
     struct model_part *part = &trainer->part;
-    struct cn_hyper hyper = trainer->hyper;
     struct cn_compute_result result;
-    cn_err err;
+    struct cn_hyper hyper;
+    cn_err err = cn_trainer_unmap_gradients(trainer);
 
-    assert(slot < part->slot_count && part->slots[slot].filled);
-    err = cn_trainer_unmap_gradients(trainer);
-    hyper.samples = part->slots[slot].samples;
-    hyper.first_sample = part->slots[slot].first_sample;
+    cn_trainer_begin_backward(trainer, slot, &hyper);
     hyper.first = trainer->fresh;
     if (!err && part->backward[slot])
         err = trainer->ops->run(trainer->device, part->backward[slot], &hyper);
@@ -311,7 +350,7 @@ void cn_trainer_part_to_row(const struct cn_trainer *trainer, const struct cn_la
                part + layout->tensors[t].offset, layout->tensors[t].count * sizeof(*row));
 }
 
-static bool owns(const struct cn_trainer *trainer, size_t tensor)
+bool cn_trainer_owns(const struct cn_trainer *trainer, size_t tensor)
 {
     uint32_t below = (1u << trainer->part.index) - 1;
 
@@ -343,7 +382,8 @@ cn_err cn_trainer_squares(struct cn_trainer *trainer, double weight, double *squ
     for (size_t t = 0; !err && t < layout->tensor_count; t++)
         if (trainer->order.places[t] != SIZE_MAX)
             add_squares(gradients + trainer->order.places[t], layout->tensors[t].count, scale,
-                        layout->tensors[t].class == CN_TENSOR_PARAM && owns(trainer, t), squares);
+                        layout->tensors[t].class == CN_TENSOR_PARAM && cn_trainer_owns(trainer, t),
+                        squares);
     return err;
 }
 

@@ -1,11 +1,12 @@
 // trainer_parts.h - one model cut into parts that different members hold.
 //
 // A trainer of a part (cn_trainer_config.cut) has the layout of its part, and forward and backward
-// in place of accumulate. It has no shards.
+// in place of accumulate. Several members may hold a share of its state each (trainer_shards.h).
 #pragma once
 
 #include "runtime/engine/graph/cut.h"
 #include "runtime/engine/trainer/trainer_buckets.h"
+#include "runtime/engine/trainer/trainer_shards.h"
 
 // Imports a model with its loss and its backward pass, as open does, so that a cut can be chosen.
 // Initialises graph and layout; the caller deinits both, except after an error. graph borrows from
@@ -58,6 +59,17 @@ cn_err cn_trainer_forward(struct cn_trainer *trainer, uint32_t slot, const struc
 // slot. A sink is given for the last micro-batch of a step: ready is then called for each bucket.
 cn_err cn_trainer_backward(struct cn_trainer *trainer, uint32_t slot,
                            const struct cn_trainer_sink *sink);
+
+// As forward and backward, from stage 2 on (trainer_shards.h): the members that hold this part
+// together exchange weights and gradients in the passes. All of them make the same calls with the
+// same `last`, which is true for the last micro-batch of a step: then the share is also summed over
+// the replicas. After an error other than CN_EDIVERGED and CN_ERANGE exchanges may still be using
+// the trainer's memory.
+cn_err cn_trainer_forward_shared(struct cn_trainer *trainer, uint32_t slot,
+                                 const struct cn_batch *batch, struct cn_metrics *metrics,
+                                 const struct cn_trainer_exchange *exchange);
+cn_err cn_trainer_backward_shared(struct cn_trainer *trainer, uint32_t slot,
+                                  const struct cn_trainer_exchange *exchange, bool last);
 
 // Returns the words of one sample in a message; 0 where there is none.
 size_t cn_trainer_boundary_words(const struct cn_trainer *trainer, enum cn_boundary which);

@@ -27,7 +27,8 @@ struct bucket {
 // State of a trainer that holds gradients, and in stage 3 weights, one bucket at a time.
 struct sharded {
     struct cn_bucket_plan plan;                          // zeros in stage 1
-    struct cn_compute_program **train, **evaluate;       // owned; by segment
+    struct cn_compute_program **train;                   // owned; by slot, then by segment
+    struct cn_compute_program **evaluate;                // owned; by segment
     struct cn_compute_program *sums[CN_TRAINER_BUCKETS]; // by bucket: adds up its lanes
     const float *lent;             // stage 3: row of weights for evaluations, borrowed; NULL: none
     float *copies[CN_ARENA_COUNT]; // owned; see cn_trainer_show
@@ -160,15 +161,23 @@ void cn_trainer_row_to_state(const struct cn_trainer *trainer, const float *part
 void cn_trainer_copy_piece(const struct cn_trainer *trainer, uint32_t bucket, const float *share,
                            float *slot);
 
-// Prepare a program for each segment of a step, and for each segment up to the loss for
-// evaluations.
-cn_err cn_trainer_prepare_segments(struct cn_trainer *trainer, const struct cn_call *calls);
+// Prepare a program for each segment of a step, of a part in each slot, and for each segment up to
+// the loss for evaluations.
+cn_err cn_trainer_prepare_segments(struct cn_trainer *trainer, const struct cn_program *program);
 cn_err cn_trainer_prepare_forward(struct cn_trainer *trainer, const struct cn_call *calls);
 void cn_trainer_release_segments(struct cn_trainer *trainer);
 
-// Runs the staged batch as cn_trainer_accumulate_shared says; hyper is NULL without a batch.
-cn_err cn_trainer_run_shared(struct cn_trainer *trainer, const struct cn_hyper *hyper,
-                             const struct cn_trainer_exchange *exchange, bool last);
+// Segments that run one after the other.
+struct cn_segment_run {
+    uint32_t slot;   // of a part; else 0
+    size_t from, to; // segments
+    const struct cn_trainer_exchange *exchange;
+    bool last; // as cn_trainer_accumulate_shared says
+};
+
+// Runs segments of the staged batch; hyper is NULL without a batch.
+cn_err cn_trainer_run_segments(struct cn_trainer *trainer, const struct cn_segment_run *run,
+                               const struct cn_hyper *hyper);
 
 // Runs the staged batch forward with the lent weights, in stage 3. CN_EINVAL when none were lent.
 cn_err cn_trainer_run_forward(struct cn_trainer *trainer, const struct cn_hyper *hyper);
@@ -216,6 +225,22 @@ cn_err cn_trainer_take_part(struct cn_trainer *trainer, const struct cn_trainer_
 cn_err cn_trainer_prepare_part(struct cn_trainer *trainer, const struct cn_graph *graph,
                                const struct cn_program *program);
 void cn_trainer_release_part(struct cn_trainer *trainer);
+
+// What a forward pass of a part does before and after its calls run.
+cn_err cn_trainer_begin_forward(struct cn_trainer *trainer, uint32_t slot,
+                                const struct cn_batch *batch, struct cn_hyper *hyper);
+cn_err cn_trainer_end_forward(struct cn_trainer *trainer, uint32_t slot,
+                              const struct cn_batch *batch, struct cn_metrics *metrics);
+
+// Fills in the numbers for the backward pass of a slot.
+void cn_trainer_begin_backward(const struct cn_trainer *trainer, uint32_t slot,
+                               struct cn_hyper *hyper);
+
+// Returns whether this part counts a tensor in a norm: of the parts that hold it the first.
+bool cn_trainer_owns(const struct cn_trainer *trainer, size_t tensor);
+
+// cn_trainer_share_squares, of a part: without the tensors that another part counts.
+cn_err cn_trainer_part_squares(struct cn_trainer *trainer, double weight, double *squares);
 
 // Returns, by number of forward nodes, the work before that place. The caller frees it; NULL: no
 // memory.

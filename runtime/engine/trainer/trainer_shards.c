@@ -6,6 +6,11 @@
 
 // --- programs ---
 
+static size_t slots_of(const struct cn_trainer *trainer)
+{
+    return trainer->part.slot_count ? trainer->part.slot_count : 1;
+}
+
 static cn_err prepare_segments(struct cn_trainer *trainer, const struct cn_call *calls,
                                size_t segments, struct cn_compute_program **programs)
 {
@@ -18,18 +23,39 @@ static cn_err prepare_segments(struct cn_trainer *trainer, const struct cn_call 
     return err;
 }
 
-cn_err cn_trainer_prepare_segments(struct cn_trainer *trainer, const struct cn_call *calls)
+// Prepares the segments of a part in one slot.
+static cn_err prepare_slot(struct cn_trainer *trainer, const struct cn_program *program,
+                           uint32_t slot)
+{
+    size_t segments = trainer->sharded.plan.segments;
+    struct cn_call *calls = calloc(program->count + 1, sizeof(*calls));
+    cn_err err;
+
+    if (!calls)
+        return CN_ENOMEM;
+    cn_program_move(program, program->calls, program->count, slot, calls);
+    err = prepare_segments(trainer, calls, segments, trainer->sharded.train + slot * segments);
+    free(calls);
+    return err;
+}
+
+cn_err cn_trainer_prepare_segments(struct cn_trainer *trainer, const struct cn_program *program)
 {
     struct sharded *sharded = &trainer->sharded;
+    size_t segments = sharded->plan.segments;
     cn_err err = CN_OK;
 
-    sharded->train = calloc(sharded->plan.segments + 1, sizeof(struct cn_compute_program *));
+    sharded->train = calloc(slots_of(trainer) * segments + 1, sizeof(struct cn_compute_program *));
     if (!sharded->train)
         return CN_ENOMEM;
     for (uint32_t b = 0; !err && b < sharded->plan.count; b++)
         err = cn_trainer_prepare_sum(trainer, sharded->plan.buckets[b].slot,
                                      sharded->plan.buckets[b].count, &sharded->sums[b]);
-    return err ? err : prepare_segments(trainer, calls, sharded->plan.segments, sharded->train);
+    if (!err && !trainer->part.slot_count)
+        err = prepare_segments(trainer, program->calls, segments, sharded->train);
+    for (uint32_t slot = 0; !err && slot < trainer->part.slot_count; slot++)
+        err = prepare_slot(trainer, program, slot);
+    return err;
 }
 
 cn_err cn_trainer_prepare_forward(struct cn_trainer *trainer, const struct cn_call *calls)
@@ -53,7 +79,7 @@ void cn_trainer_release_segments(struct cn_trainer *trainer)
 {
     struct sharded *sharded = &trainer->sharded;
 
-    release_all(trainer, sharded->train, sharded->plan.segments);
+    release_all(trainer, sharded->train, slots_of(trainer) * sharded->plan.segments);
     release_all(trainer, sharded->evaluate, sharded->plan.forward);
     release_all(trainer, sharded->sums, sharded->plan.count);
     free(sharded->train);
@@ -211,23 +237,35 @@ static cn_err end_pass(struct pass *pass)
     return err;
 }
 
-cn_err cn_trainer_run_shared(struct cn_trainer *trainer, const struct cn_hyper *hyper,
-                             const struct cn_trainer_exchange *exchange, bool last)
+// Leaves out the fetches of segments before the first one.
+static void skip_fetches(struct pass *pass, size_t from)
 {
-    struct pass pass = {.trainer = trainer, .exchange = exchange, .last = last};
-    size_t segments = trainer->sharded.plan.segments;
+    const struct cn_bucket_plan *plan = &pass->trainer->sharded.plan;
+
+    while (pass->fetched < plan->fetch_count && plan->fetches[pass->fetched].first < from)
+        pass->fetched++;
+    pass->arrived = pass->fetched;
+}
+
+cn_err cn_trainer_run_segments(struct cn_trainer *trainer, const struct cn_segment_run *run,
+                               const struct cn_hyper *hyper)
+{
+    struct pass pass = {.trainer = trainer, .exchange = run->exchange, .last = run->last};
+    struct cn_compute_program *const *programs =
+        trainer->sharded.train + run->slot * trainer->sharded.plan.segments;
     cn_err err = open_pass(trainer, &pass);
 
-    for (size_t j = 0; !err && j < segments; j++) {
+    skip_fetches(&pass, run->from);
+    for (size_t j = run->from; !err && j < run->to; j++) {
         err = free_slots(&pass, j);
         if (!err)
-            err = fetch_for(&pass, j, segments);
+            err = fetch_for(&pass, j, run->to);
         if (!err && hyper)
-            err = trainer->ops->run(trainer->device, trainer->sharded.train[j], hyper);
+            err = trainer->ops->run(trainer->device, programs[j], hyper);
         if (!err)
             err = reduce_after(&pass, j, hyper);
     }
-    if (!err)
+    if (!err && run->to == trainer->sharded.plan.segments)
         err = end_pass(&pass);
     return err;
 }

@@ -1,6 +1,7 @@
 // trainer_shards.h - one model that several members hold together.
 //
-// Members may hold one model together (ZeRO, arXiv:1910.02054). Each then holds a share: of
+// Members may hold one model, or one part of it (trainer_parts.h), together (ZeRO,
+// arXiv:1910.02054). Each then holds a share: of
 // the optimizer's state in stage 1, of the gradient too in stage 2, of the weights too in stage 3.
 // Everything else is whole on each member. The stage decides which calls are allowed. In this table
 // the names lack cn_trainer_, "whole" is the whole row, and "-" is a call that must not be made:
@@ -21,7 +22,9 @@
 //   evaluate                             yes          yes          yes          lent weights only
 //   show_row, hide_row, get/put_part     yes          -            -            -
 //
-// All other calls are allowed everywhere. A trainer without shards is in stage 1 with one share.
+// All other calls are allowed everywhere. A trainer without shards is in stage 1 with one share. A
+// trainer of a part has forward and backward in place of accumulate, and forward_shared and
+// backward_shared in place of accumulate_shared; squares and clip are its calls below stage 2.
 #pragma once
 
 #include "runtime/engine/trainer/trainer_buckets.h"

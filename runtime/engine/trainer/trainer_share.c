@@ -293,6 +293,8 @@ cn_err cn_trainer_share_squares(struct cn_trainer *trainer, double weight, doubl
     cn_err err = cn_trainer_share(trainer, &share, &count);
 
     *squares = 0;
+    if (!err && trainer->part.slot_count)
+        return cn_trainer_part_squares(trainer, weight, squares);
     while (!err && next_part(trainer, &next, &range))
         for (size_t i = range.gradients; i < range.gradients + range.count; i++) {
             double g = (double)(share[i] * scale);

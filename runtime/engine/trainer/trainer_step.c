@@ -219,6 +219,8 @@ cn_err cn_trainer_accumulate_shared(struct cn_trainer *trainer, const struct cn_
                                     struct cn_metrics *metrics,
                                     const struct cn_trainer_exchange *exchange, bool last)
 {
+    const struct cn_segment_run run = {
+        .to = trainer->sharded.plan.segments, .exchange = exchange, .last = last};
     struct cn_hyper hyper = trainer->hyper;
     cn_err err = batch ? cn_trainer_look_at(trainer, batch) : CN_OK;
 
@@ -228,7 +230,7 @@ cn_err cn_trainer_accumulate_shared(struct cn_trainer *trainer, const struct cn_
         return err;
     hyper.samples = batch ? batch->count : 0;
     hyper.first = true; // each bucket's slot is new
-    err = cn_trainer_run_shared(trainer, batch ? &hyper : NULL, exchange, last);
+    err = cn_trainer_run_segments(trainer, &run, batch ? &hyper : NULL);
     if (err)
         return err;
     trainer->fresh = false;

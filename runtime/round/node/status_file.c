@@ -96,7 +96,7 @@ static void add_slowest(cJSON *group, const struct cn_settings *settings,
     cJSON_AddStringToObject(group, "slowest_why", text);
 }
 
-// Adds the chain that trains a model in parts. People count parts, chains and cuts from 1.
+// Adds the chain that trains a model in parts. People count parts, chains, shares and cuts from 1.
 static void add_chain(cJSON *group, const struct cn_settings *settings,
                       const struct cn_chain_progress *chain)
 {
@@ -109,6 +109,10 @@ static void add_chain(cJSON *group, const struct cn_settings *settings,
     add_count(json, "parts", chain->parts);
     add_count(json, "chain", chain->chain + 1);
     add_count(json, "chains", chain->chains);
+    if (chain->shards > 1) {
+        add_count(json, "share", chain->shard + 1);
+        add_count(json, "shares", chain->shards);
+    }
     add_count(json, "micro_batches", chain->micro);
     add_count(json, "in_flight", chain->slots);
     add(json, "bubble", chain->bubble);

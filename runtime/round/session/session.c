@@ -61,6 +61,7 @@ static cn_err open_trainer(struct cn_session *session, struct cn_diag *diag)
 
     cn_trainer_close(session->trainer);
     session->trainer = NULL;
+    session->sharing.shard = session->sharing.shards > 1 ? UINT32_MAX : 0;
     err = cn_trainer_open(session->onnx, &trainer, diag, &session->trainer);
     for (uint32_t s = 0; !err && trainer.weighs && !trainer.cut && s < CN_STAGE_WEIGHTS; s++)
         session->planning.needs[s] = cn_trainer_needs(session->trainer, s + 1);

@@ -9,6 +9,14 @@
 
 enum fingerprint { AGREE = 0x70690001 };
 
+struct cn_chain_wish cn_session_chain_wish(const struct cn_session *session)
+{
+    const struct cn_parallel *parallel = &session->config.job->parallel;
+
+    return (struct cn_chain_wish){
+        .parts = session->cut.at.parts, .shards = parallel->shard, .replicas = parallel->replicate};
+}
+
 uint32_t cn_session_most_frequent(const int64_t *samples, uint32_t size)
 {
     uint32_t most = 0, found = 0;
@@ -112,10 +120,15 @@ static void set_plan(struct cn_session *session, const struct cn_chain_place *pl
     plan->train = place->all;
     plan->whole = place->all.size == sets->view.size;
     plan->trains = !place->idle;
-    plan->place = place->part * place->replicas + place->replica;
+    plan->place = place->part * place->chains + place->number;
     plan->micro = place->idle ? 0 : micro;
-    plan->before = place->replica * micro;
-    plan->total = place->replicas * micro;
+    plan->before = place->number * micro;
+    plan->total = place->chains * micro;
+    plan->shards = place->shards;
+    plan->stage = session->sharing.stage;
+    plan->shard = place->shard;
+    plan->shard_set = place->together;
+    plan->replica_set = place->same;
     for (uint32_t p = 0; p < place->all.size; p++) {
         plan->seats[p] = sets->view.ranks[place->ranks[p]];
         session->planning.micro[p] = micro;
@@ -123,8 +136,8 @@ static void set_plan(struct cn_session *session, const struct cn_chain_place *pl
     if (!place->idle) // random draws are those of the chain's first member
         session->planning.seat = sets->view.ranks[cn_ranks_of_part(place, 0)];
     if (cn_session_takes_turns(session))
-        plan->turns = cn_ranks_turns_before(session->chain.members, place->replicas, sets->round,
-                                            place->replica);
+        plan->turns = cn_ranks_turns_before(session->chain.members, place->chains, sets->round,
+                                            place->number);
     sets->train = sets->allowed = place->all.id & cn_session_everybody(sets);
     cn_session_name_ranks(session, sets->train, plan->names, sizeof(plan->names));
 }
@@ -140,10 +153,42 @@ static void tell(const struct cn_session *session)
     cn_log(CN_LOG_INFO, "chain",
            "part %u of %u, chain %u of %u (%s): %zu of %zu values, %u micro-batches a step, %u in "
            "flight, %" PRIu64 " bytes in all",
-           place->part + 1, place->parts, place->replica + 1, place->replicas, names, layout->total,
+           place->part + 1, place->parts, place->number + 1, place->chains, names, layout->total,
            session->layout->total, session->plan.micro, session->cut.slots,
            cn_trainer_memory(session->trainer));
+    if (place->shards > 1) {
+        cn_session_name_ranks(session,
+                              place->together.id & cn_session_everybody(session->planning.sets),
+                              names, sizeof(names));
+        cn_log(CN_LOG_INFO, "chain",
+               "share %u of %u of this part (%s): %" PRIu64
+               " bytes of the optimizer's state, stage %u",
+               place->shard + 1, place->shards, names, cn_trainer_state_memory(session->trainer),
+               cn_trainer_stage(session->trainer));
+    }
     cn_session_tell_turn(session);
+}
+
+// Declares the sets for collective calls, those of all members, in the same order on each.
+static cn_err prepare_sets(const struct cn_session *session, struct cn_collective *collective)
+{
+    const struct cn_chain_place *own = &session->plan.chain;
+    const struct cn_chain_wish wish = {own->parts, own->shards, 0};
+    struct cn_set sets[1 + 2 * CN_GROUP_MAX] = {session->plan.train};
+    uint32_t count = 1;
+
+    for (uint32_t p = 0; own->shards > 1 && p < own->all.size; p++) {
+        struct cn_chain_place place;
+        cn_err err = cn_ranks_chain(own->ranks, own->all.size, &wish, own->ranks[p], &place);
+
+        if (err)
+            return err;
+        if (place.shard == 0)
+            sets[count++] = place.together;
+        if (place.number < place.shards)
+            sets[count++] = place.same;
+    }
+    return collective->ops->prepare(collective, sets, count);
 }
 
 cn_err cn_session_begin_chains(struct cn_session *session, struct cn_collective *collective,
@@ -154,7 +199,7 @@ cn_err cn_session_begin_chains(struct cn_session *session, struct cn_collective 
     bool again = session->planning.sets->train != 0; // in the same epoch, at the round's first step
 
     set_plan(session, place);
-    err = collective->ops->prepare(collective, &session->plan.train, 1);
+    err = prepare_sets(session, collective);
     if (!err && again && place->idle) // it is given a state at the round's end
         err = cn_session_recall(session);
     if (err || place->idle)
@@ -165,11 +210,27 @@ cn_err cn_session_begin_chains(struct cn_session *session, struct cn_collective 
     return cn_session_store_held(session);
 }
 
+// Says on the leader that fewer members than the job wants hold the state of a part together.
+static void tell_fewer(const struct cn_session *session, uint32_t ranks,
+                       const struct cn_chain_wish *wish, const struct cn_chain_place *place)
+{
+    char names[128];
+
+    if (session->planning.sets->view.rank > 0 || place->shards >= wish->shards)
+        return;
+    cn_session_name_ranks(session, ranks, names, sizeof(names));
+    cn_log(CN_LOG_WARN, "chain",
+           "parallel.shard is %u, but %u members (%s) hold %u parts: %u shares of each",
+           wish->shards, session->chain.members, names, place->parts, place->shards);
+}
+
 cn_err cn_session_form_chains(struct cn_session *session, struct cn_collective *collective)
 {
     const struct cn_view *view = &session->planning.sets->view;
+    struct cn_chain_wish wish = cn_session_chain_wish(session);
     struct cn_chain_place place;
     uint32_t order[CN_GROUP_MAX], ranks = cn_session_everybody(session->planning.sets);
+    struct cn_part_share share;
     char what[64];
     cn_err err = CN_OK;
 
@@ -180,14 +241,15 @@ cn_err cn_session_form_chains(struct cn_session *session, struct cn_collective *
         return err;
     session->chain.members = cn_session_order_members(session, ranks, order);
     session->chain.waits = false;
-    if (cn_ranks_chain(order, session->chain.members, session->cut.at.parts,
-                       session->config.job->parallel.replicate, view->rank, &place)) {
+    if (cn_ranks_chain(order, session->chain.members, &wish, view->rank, &place)) {
         snprintf(what, sizeof(what), "a chain of %u parts", session->cut.at.parts);
         cn_session_wait_for_members(session, ranks, what, "members with the same samples");
         return CN_OK;
     }
+    tell_fewer(session, ranks, &wish, &place);
+    share = (struct cn_part_share){place.part, place.shards, place.shard};
     if (!place.idle)
-        err = cn_session_change_part(session, &session->cut.at, place.part);
+        err = cn_session_change_part(session, &session->cut.at, &share);
     return err ? err : cn_session_begin_chains(session, collective, &place);
 }
 

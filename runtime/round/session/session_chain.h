@@ -33,10 +33,19 @@ void cn_session_set_part(struct cn_session *session, uint32_t part);
 cn_err cn_session_import(const struct cn_session *session, struct cn_layout *layout,
                          struct cn_graph *graph);
 
-// Gives the trainer another part of the model, or of another cut; without a cut the whole model or
-// a share of it. Loads the held state. On an error all is as before; CN_ENOMEM: it does not fit;
-// CN_EINVAL: the model cannot be cut there; CN_EWEDGED: there is no trainer that could go on.
-cn_err cn_session_change_part(struct cn_session *session, const struct cn_cut *cut, uint32_t part);
+// A part of the model, and the share of its state that a member holds.
+struct cn_part_share {
+    uint32_t part;
+    uint32_t shards; // members that hold the part's state together
+    uint32_t shard;  // index of the share
+};
+
+// Gives the trainer another part of the model, of another cut, or another share; without a cut the
+// whole model or a share of it. Loads the held state. On an error all is as before; CN_ENOMEM: it
+// does not fit; CN_EINVAL: the model cannot be cut there; CN_EWEDGED: there is no trainer that
+// could go on.
+cn_err cn_session_change_part(struct cn_session *session, const struct cn_cut *cut,
+                              const struct cn_part_share *share);
 
 // Takes a fingerprint of the data set, which all members of a chain must share. CN_ENOTSUP with a
 // line in diag for a set whose files may change. Does nothing if no chain is possible.
@@ -93,6 +102,9 @@ void cn_session_note_speeds(struct cn_session *session);
 
 // --- session_chain.c ---
 
+// Returns the chains that the job wants.
+struct cn_chain_wish cn_session_chain_wish(const struct cn_session *session);
+
 // Returns the lowest rank whose samples, by their fingerprint, the most ranks have.
 uint32_t cn_session_most_frequent(const int64_t *samples, uint32_t size);
 
@@ -115,16 +127,19 @@ void cn_session_wait_for_members(struct cn_session *session, uint32_t ranks, con
 
 // --- session_chain_rows.c ---
 
+// Sets *part to the values of a row of the whole model that this board's part has. The caller frees
+// it. NULL without a cut.
+cn_err cn_session_copy_part(const struct cn_session *session, const float *row, float **part);
+
 // Passes a row to put, a function of the trainer. row is that of the whole model, or NULL; the
 // trainer gets the part that it holds.
 cn_err cn_session_put_row(struct cn_session *session,
                           cn_err (*put)(struct cn_trainer *trainer, const float *row),
                           const float *row);
 
-// Gathers one row of the state from all parts of the chain. get reads the trainer's own.
+// Gathers one row of the state: each part from its shares, then all parts of the chain.
 cn_err cn_session_gather_parts(struct cn_session *session, struct cn_collective *collective,
-                               cn_err (*get)(struct cn_trainer *trainer, float *row), float *row,
-                               uint32_t fingerprint);
+                               enum cn_session_row what, float *row);
 
 // As cn_session_gather_parts, but passes the values to put, a piece at a time.
 cn_err cn_session_gather_pieces(struct cn_session *session, struct cn_collective *collective,
@@ -186,8 +201,11 @@ void cn_session_free_lanes(struct cn_session *session);
 // part adds to metrics. CN_EDIVERGED, after all micro-batches, when a loss was not finite.
 cn_err cn_session_run_chain(struct cn_session *session, uint64_t first, struct cn_metrics *metrics);
 
+// --- session_chain_sums.c ---
+
 // Adds up the gradients of the members with the same part, then those of a tensor that several
-// parts hold. Sets *finite to false if a number of this part's gradient is not finite.
+// parts hold. With shards a member then has the sums of its share. Sets *finite to false if a
+// number of this board's sums is not finite.
 cn_err cn_session_reduce_chain(struct cn_session *session, struct cn_collective *collective,
                                bool *finite);
 

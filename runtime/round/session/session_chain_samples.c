@@ -115,12 +115,10 @@ uint32_t cn_session_turn_round(const struct cn_session *session)
 uint32_t cn_session_order_members(const struct cn_session *session, uint32_t ranks,
                                   uint32_t order[CN_GROUP_MAX])
 {
-    uint32_t parts = session->cut.at.parts, most = session->config.job->parallel.replicate;
+    struct cn_chain_wish wish = cn_session_chain_wish(session);
     struct cn_set set = cn_ranks_set(ranks);
-    uint32_t chains = set.size / parts, begin = 0;
+    uint32_t shards, chains = cn_ranks_chains(&wish, set.size, &shards), begin = 0;
 
-    if (most && chains > most)
-        chains = most;
     if (cn_session_takes_turns(session) && chains)
         begin = cn_ranks_turn(set.size, chains, cn_session_turn_round(session));
     for (uint32_t i = 0; i < set.size; i++)

@@ -24,19 +24,15 @@ void cn_session_set_part(struct cn_session *session, uint32_t part)
 static uint32_t likely_part(const struct cn_session *session)
 {
     const struct cn_settings *settings = session->config.settings;
-    const struct cn_job *job = session->config.job;
     struct cn_set all = cn_ranks_set((1u << settings->group.member_count) - 1);
+    struct cn_chain_wish wish = cn_session_chain_wish(session);
     struct cn_chain_place place;
     uint32_t own = 0;
 
     while (own < settings->group.member_count &&
            strcmp(settings->group.members[own].name, settings->name) != 0)
         own++;
-    return cn_ranks_chain(all.ranks, all.size, session->cut.at.parts, job->parallel.replicate, own,
-                          &place) ||
-                   place.idle
-               ? 0
-               : place.part;
+    return cn_ranks_chain(all.ranks, all.size, &wish, own, &place) || place.idle ? 0 : place.part;
 }
 
 // Notes, for each part, its share of the work and the words that pass the place behind it.
@@ -116,6 +112,7 @@ cn_err cn_session_cut_model(struct cn_session *session, struct cn_diag *diag)
     const struct cn_session_config *config = &session->config;
     const struct cn_job *job = config->job;
     uint32_t parts = job->pipeline.parts, members = config->settings->group.member_count;
+    uint32_t shards = job->parallel.shard;
 
     if (config->alone || parts <= 1)
         return CN_OK;
@@ -124,6 +121,14 @@ cn_err cn_session_cut_model(struct cn_session *session, struct cn_diag *diag)
                     "parallel.pipeline of job '%s' is %u, and %u boards are in group.members "
                     "of this profile; wanted at least %u",
                     job->name, parts, members ? members : 1, parts);
+        return CN_EINVAL;
+    }
+    if (shards > 1 && members < parts * shards) {
+        cn_diag_add(
+            diag,
+            "parallel.pipeline: %u and parallel.shard: %u of job '%s' need %u boards, and %u "
+            "are in group.members of this profile",
+            parts, shards, job->name, parts * shards, members);
         return CN_EINVAL;
     }
     return cn_session_cut_into(session, parts, diag);
@@ -170,63 +175,87 @@ static bool is_same(const struct cn_cut *a, const struct cn_cut *b)
     return a->parts == b->parts;
 }
 
-// Sets the part of the present cut. Returns whether the open trainer serves for it: it holds this
-// part, with as many messages.
-static bool set_part_of_same_cut(struct cn_session *session, uint32_t part)
+// Sets the part of the present cut. Returns whether the open trainer serves for it: it holds a
+// share of this part, with as many messages.
+static bool set_part_of_same_cut(struct cn_session *session, const struct cn_part_share *share)
 {
     struct cn_session_cut before = session->cut;
     uint32_t had[CN_BOUNDARY_COUNT], wants[CN_BOUNDARY_COUNT];
 
     cn_session_count_messages(session, had);
-    cn_session_set_part(session, part);
+    cn_session_set_part(session, share->part);
     cn_session_count_messages(session, wants);
-    return before.part == part && before.slots == session->cut.slots &&
-           memcmp(had, wants, sizeof(had)) == 0;
+    return before.part == share->part && before.slots == session->cut.slots &&
+           session->sharing.shards == share->shards && memcmp(had, wants, sizeof(had)) == 0;
 }
+
+// What the trainer holds.
+struct holding {
+    struct cn_session_cut cut;
+    uint32_t shards, stage, shard;
+};
 
 // Goes back to the cut and the trainer that were before.
-static cn_err go_back(struct cn_session *session, const struct cn_session_cut *cut, uint32_t shards,
-                      uint32_t stage)
+static cn_err go_back(struct cn_session *session, const struct holding *before)
 {
-    if (session->cut.holders != cut->holders)
+    if (session->cut.holders != before->cut.holders)
         free(session->cut.holders);
-    session->cut = *cut;
-    session->sharing.shards = shards;
-    session->sharing.stage = stage;
-    return cn_session_try_trainer(session) || cn_session_load_trainer(session) ? CN_EWEDGED : CN_OK;
+    session->cut = before->cut;
+    session->sharing.shards = before->shards;
+    session->sharing.stage = before->stage;
+    if (cn_session_try_trainer(session))
+        return CN_EWEDGED;
+    if (before->shards > 1 && before->shard < before->shards &&
+        cn_session_set_share(session, before->shards, before->shard))
+        return CN_EWEDGED;
+    return cn_session_load_trainer(session) ? CN_EWEDGED : CN_OK;
 }
 
-cn_err cn_session_change_part(struct cn_session *session, const struct cn_cut *cut, uint32_t part)
+// Opens the trainer for a part, or without a cut for the whole model.
+static cn_err open_for(struct cn_session *session, const struct cn_cut *cut, bool same,
+                       const struct cn_part_share *share)
+{
+    cn_err err = !same && cut ? take_chosen(session, cut) : CN_OK;
+
+    if (err)
+        return err;
+    if (!cut) {
+        session->cut = (struct cn_session_cut){0};
+        return cn_session_try_whole(session);
+    }
+    cn_session_set_part(session, share->part);
+    session->sharing.shards = share->shards;
+    session->sharing.stage = cn_session_job_stage(session->config.job);
+    err = cn_session_try_trainer(session);
+    return err || share->shards == 1 ? err
+                                     : cn_session_set_share(session, share->shards, share->shard);
+}
+
+cn_err cn_session_change_part(struct cn_session *session, const struct cn_cut *cut,
+                              const struct cn_part_share *share)
 {
     static const struct cn_cut none = {.parts = 0};
-    struct cn_session_cut before = session->cut;
-    uint32_t shards = session->sharing.shards, stage = session->sharing.stage;
-    bool same = is_same(cut ? cut : &none, &before.at);
+    const struct holding before = {session->cut, session->sharing.shards, session->sharing.stage,
+                                   session->sharing.shard};
+    bool same = is_same(cut ? cut : &none, &before.cut.at);
+    bool serves = same && (!cut || set_part_of_same_cut(session, share));
     cn_err err, back;
 
-    if (same && (!cut || set_part_of_same_cut(session, part)))
+    if (serves && (!cut || session->sharing.shard == share->shard))
         return CN_OK;
     err = cn_session_recall(session);
     if (err) {
-        session->cut = before;
+        session->cut = before.cut;
         return err;
     }
-    if (!same && cut)
-        err = take_chosen(session, cut);
-    if (!err && !cut)
-        session->cut = (struct cn_session_cut){0};
-    if (!err && cut) {
-        cn_session_set_part(session, part);
-        session->sharing.shards = 1;
-    }
-    if (!err)
-        err = cut ? cn_session_try_trainer(session) : cn_session_try_whole(session);
+    err = serves ? cn_session_set_share(session, share->shards, share->shard)
+                 : open_for(session, cut, same, share);
     if (err) {
-        back = go_back(session, &before, shards, stage);
+        back = go_back(session, &before);
         return back ? back : err;
     }
-    if (before.holders != session->cut.holders)
-        free(before.holders);
+    if (before.cut.holders != session->cut.holders)
+        free(before.cut.holders);
     if (!cut)
         cn_log(CN_LOG_INFO, "chain", "no part of the model: this board holds the whole of it");
     // Without the held weights the trainer would go on with those of the file.

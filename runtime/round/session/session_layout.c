@@ -63,19 +63,23 @@ static cn_err open_for(struct cn_session *session, struct cn_chain_place *place)
 {
     const struct cn_session_sets *sets = session->planning.sets;
     const struct cn_session_layout *layout = &sets->layout;
+    const struct cn_chain_wish wish = {.parts = layout->parts};
     struct cn_cut cut = {.parts = layout->parts};
     cn_err err = CN_ENOMEM;
 
     if (layout->parts == 1)
-        return cn_session_change_part(session, NULL, 0);
+        return cn_session_change_part(session, NULL, NULL);
     for (uint32_t p = 0; p + 1 < layout->parts; p++)
         cut.places[p] = (size_t)layout->places[p];
-    if (cn_ranks_chain(layout->ranks, layout->count, layout->parts, 0, sets->view.rank, place))
+    if (cn_ranks_chain(layout->ranks, layout->count, &wish, sets->view.rank, place))
         return CN_EINVAL;
-    if (!place->idle)
-        return cn_session_change_part(session, &cut, place->part);
-    for (uint32_t p = 0; p < layout->parts && is_of_the_layout(err); p++)
-        err = cn_session_change_part(session, &cut, p);
+    for (uint32_t p = 0; p < layout->parts && is_of_the_layout(err); p++) {
+        const struct cn_part_share share = {.part = place->idle ? p : place->part, .shards = 1};
+
+        err = cn_session_change_part(session, &cut, &share);
+        if (!place->idle)
+            return err;
+    }
     return err;
 }
 

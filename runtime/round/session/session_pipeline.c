@@ -4,7 +4,6 @@
 // The worker computes; the queue of the reducer sends and receives. A receive is posted as early as
 // its place in the order allows, with a buffer of its own. The buffers are allocated when the
 // trainer opens and stay.
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,7 +12,7 @@
 #include "runtime/port/platform.h"
 #include "runtime/round/session/session_chain.h"
 
-enum fingerprint { ACTIVATIONS = 0x70700001, GRADIENTS, SUM, TIED, SQUARES, EVALUATION };
+enum fingerprint { ACTIVATIONS = 0x70700001, GRADIENTS, EVALUATION };
 
 // A step of this board's part.
 struct run {
@@ -221,6 +220,32 @@ static const struct cn_batch *take_samples(struct run *run, uint32_t number)
     return &session->data.batch;
 }
 
+// From stage 2 on, the members that hold this part together exchange it within a pass. They are at
+// the same tick, so these calls come before the tick's messages on all of them.
+static bool exchanges(const struct run *run)
+{
+    return cn_trainer_stage(run->session->trainer) >= CN_STAGE_GRADIENTS;
+}
+
+static cn_err run_forward(struct run *run, uint32_t slot)
+{
+    struct cn_trainer *trainer = run->session->trainer;
+    const struct cn_trainer_exchange exchange = cn_session_exchange(run->session);
+
+    return exchanges(run)
+               ? cn_trainer_forward_shared(trainer, slot, run->batch, run->metrics, &exchange)
+               : cn_trainer_forward(trainer, slot, run->batch, run->metrics);
+}
+
+static cn_err run_backward(struct run *run, uint32_t slot, bool last)
+{
+    struct cn_trainer *trainer = run->session->trainer;
+    const struct cn_trainer_exchange exchange = cn_session_exchange(run->session);
+
+    return exchanges(run) ? cn_trainer_backward_shared(trainer, slot, &exchange, last)
+                          : cn_trainer_backward(trainer, slot, NULL);
+}
+
 static cn_err forward(struct run *run, uint32_t number)
 {
     struct cn_session *session = run->session;
@@ -233,8 +258,7 @@ static cn_err forward(struct run *run, uint32_t number)
     run->batch = take_samples(run, number);
     cn_trainer_draw(session->trainer,
                     (index * CN_GROUP_MAX + session->planning.seat) * session->config.job->batch);
-    err =
-        cn_trainer_forward(session->trainer, number % session->cut.slots, run->batch, run->metrics);
+    err = run_forward(run, number % session->cut.slots);
     if (err == CN_EDIVERGED) { // continues, because the others wait for this board's messages
         run->diverged = true;
         err = CN_OK;
@@ -250,7 +274,7 @@ static cn_err backward(struct run *run, uint32_t number)
     uint64_t begun_us = cn_platform_now_us();
 
     if (!err)
-        err = cn_trainer_backward(session->trainer, number % session->cut.slots, NULL);
+        err = run_backward(run, number % session->cut.slots, number + 1 == session->plan.micro);
     cn_session_note_act(session, CN_CHAIN_BACKWARD, number, begun_us, cn_platform_now_us(), 0);
     return err ? err : move_message(run, CN_BOUNDARY_INPUT_GRADIENTS, number, false);
 }
@@ -323,104 +347,6 @@ cn_err cn_session_run_chain(struct cn_session *session, uint64_t first, struct c
     if (err) // before the buffers are used again: calls that were posted may use them
         cn_reducer_cancel(session->reducer);
     return err ? err : run.diverged ? CN_EDIVERGED : CN_OK;
-}
-
-// --- after the passes ---
-
-static cn_err sum(struct cn_collective *collective, const struct cn_set *set, float *data,
-                  size_t count, enum cn_number wire, enum fingerprint what)
-{
-    const struct cn_collective_call call = {.kind = CN_COLLECTIVE_ALL_REDUCE,
-                                            .how = CN_REDUCE_SUM,
-                                            .wire = wire,
-                                            .set = set,
-                                            .data = data,
-                                            .count = count,
-                                            .fingerprint = what};
-
-    return set->size > 1 && count ? collective->ops->run(collective, &call) : CN_OK;
-}
-
-// Adds up the gradients of tensors that several parts hold, in the order of the layout.
-static cn_err sum_tied(struct cn_session *session, struct cn_collective *collective,
-                       float *gradients)
-{
-    const struct cn_layout *own = cn_trainer_layout(session->trainer);
-    cn_err err = CN_OK;
-
-    for (size_t t = 0; !err && t < own->tensor_count; t++) {
-        uint32_t holders = cn_trainer_holders(session->trainer, t);
-        size_t place = cn_trainer_gradient_place(session->trainer, t);
-        struct cn_set set;
-
-        if (!(holders & (holders - 1)) || place == SIZE_MAX)
-            continue;
-        set = cn_ranks_parts(&session->plan.chain, holders);
-        err = sum(collective, &set, gradients + place, own->tensors[t].count, CN_FLOAT32, TIED);
-    }
-    return err;
-}
-
-cn_err cn_session_reduce_chain(struct cn_session *session, struct cn_collective *collective,
-                               bool *finite)
-{
-    float *gradients;
-    double squares = 0;
-    uint64_t begun_us = cn_platform_now_us();
-    cn_err err = cn_trainer_gradients(session->trainer, &gradients);
-
-    if (!err)
-        err = sum(collective, &session->plan.chain.alike, gradients,
-                  cn_trainer_gradient_words(session->trainer), session->reducer->wire, SUM);
-    if (!err)
-        err = sum_tied(session, collective, gradients);
-    cn_session_note_act(session, CN_CHAIN_SUM, 0, begun_us, cn_platform_now_us(), 0);
-    if (!err)
-        err = cn_trainer_squares(session->trainer, 1, &squares);
-    *finite = isfinite(squares) != 0;
-    return err;
-}
-
-// Returns the index of a member in a set.
-static uint32_t index_in(const struct cn_set *set, uint32_t rank)
-{
-    uint32_t i = 0;
-
-    while (i < set->size && set->ranks[i] != rank)
-        i++;
-    return i;
-}
-
-// Adds the squares of each part, in the order of the parts, so that all members get the same norm.
-// The set is in the order of the ranks.
-cn_err cn_session_clip_chain(struct cn_session *session, struct cn_collective *collective,
-                             double weight)
-{
-    const struct cn_chain_place *place = &session->plan.chain;
-    uint64_t bits[CN_GROUP_MAX] = {0};
-    const struct cn_collective_call call = {.kind = CN_COLLECTIVE_ALL_GATHER,
-                                            .type = CN_INT64,
-                                            .set = &place->chain,
-                                            .data = bits,
-                                            .count = place->parts,
-                                            .fingerprint = SQUARES};
-    double squares, all = 0;
-    cn_err err;
-
-    if (!(session->config.job->rules.clip > 0))
-        return CN_OK;
-    weight = weight > 0 ? weight : 1;
-    err = cn_trainer_squares(session->trainer, weight, &squares);
-    memcpy(&bits[index_in(&place->chain, cn_ranks_of_part(place, place->part))], &squares,
-           sizeof(squares));
-    if (!err)
-        err = collective->ops->run(collective, &call);
-    for (uint32_t p = 0; !err && p < place->parts; p++) {
-        memcpy(&squares, &bits[index_in(&place->chain, cn_ranks_of_part(place, p))],
-               sizeof(squares));
-        all += squares;
-    }
-    return err ? err : cn_trainer_clip(session->trainer, weight, all);
 }
 
 // --- evaluation ---

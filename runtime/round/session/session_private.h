@@ -136,6 +136,7 @@ struct cn_session {
     struct {
         uint32_t shards; // number of shares into which the trainer's state is divided
         uint32_t stage;  // ZeRO stage of the trainer
+        uint32_t shard;  // index of the trainer's share; UINT32_MAX: it has none yet
         bool let_go;     // arrays of the held state were freed (cn_session_recall reads them)
         uint32_t gone;   // rows that only the disk has (session_rows.c)
     } sharing;
@@ -355,16 +356,30 @@ bool cn_session_is_sharded(const struct cn_session *session);
 // Gives the trainer the plan's share of the held state, with memory for this share only.
 cn_err cn_session_take_share(struct cn_session *session);
 
+// Returns this board's piece of a bucket of gradients that begins at `first`.
+struct cn_trainer_piece cn_session_own_piece(const struct cn_session *session, uint32_t bucket,
+                                             size_t first);
+
+// Makes share number `shard` the trainer's. Its rows are undefined until the held state is loaded.
+cn_err cn_session_set_share(struct cn_session *session, uint32_t shards, uint32_t shard);
+
 // Returns whether each micro-batch is reduced separately, as from stage 2 on. Then
 // cn_session_accumulate_shared accumulates a step; first is the number of its first batch.
 bool cn_session_shares_gradients(const struct cn_session *session);
 cn_err cn_session_accumulate_shared(struct cn_session *session, uint64_t first,
                                     struct cn_metrics *metrics);
 
+// Returns the exchange between the members that hold a model, or a part of it, together.
+struct cn_trainer_exchange cn_session_exchange(struct cn_session *session);
+
 // Checks this board's share of the reduced gradient before the vote. Sets *finite to false if a
 // number of it is not finite.
 cn_err cn_session_check_share(struct cn_session *session, struct cn_collective *collective,
                               bool *finite);
+
+// Adds up the squares of a gradient of which each member has a share, from stage 2 on.
+cn_err cn_session_sum_squares(struct cn_session *session, struct cn_collective *collective,
+                              double weight, double *squares);
 
 // Clips the share by the norm of the whole gradient. Call it after the vote, from stage 2 on.
 cn_err cn_session_clip_share(struct cn_session *session, struct cn_collective *collective,
@@ -377,6 +392,11 @@ cn_err cn_session_gather_weights(struct cn_session *session, struct cn_collectiv
 enum cn_session_row { CN_ROW_WEIGHTS, CN_ROW_OPTIMIZER, CN_ROW_SECOND };
 cn_err cn_session_gather_row(struct cn_session *session, struct cn_collective *collective,
                              enum cn_session_row what, float *row);
+
+// As cn_session_gather_row, of what the trainer's shares hold together: of a part of a model the
+// row of this part. The values of the row are zeros before.
+cn_err cn_session_gather_shares(struct cn_session *session, struct cn_collective *collective,
+                                enum cn_session_row what, float *row);
 
 // In stage 3, sets held.weights to the trained weights at the end of a round.
 cn_err cn_session_bring_weights(struct cn_session *session, struct cn_collective *collective);

@@ -109,8 +109,10 @@ static void tell_chain(const struct cn_session *session, struct cn_chain_progres
         return;
     chain->parts = place->parts;
     chain->part = place->part;
-    chain->chain = place->replica;
-    chain->chains = place->replicas;
+    chain->chain = place->number;
+    chain->chains = place->chains;
+    chain->shard = place->shard;
+    chain->shards = place->shards;
     chain->micro = session->plan.micro;
     chain->slots = session->cut.slots;
     chain->bubble = (place->parts - 1.0) / (chain->micro + place->parts - 1.0);
@@ -124,7 +126,7 @@ static void tell_chain(const struct cn_session *session, struct cn_chain_progres
         if (ms <= chain->slowest_ms)
             continue;
         chain->slowest_ms = ms;
-        chain->slowest_part = i / place->replicas;
+        chain->slowest_part = i / place->chains;
         chain->slowest = reducer->members[place->ranks[i]];
     }
     if (split->voted_ms > 0)

@@ -202,8 +202,8 @@ void cn_session_measured_share(const struct cn_session *session, uint32_t *first
     if (session->plan.chain.parts) { // the chain has no member that could measure alone
         bool alone = cn_session_takes_turns(session); // else the chains divide the same samples
 
-        *first = alone ? 0 : session->plan.chain.replica;
-        *count = session->plan.chain.idle ? 0 : alone ? 1 : session->plan.chain.replicas;
+        *first = alone ? 0 : session->plan.chain.number;
+        *count = session->plan.chain.idle ? 0 : alone ? 1 : session->plan.chain.chains;
         return;
     }
     own = 1u << session->planning.sets->view.rank;

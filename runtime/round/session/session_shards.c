@@ -33,12 +33,11 @@ static cn_err run(struct cn_collective *collective, enum cn_collective_kind kind
     return collective->ops->run(collective, &call);
 }
 
-// Finds this board's piece of a bucket that begins at `first`.
-static struct cn_trainer_piece own_piece(const struct cn_session *session, uint32_t bucket,
-                                         size_t first, uint32_t shards)
+// Finds the piece of a share in a bucket that begins at `first`.
+static struct cn_trainer_piece piece_of(const struct cn_session *session, uint32_t bucket,
+                                        size_t first, uint32_t shards, uint32_t shard)
 {
     struct cn_trainer_piece piece;
-    uint32_t shard = session->plan.trains ? session->plan.shard : 0;
 
     piece.count = cn_reduce_share(cn_trainer_bucket_words(session->trainer, bucket), shards, shard,
                                   &piece.first);
@@ -46,7 +45,25 @@ static struct cn_trainer_piece own_piece(const struct cn_session *session, uint3
     return piece;
 }
 
+struct cn_trainer_piece cn_session_own_piece(const struct cn_session *session, uint32_t bucket,
+                                             size_t first)
+{
+    return piece_of(session, bucket, first, session->plan.shards, session->plan.shard);
+}
+
 // --- a step ---
+
+static cn_err end_exchange(void *context, uint64_t ticket)
+{
+    struct cn_session *session = context;
+    uint64_t begun_us = cn_platform_now_us();
+    cn_err err = CN_OK;
+
+    if (ticket)
+        err = cn_reducer_wait(session->reducer, (struct cn_work){ticket});
+    session->reducer->waited_us += cn_platform_now_us() - begun_us;
+    return err;
+}
 
 static cn_err begin_exchange(void *context, enum cn_exchange_kind kind, uint32_t bucket,
                              float *data, size_t count, uint64_t *ticket)
@@ -67,21 +84,21 @@ static cn_err begin_exchange(void *context, enum cn_exchange_kind kind, uint32_t
         call.kind = CN_COLLECTIVE_ALL_GATHER;
         call.wire = CN_FLOAT32; // all members must have the same weights to the bit
     }
+    if (cn_session_is_cut(session))
+        cn_session_note_ended(session);
     err = cn_reducer_post(reducer, &call, &work);
-    *ticket = work.number;
+    if (err == CN_EAGAIN) { // messages of a chain wait in the queue, too
+        err = end_exchange(session, reducer->newest.number);
+        if (!err)
+            err = cn_reducer_post(reducer, &call, &work);
+    }
+    *ticket = err ? 0 : work.number;
     return err;
 }
 
-static cn_err end_exchange(void *context, uint64_t ticket)
+struct cn_trainer_exchange cn_session_exchange(struct cn_session *session)
 {
-    struct cn_session *session = context;
-    uint64_t begun_us = cn_platform_now_us();
-    cn_err err = CN_OK;
-
-    if (ticket)
-        err = cn_reducer_wait(session->reducer, (struct cn_work){ticket});
-    session->reducer->waited_us += cn_platform_now_us() - begun_us;
-    return err;
+    return (struct cn_trainer_exchange){begin_exchange, end_exchange, session};
 }
 
 // Returns the number of exchanges in a step: the largest number of micro-batches of a member.
@@ -103,7 +120,7 @@ bool cn_session_shares_gradients(const struct cn_session *session)
 cn_err cn_session_accumulate_shared(struct cn_session *session, uint64_t first,
                                     struct cn_metrics *metrics)
 {
-    const struct cn_trainer_exchange exchange = {begin_exchange, end_exchange, session};
+    const struct cn_trainer_exchange exchange = cn_session_exchange(session);
     uint32_t passes = passes_of(session);
     cn_err err = session->reducer ? CN_OK : CN_EINVAL, diverged = CN_OK;
 
@@ -147,7 +164,7 @@ static cn_err complete_gradient(struct cn_session *session, struct cn_collective
 
     for (uint32_t b = 0; !err && b < cn_trainer_bucket_count(session->trainer); b++) {
         size_t words = cn_trainer_bucket_words(session->trainer, b);
-        struct cn_trainer_piece own = own_piece(session, b, first, session->plan.shards);
+        struct cn_trainer_piece own = cn_session_own_piece(session, b, first);
         size_t end = own.first + own.count;
 
         *finite &= is_finite(gradients + own.first, own.count);
@@ -181,10 +198,11 @@ cn_err cn_session_check_share(struct cn_session *session, struct cn_collective *
 
 // Adds the sum of squares of each shard, in the order of the shards, so that all members get the
 // same norm.
-static cn_err clip(struct cn_session *session, struct cn_collective *collective, double weight)
+cn_err cn_session_sum_squares(struct cn_session *session, struct cn_collective *collective,
+                              double weight, double *sum)
 {
     uint64_t bits[CN_GROUP_MAX] = {0};
-    double squares, sum = 0;
+    double squares;
     const struct cn_step_plan *plan = &session->plan;
     struct cn_collective_call call = {.kind = CN_COLLECTIVE_ALL_GATHER,
                                       .type = CN_INT64,
@@ -194,24 +212,28 @@ static cn_err clip(struct cn_session *session, struct cn_collective *collective,
                                       .fingerprint = CLIPPED};
     cn_err err = cn_trainer_share_squares(session->trainer, weight, &squares);
 
+    *sum = 0;
     memcpy(&bits[plan->shard], &squares, sizeof(squares));
     if (!err)
         err = collective->ops->run(collective, &call);
-    if (err)
-        return err;
-    for (uint32_t s = 0; s < plan->shards; s++) {
+    for (uint32_t s = 0; !err && s < plan->shards; s++) {
         memcpy(&squares, &bits[s], sizeof(squares));
-        sum += squares;
+        *sum += squares;
     }
-    return cn_trainer_share_clip(session->trainer, weight, sum);
+    return err;
 }
 
 cn_err cn_session_clip_share(struct cn_session *session, struct cn_collective *collective,
                              double weight)
 {
+    double squares;
+    cn_err err;
+
     if (!has_stage(session, CN_STAGE_GRADIENTS) || !(session->config.job->rules.clip > 0))
         return CN_OK;
-    return clip(session, collective, weight > 0 ? weight : 1);
+    weight = weight > 0 ? weight : 1;
+    err = cn_session_sum_squares(session, collective, weight, &squares);
+    return err ? err : cn_trainer_share_clip(session->trainer, weight, squares);
 }
 
 // Sends the values of a row that this board has and receives the others. room holds one bucket.
@@ -224,7 +246,7 @@ static cn_err gather_row(struct cn_session *session, struct cn_collective *colle
 
     for (uint32_t b = 0; !err && b < cn_trainer_bucket_count(trainer); b++) {
         size_t words = cn_trainer_bucket_words(trainer, b);
-        struct cn_trainer_piece own = own_piece(session, b, first, session->plan.shards);
+        struct cn_trainer_piece own = cn_session_own_piece(session, b, first);
 
         cn_trainer_to_gradient_order(trainer, row, own.first, own.count, room + own.first - first);
         err =
@@ -258,10 +280,8 @@ cn_err cn_session_gather_weights(struct cn_session *session, struct cn_collectiv
 
 // --- rows of the state ---
 
-// Rows are gathered one after the other into the same memory. A value without a gradient must not
-// keep the previous row's value.
-cn_err cn_session_gather_row(struct cn_session *session, struct cn_collective *collective,
-                             enum cn_session_row what, float *row)
+cn_err cn_session_gather_shares(struct cn_session *session, struct cn_collective *collective,
+                                enum cn_session_row what, float *row)
 {
     static const struct {
         cn_err (*get)(struct cn_trainer *trainer, float *row);
@@ -272,17 +292,23 @@ cn_err cn_session_gather_row(struct cn_session *session, struct cn_collective *c
         [CN_ROW_SECOND] = {cn_trainer_get_second, SECOND},
     };
     float *room;
-    cn_err err;
+    cn_err err = rows[what].get(session->trainer, row);
 
-    memset(row, 0, session->held.total * sizeof(*row));
-    if (cn_session_is_cut(session))
-        return cn_session_gather_parts(session, collective, rows[what].get, row,
-                                       rows[what].fingerprint);
-    err = rows[what].get(session->trainer, row);
-    if (err || (what == CN_ROW_WEIGHTS && !has_stage(session, CN_STAGE_WEIGHTS)))
+    if (err || session->plan.shards == 1 ||
+        (what == CN_ROW_WEIGHTS && !has_stage(session, CN_STAGE_WEIGHTS)))
         return err;
     err = cn_trainer_lend_bucket(session->trainer, &room);
     return err ? err : gather_row(session, collective, row, room, rows[what].fingerprint);
+}
+
+// Rows are gathered one after the other into the same memory. A value without a gradient must not
+// keep the previous row's value.
+cn_err cn_session_gather_row(struct cn_session *session, struct cn_collective *collective,
+                             enum cn_session_row what, float *row)
+{
+    memset(row, 0, session->held.total * sizeof(*row));
+    return cn_session_is_cut(session) ? cn_session_gather_parts(session, collective, what, row)
+                                      : cn_session_gather_shares(session, collective, what, row);
 }
 
 static void replace(float **old, float *fresh)
@@ -329,7 +355,7 @@ cn_err cn_session_get_weights(struct cn_session *session, float *to)
 
 // --- a share ---
 
-static cn_err set_share(struct cn_session *session, uint32_t shards)
+cn_err cn_session_set_share(struct cn_session *session, uint32_t shards, uint32_t shard)
 {
     struct cn_trainer_piece pieces[CN_TRAINER_BUCKETS];
     uint32_t count = shards > 1 ? cn_trainer_bucket_count(session->trainer) : 1;
@@ -337,9 +363,10 @@ static cn_err set_share(struct cn_session *session, uint32_t shards)
 
     pieces[0] = (struct cn_trainer_piece){0, cn_trainer_gradient_words(session->trainer)};
     for (uint32_t b = 0; shards > 1 && b < count; b++) {
-        pieces[b] = own_piece(session, b, first, shards);
+        pieces[b] = piece_of(session, b, first, shards, shard);
         first += cn_trainer_bucket_words(session->trainer, b);
     }
+    session->sharing.shard = shard;
     return cn_trainer_set_share(session->trainer, pieces, count);
 }
 
@@ -354,7 +381,7 @@ cn_err cn_session_take_share(struct cn_session *session)
     if (!err && !fits)
         err = cn_session_reopen_trainer(session, shards, plan->stage);
     if (!err)
-        err = set_share(session, shards);
+        err = cn_session_set_share(session, shards, plan->trains ? plan->shard : 0);
     if (!err)
         err = cn_session_load_trainer(session);
     if (!err && shards == 1)

@@ -180,8 +180,8 @@ static cn_err reduce_step(struct cn_session *session, struct cn_collective *coll
                           struct cn_step_flags *flags, struct cn_step_times *times,
                           float sums[VOTES])
 {
-    bool shared = cn_session_shares_gradients(session);
     bool chained = session->plan.trains && session->plan.chain.parts > 1;
+    bool shared = !chained && cn_session_shares_gradients(session);
     bool sharded = session->plan.trains && !chained && cn_session_is_sharded(session);
     bool overlaps = session->reducer && session->plan.trains && !shared && !chained &&
                     (sharded || cn_trainer_bucket_count(session->trainer) > 1);
@@ -277,7 +277,7 @@ static cn_err apply(struct cn_session *session, struct cn_collective *collective
     if (!err)
         err = cn_trainer_apply_weighted(session->trainer, (double)sums[SAMPLES],
                                         (double)sums[WEIGHT]);
-    if (!err && cn_session_is_sharded(session) && !cn_session_is_cut(session))
+    if (!err && session->plan.shards > 1)
         err = cn_session_gather_weights(session, collective);
     return err;
 }

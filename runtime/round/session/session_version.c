@@ -294,15 +294,17 @@ static void note_published(struct cn_session *session, cn_err err)
 static cn_err measure_version(struct cn_session *session, struct cn_collective *collective,
                               const float *values, float kept[3])
 {
-    float *local;
+    float *local, *part = NULL;
     cn_err err = copy_localized(session, values, &local);
 
-    if (err)
-        return err;
-    err = cn_session_put_row(session, cn_trainer_lend_weights, local ? local : values);
+    if (!err)
+        err = cn_session_copy_part(session, local ? local : values, &part);
+    if (!err)
+        err = cn_trainer_lend_weights(session->trainer, part ? part : local ? local : values);
     if (!err)
         err = measure(session, collective, kept);
     (void)cn_trainer_lend_weights(session->trainer, NULL);
+    free(part);
     free(local);
     return err;
 }

@@ -32,13 +32,14 @@ struct cn_step_split {
 
 // A model that is cut into parts.
 struct cn_chain_progress {
-    uint32_t parts;                        // 0: this board is in no chain
-    uint32_t part, chain, chains;          // part and chain from 0; number of chains
-    uint32_t micro, slots;                 // micro-batches of a step; most that are in flight here
-    double bubble;                         // share of a step in which equal parts rest
-    double bubble_measured;                // share of a step, until the vote, without passes
-    uint32_t slowest_part, slowest;        // the part that computes longest; its member
-    double slowest_ms;                     // its time in a step; 0: not measured
+    uint32_t parts;                 // 0: this board is in no chain
+    uint32_t part, chain, chains;   // part and chain from 0; number of chains
+    uint32_t shard, shards;         // share of the part from 0; members that hold it together
+    uint32_t micro, slots;          // micro-batches of a step; most that are in flight here
+    double bubble;                  // share of a step in which equal parts rest
+    double bubble_measured;         // share of a step, until the vote, without passes
+    uint32_t slowest_part, slowest; // the part that computes longest; its member
+    double slowest_ms;              // its time in a step; 0: not measured
     uint64_t bytes[CN_PIPELINE_PARTS_MAX]; // by cut: bytes that pass it in a step, both ways
 };
 

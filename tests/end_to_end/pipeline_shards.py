@@ -1,0 +1,219 @@
+"""Pipelines whose parts are held in shares: P parts, R replicas and S shards train to the bits of R replicas of S shards.
+
+    pipeline_shards.py BUILD [SCENARIO...]
+"""
+
+import random
+import re
+import time
+
+import pipeline_own
+import wide_model
+from cluster import Cluster, run_to_end
+from pipeline import FOUR, SETTINGS, THREE, TWO, refused
+from scenarios import Scenarios
+from sets import share_samples
+from timeline import spans_of, status_of
+
+scenario = Scenarios()
+EIGHT = {"lab": [f"board-{number}" for number in range(1, 9)]}
+LAYERS = [128] * 6  # a part has several buckets, each on its way to all members of the part
+
+
+def digests_of(build, groups, parallel, accumulate, disturb=None, model=None, train="", layers=LAYERS, **settings):
+    """Of all versions, after a replay, and the logs of the boards and the gateway."""
+    settings = {**SETTINGS, "batch": f"8, accumulate: {accumulate}{train}", "extra": f"parallel: {{{parallel}}}", **settings}
+    with Cluster(build, groups, **settings) as cluster:
+        share_samples(cluster)
+        wide_model.main(cluster.path("wide.onnx"), "1,8,8", *layers, 10, **(model or {}))
+        cluster.set_model("wide.onnx")
+        run_to_end(cluster, disturb)
+        rows = cluster.ledger("SELECT digest FROM version ORDER BY number")
+        logs = {name: cluster.log(name) for name in ["gateway", *cluster.boards]}
+        return [row[0] for row in rows], logs
+
+
+def same_bits(build, whole, cut, **settings):
+    """Boards in shards, and chains whose parts are in shards, train the same micro-batches in the same order."""
+    (groups, parallel, accumulate), (more, chains, fewer) = whole, cut
+    wanted, _ = digests_of(build, groups, parallel, accumulate, **settings)
+    found, logs = digests_of(build, more, chains, fewer, **settings)
+    assert len(wanted) == 4, wanted
+    assert wanted == found, f"{parallel} made {wanted}, {chains} {found}"
+    return logs
+
+
+@scenario
+def two_parts_in_two_shares_make_the_versions_of_two_boards(build):
+    """In stage 1 also those of two boards that hold everything, since two numbers have one sum."""
+    wanted, _ = digests_of(build, TWO, "replicate: 2", 4)
+    found, logs = digests_of(build, FOUR, "pipeline: 2, shard: 2", 2)
+    assert len(wanted) == 4 and wanted == found, f"whole boards made {wanted}, two parts in two shares {found}"
+    for number in range(1, 5):
+        line = f"share {2 - number % 2} of 2 of this part ({'board-1 board-2' if number < 3 else 'board-3 board-4'}): "
+        assert line in logs[f"board-{number}"], f"board-{number} did not say '{line}'"
+    for stage in 2, 3:
+        same_bits(build, (TWO, f"shard: 2, stage: {stage}", 4), (FOUR, f"pipeline: 2, shard: 2, stage: {stage}", 2))
+
+
+@scenario
+def what_a_step_adds_up_is_what_whole_parts_add_up(build):
+    """Tied tensors, norms, both rows of Adam that are kept between rounds, statistics: as without shards."""
+    for train, model in ((", clip: 1", {"tied": True}),
+                         (", clip: 0.5, optimizer: adam, weight_decay: 0.01, keep_optimizer: true", {}),
+                         (", bn: train", {"norm": True, "tied": True})):
+        wanted, _ = digests_of(build, FOUR, "pipeline: 2, replicate: 2", 2, train=train, model=model)
+        found, logs = digests_of(build, FOUR, "pipeline: 2, shard: 2", 2, train=train, model=model)
+        assert len(wanted) == 4 and wanted == found, f"{train}, {model}: whole parts made {wanted}, shares {found}"
+        assert "share 2 of 2 of this part (board-3 board-4): " in logs["board-4"], logs["board-4"]
+
+
+@scenario
+def two_replicas_of_two_shares_of_two_parts(build):
+    for stage in 1, 2, 3:
+        same_bits(build, (FOUR, f"shard: 2, stage: {stage}", 4),
+                  (EIGHT, f"pipeline: 2, shard: 2, stage: {stage}", 2))
+
+
+@scenario
+def what_stages_two_and_three_add_up_is_the_same(build):
+    """Tied tensors, norms, dropout, rows of Adam that are kept, a proximal term, a first part that is not trained."""
+    for train, model in (
+            (", clip: 1", {"tied": True, "drops": True}),
+            (", clip: 0.5, optimizer: adam, weight_decay: 0.01, keep_optimizer: true, proximal: 0.1", {}),
+            (", freeze: [w0, b0, w1, b1, w2, b2]", {})):
+        found = [digests_of(build, FOUR, f"pipeline: 2, shard: 2, stage: {stage}{', cut: w3' if 'freeze' in train else ''}",
+                            2, train=train, model=model)[0] for stage in (2, 3)]
+        assert len(found[0]) == 4 and found[0] == found[1], f"{train}, {model}: stages 2 and 3 made {found}"
+
+
+@scenario
+def each_stage_takes_less_memory_and_status_says_which_share(build):
+    """A log names all bytes of a step; the timeline has each pass and message, also among the exchanges of buckets."""
+    wanted, taken = {"rounds": 1, "local_steps": 4}, []
+    layers = [128] * 24 # a bucket each
+    for parallel in ("pipeline: 2", *(f"pipeline: 2, shard: 2, stage: {stage}" for stage in (1, 2, 3))):
+        _, logs = digests_of(build, FOUR, parallel, 2, layers=layers, **wanted)
+        taken.append([int(re.search(r"part \d of 2, .* (\d+) bytes in all", logs[f"board-{number}"]).group(1))
+                      for number in range(1, 5)])
+    whole, one, two, three = taken
+    weights = 12 * 128 * 128 * 4  # of a part, about
+    for number in range(4):
+        assert 0.45 * weights < whole[number] - one[number] < 0.55 * weights, taken
+        assert one[number] - two[number] > 0.1 * weights and two[number] - three[number] > 0.1 * weights, taken
+    with Cluster(build, FOUR, **{**SETTINGS, "rounds": 1, "local_steps": 10, "batch": "8, accumulate: 2",
+                                 "extra": "parallel: {pipeline: 2, shard: 2, stage: 3}"}) as cluster:
+        share_samples(cluster)
+        wide_model.main(cluster.path("wide.onnx"), "1,8,8", *layers, 10)
+        cluster.set_model("wide.onnx")
+        for name in ("gateway", "board-1", "board-2", "board-3"):
+            cluster.start(name)
+        cluster.start("board-4", "--timeline", "timeline.json")
+        cluster.wait_for_end(100)
+        spans, names = spans_of(cluster.path("timeline.json"))
+        assert sorted(names.values()) == sorted(cluster.boards), names
+        for member, step, batch in ((m, s, b) for m in range(4) for s in range(1, 11) for b in range(4)):
+            ends = ("send F", "receive B") if member < 2 else ("receive F", "send B")
+            for name in ("F", "B", *ends):
+                assert len(spans.get((member, step, f"{name} {batch}"), [])) == 1, (member, step, name, batch)
+        for number, board in enumerate(cluster.boards):
+            chain = status_of(cluster, board)["group"]["chain"]
+            assert (chain["part"], chain["share"], chain["shares"]) == (number // 2 + 1, number % 2 + 1, 2), chain
+            lines = " ".join(cluster.command(cluster.node, "status", f"{board}.yaml").stdout.split())
+            assert f"holds part {number // 2 + 1} of 2, share {number % 2 + 1} of 2, chain {number % 2 + 1} of 2" in lines, lines
+
+
+@scenario
+def own_samples_are_trained_in_turns_whoever_holds_a_share(build):
+    """Places move on from round to round, so a share of a part is another member's in each."""
+    settings = {"rounds": 3, **pipeline_own.TOPK, "batch": "16, accumulate: 2, optimizer: adam, keep_optimizer: true"}
+    wanted, _, _ = pipeline_own.train(build, FOUR, extra="parallel: {pipeline: 2, replicate: 2}", **settings)
+    found, _, logs = pipeline_own.train(build, FOUR, extra="parallel: {pipeline: 2, shard: 2}", **settings)
+    assert len(wanted) == 4 and wanted == found, f"whole parts made {wanted}, shares {found}"
+    parts = set(re.findall(r"part (\d) of 2, chain \d of 2", logs["board-2"]))
+    assert parts == {"1", "2"}, parts
+
+
+@scenario
+def what_cannot_be_divided_gets_one_clear_line(build):
+    everybody = ("board-1", "board-2", "gateway")
+    refused(build, THREE, "parallel.pipeline: 2 and parallel.shard: 2 of job 'digits' need 4 boards, and 3 are in "
+            "group.members of this profile", everybody, extra="parallel: {pipeline: 2, shard: 2}")
+    refused(build, FOUR, "a model cut into 2 parts that normalizes over its batches cannot divide gradients", everybody,
+            lambda cluster: (wide_model.main(cluster.path("norm.onnx"), "1,8,8", 64, 64, 10, norm=True),
+                             cluster.set_model("norm.onnx")),
+            batch="16, bn: train", extra="parallel: {pipeline: 2, shard: 2, stage: 2}")
+    with Cluster(build, TWO, **SETTINGS) as cluster:
+        with open(cluster.path("job.yaml")) as file:
+            job = file.read()
+        for parallel, wanted in (
+                ("pipeline: 4, shard: 5", "parallel.pipeline: 4 parts in 5 shards need 20 members; expected at most 16"),
+                ("pipeline: 2, stage: 2", "parallel.stage: nothing is shared out; expected parallel.shard, too")):
+            cluster.write("job.yaml", f"{job}parallel: {{{parallel}}}\n")
+            result = cluster.command(cluster.aggregator, "check", "gateway.yaml", check=False)
+            said = result.stdout + result.stderr
+            assert result.returncode and "job.yaml:" in said and wanted in said, f"{parallel}: wanted '{wanted}': {said}"
+
+
+@scenario
+def each_member_is_killed_and_the_versions_are_the_same(build):
+    for stage in 1, 3:
+        settings = {"local_steps": 200, "rounds": 5, "rejoin": "20 s"}
+        parallel = f"pipeline: 2, shard: 2, stage: {stage}"
+        wanted, _ = digests_of(build, FOUR, parallel, 2, **settings)
+
+        def disturb(cluster):
+            for version, board in enumerate(("board-2", "board-3", "board-1", "board-4")):
+                cluster.wait_for_line("board-1", f"version {version}: held-out")
+                time.sleep(0.3)
+                cluster.kill(board)
+                cluster.start(board)
+
+        found, logs = digests_of(build, FOUR, parallel, 2, disturb, **settings)
+        assert len(wanted) == 6 and found == wanted, f"stage {stage}: undisturbed {wanted}, killed {found}"
+        assert logs["board-1"].count("part 1 of 2") > 3, "nobody was killed while chains trained"
+
+
+@scenario
+def eight_members_are_killed_at_drawn_times_and_the_versions_are_the_same(build):
+    settings = {"local_steps": 100, "rounds": 5, "rejoin": "20 s", "train": ", optimizer: adam, clip: 1"}
+    parallel = "pipeline: 2, replicate: 2, shard: 2, stage: 3"
+    wanted, _ = digests_of(build, EIGHT, parallel, 1, **settings)
+    draw, killed = random.Random(31), []
+
+    def disturb(cluster):
+        cluster.wait_for_line("board-1", "version 0: held-out")
+        for number in draw.sample(range(1, 9), 8):
+            time.sleep(draw.uniform(0.1, 1.5))
+            if cluster.processes["gateway"].poll() is not None:
+                return
+            cluster.kill(f"board-{number}")
+            cluster.start(f"board-{number}")
+            killed.append(number)
+
+    found, logs = digests_of(build, EIGHT, parallel, 1, disturb, **settings)
+    assert len(wanted) == 6 and found == wanted, f"undisturbed {wanted}, after the deaths of {killed} {found}"
+    formed = logs["board-5"].count("part 2 of 2")
+    assert len(killed) > 4 and formed > 4, f"{killed} were killed, chains formed {formed} times"
+    return f"{len(killed)} boards killed, chains formed {formed} times"
+
+
+@scenario
+def without_a_member_the_rest_trains_in_fewer_shares(build):
+    """Of three boards two hold a part each, and one looks on; when the fourth is back the state is divided again."""
+    def disturb(cluster):
+        cluster.wait_for_line("board-1", "version 0: held-out")
+        cluster.kill("board-2")
+        cluster.wait_for_line("board-1", "parallel.shard is 2, but 3 members (board-1 board-3 board-4) hold 2 parts: "
+                              "1 shares of each")
+        cluster.wait_for_line("board-1", "version 2: held-out")
+        cluster.start("board-2")
+
+    _, logs = digests_of(build, FOUR, "pipeline: 2, shard: 2, stage: 3", 2, disturb, rounds=6, local_steps=150,
+                         rejoin="300 ms")
+    formed = re.findall(r"part 1 of 2, chain 1 of (\d)", logs["board-1"])
+    assert formed[0] == formed[-1] == "2" and "1" in formed, formed
+
+
+if __name__ == "__main__":
+    scenario.main()
