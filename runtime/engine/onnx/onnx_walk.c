@@ -5,6 +5,7 @@
 
 // Most bytes of all tables of one model. A hostile file can ask for about 100 times its size.
 #define TABLES_MAX (64u << 20)
+#define BEGIN_SIZE 16 // a file that is wrong so early is something else
 
 cn_err cn_onnx_walk_malformed(struct cn_onnx_decoder *decoder, const uint8_t *at, const char *kind,
                               const char *problem)
@@ -32,6 +33,15 @@ static cn_err check_rule(struct cn_onnx_decoder *decoder, const struct cn_onnx_k
     return CN_OK;
 }
 
+// Says what bytes are that begin no field.
+static const char *describe(const struct cn_onnx_decoder *decoder, const uint8_t *at,
+                            const struct cn_onnx_kind *kind)
+{
+    bool begins = strcmp(kind->name, "model") == 0 && at - decoder->onnx->file < BEGIN_SIZE;
+
+    return begins ? "this is no ONNX file" : "the file is cut off or malformed here";
+}
+
 cn_err cn_onnx_walk(struct cn_onnx_decoder *decoder, struct cn_wire message,
                     const struct cn_onnx_kind *kind, void *object)
 {
@@ -43,8 +53,7 @@ cn_err cn_onnx_walk(struct cn_onnx_decoder *decoder, struct cn_wire message,
         cn_err err = cn_wire_next(&message, &field);
 
         if (err)
-            return cn_onnx_walk_malformed(decoder, at, kind->name,
-                                          "the file is cut off or malformed here");
+            return cn_onnx_walk_malformed(decoder, at, kind->name, describe(decoder, at, kind));
         if (!field.number)
             return CN_OK;
         err = check_rule(decoder, kind, at, &field, &seen);
