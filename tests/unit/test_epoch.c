@@ -764,6 +764,9 @@ static void sweep_chain(struct world *world, enum cn_scope scope, bool hears, bo
     assert_int_equal(sweep_calls(world, hears, dies, undisturbed), 0);
 }
 
+// The first stage of the sweeps over chains in shares; the last one has the calls of all.
+static int first_stage = CN_SHARING_WEIGHTS;
+
 // Four boards, with the samples of the first, hold two parts in two shares each.
 static void cut_in_shares(struct world *world, enum cn_sharing stage)
 {
@@ -791,7 +794,7 @@ static void sweep_chains_in_shares(struct world *world, bool hears, bool dies)
     uint8_t undisturbed[CN_DIGEST_SIZE];
 
     world->job.local_steps = 2;
-    for (int stage = CN_SHARING_OPTIMIZER; stage <= CN_SHARING_WEIGHTS; stage++) {
+    for (int stage = first_stage; stage <= CN_SHARING_WEIGHTS; stage++) {
         cut_in_shares(world, (enum cn_sharing)stage);
         begin_anew(world);
         train_round(world, undisturbed);
@@ -1106,7 +1109,8 @@ static void a_member_that_lacks_nothing_takes_nothing(void **state)
         assert_int_equal(world->boards[i].mortal.pieces, 0);
 }
 
-int main(void)
+// With "all": each stage of chains in shares.
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_member_that_lost_everything_heals_from_the_other, set_up,
@@ -1157,5 +1161,7 @@ int main(void)
                                         tear_down),
     };
 
+    if (argc > 1 && strcmp(argv[1], "all") == 0)
+        first_stage = CN_SHARING_OPTIMIZER;
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
