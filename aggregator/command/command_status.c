@@ -8,6 +8,7 @@
 #include "aggregator/daemon/setup.h"
 #include "aggregator/serve/status.h"
 #include "aggregator/serve/status_print.h"
+#include "aggregator/show/show.h"
 #include "runtime/command/terminal/wrap.h"
 #include "runtime/port/platform.h"
 
@@ -24,6 +25,17 @@ static const char help[] =
     "                   trouble, drawn each second until the run is over or Ctrl-C.\n"
     "                   Without colours where NO_COLOR is set. Into a pipe or a file,\n"
     "                   and with TERM=dumb: lines for each version\n";
+
+// Says that no update is taken where the disk is too full for it.
+static void print_disk(const struct cn_settings *settings)
+{
+    char text[CN_SHOW_DISK_SIZE];
+    uint64_t bytes_free = cn_show_disk_free(settings->state);
+    if (!bytes_free || bytes_free >= settings->reserve)
+        return;
+    cn_show_disk_text(bytes_free, settings->reserve, text);
+    cn_wrap_print(text, CN_WRAP_INDENT);
+}
 
 // Prints JSON as it is, and other lines wrapped to the width of the terminal.
 static cn_err print(const struct cn_setup *setup, bool json)
@@ -44,8 +56,10 @@ static cn_err print(const struct cn_setup *setup, bool json)
     cn_status_deinit(&live);
     if (!json && fclose(stream) && !err)
         err = CN_ENOMEM;
-    if (!json && !err)
+    if (!json && !err) {
+        print_disk(setup->settings);
         cn_wrap_print_all(text, INDENT);
+    }
     free(text);
     return err;
 }

@@ -10,7 +10,6 @@
 #include "aggregator/show/show.h"
 #include "runtime/port/platform.h"
 
-#define MIB (1024.0 * 1024.0)
 #define VERSIONS_MAX 20 // most versions that become events after one look: the newest ones
 
 // --- storing and telling ---
@@ -170,19 +169,30 @@ static void look_at_rejections(struct cn_event_service *service, bool quiet, uin
 
 // --- the gateway ---
 
+// Returns how near the free bytes are to the reserve. A better state takes an eighth more than it
+// took to leave it, so that a disk at its edge makes no flood.
+static enum cn_event_disk disk_of(uint64_t bytes_free, uint64_t reserve, enum cn_event_disk before)
+{
+    if (bytes_free < reserve + (before == CN_EVENT_DISK_BELOW ? reserve / 8 : 0))
+        return CN_EVENT_DISK_BELOW;
+    return bytes_free < 2 * reserve + (before != CN_EVENT_DISK_WIDE ? reserve / 4 : 0)
+               ? CN_EVENT_DISK_NEAR
+               : CN_EVENT_DISK_WIDE;
+}
+
 static void look_at_disk(struct cn_event_service *service, uint64_t now_ms)
 {
     const struct cn_settings *settings = service->sources.settings;
-    uint64_t free_bytes, reserve = settings->reserve;
-    bool *low = &service->run.disk_low;
-    if (!reserve || cn_platform_disk_free(settings->state, &free_bytes))
+    uint64_t bytes_free = cn_show_disk_free(settings->state);
+    char text[CN_SHOW_DISK_SIZE];
+    if (!settings->reserve || !bytes_free)
         return;
-    bool is_low = free_bytes < (*low ? reserve * 2 + reserve / 4 : reserve * 2);
-    if (is_low != *low)
-        say(service, now_ms, is_low ? CN_EVENT_DISK_LOW : CN_EVENT_DISK_FREE, "",
-            "the disk of the gateway has %.0f MiB free; %.0f MiB are kept in reserve",
-            (double)free_bytes / MIB, (double)reserve / MIB);
-    *low = is_low;
+    enum cn_event_disk disk = disk_of(bytes_free, settings->reserve, service->run.disk);
+    cn_show_disk_text(bytes_free, settings->reserve, text);
+    if (disk != service->run.disk)
+        say(service, now_ms, disk == CN_EVENT_DISK_WIDE ? CN_EVENT_DISK_FREE : CN_EVENT_DISK_LOW,
+            "", "%s", text);
+    service->run.disk = disk;
 }
 
 static void look_at_gateway(struct cn_event_service *service, cn_err trouble, uint64_t now_ms)

@@ -40,7 +40,7 @@ struct cn_event_service { // zero it before use
         struct cn_run_state state;
         uint64_t extended, rejected;
         uint32_t version, settings;
-        bool disk_low;
+        enum cn_event_disk { CN_EVENT_DISK_WIDE, CN_EVENT_DISK_NEAR, CN_EVENT_DISK_BELOW } disk;
         cn_err trouble;
     } run;                        // state of the run at the last look
     uint64_t seen[CN_EVENT_SEEN]; // hashes of rejections that were told or are old

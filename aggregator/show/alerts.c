@@ -9,7 +9,6 @@
 #include "aggregator/run/measured.h"
 #include "aggregator/run/run_counts.h"
 
-#define MIB (1024.0 * 1024.0)
 #define TEXT_SIZE CN_REASON_SIZE
 
 enum level { LEVEL_ERROR, LEVEL_WARNING, LEVEL_INFO, LEVELS };
@@ -87,10 +86,8 @@ static void add_gateway(struct alerts *alerts)
                  cn_job_updates_needed(source->job), view->groups);
     if (source->disk_free && source->disk_free < 2 * source->disk_reserve) {
         bool below = source->disk_free < source->disk_reserve;
-        snprintf(add(alerts, below ? LEVEL_ERROR : LEVEL_WARNING, "disk")->text, TEXT_SIZE,
-                 "the disk of the gateway has %.0f MiB free; %.0f MiB are kept in reserve%s",
-                 (double)source->disk_free / MIB, (double)source->disk_reserve / MIB,
-                 below ? ", so no update is taken" : "");
+        cn_show_disk_text(source->disk_free, source->disk_reserve,
+                          add(alerts, below ? LEVEL_ERROR : LEVEL_WARNING, "disk")->text);
     }
     if (live->warning[0])
         snprintf(add(alerts, LEVEL_WARNING, "worse")->text, TEXT_SIZE, "%s", live->warning);

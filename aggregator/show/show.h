@@ -35,6 +35,11 @@ struct cn_show_source {
 // not known.
 uint64_t cn_show_disk_free(const char *path);
 
+#define CN_SHOW_DISK_SIZE 160 // bytes of the sentence
+
+// Writes how much of the gateway's disk is free, and whether updates are refused for it.
+void cn_show_disk_text(uint64_t bytes_free, uint64_t reserve, char text[CN_SHOW_DISK_SIZE]);
+
 // Returns the milliseconds since 1970, for date_ms.
 uint64_t cn_show_date_ms(void);
 

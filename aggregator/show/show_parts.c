@@ -1,7 +1,9 @@
 #include "aggregator/show/show_parts.h"
-#include "runtime/port/platform.h"
 
+#include <stdio.h>
 #include <time.h>
+
+#include "runtime/port/platform.h"
 
 void cn_show_begin(const struct cn_show_source *source, struct cn_json_text *json)
 {
@@ -40,6 +42,14 @@ uint64_t cn_show_disk_free(const char *path)
     if (cn_platform_disk_free(path, &bytes))
         return 0;
     return bytes ? bytes : 1;
+}
+
+void cn_show_disk_text(uint64_t bytes_free, uint64_t reserve, char text[CN_SHOW_DISK_SIZE])
+{
+    snprintf(text, CN_SHOW_DISK_SIZE,
+             "the disk of the gateway has %.0f MiB free; %.0f MiB are kept in reserve%s",
+             (double)bytes_free / (1u << 20), (double)reserve / (1u << 20),
+             bytes_free < reserve ? ", so no update is taken" : "");
 }
 
 uint64_t cn_show_date_ms(void)

@@ -302,6 +302,9 @@ def full_gateway(cluster):
         cluster.enroll_all()
         cluster.start_all()
         cluster.wait_for_line("gateway", "storage.reserve")
+        for command in (["status"], ["events", "--alarms"]):
+            said = " ".join(cluster.command(cluster.aggregator, *command, "gateway.yaml").stdout.split())
+            assert "are kept in reserve, so no update is taken" in said, said
         cluster.kill("gateway")
         fill(os.path.join(state, "filler"))
         cluster.write("gateway.yaml", profile + "storage: {reserve: 0 B}\n")
