@@ -49,6 +49,9 @@ static bool is_stored(const struct cn_job_set *set, const char *name)
     return true;
 }
 
+// Opens the ledger for writing, though it changes nothing: one of an older program gets the tables
+// that it lacks. SQLite's read-only access would leave a log and an index (-wal, -shm) beside the
+// ledger, as only a writer may remove them.
 static cn_err view_stored(const struct cn_job_set *set, const char *profile,
                           const struct cn_http_wish *wish, struct cn_buffer *out)
 {
