@@ -22,17 +22,7 @@ static const char help[] =
 struct removal {
     struct cn_setup *setup;
     const char *group;
-    uint32_t boards; // boards that the ledger has in the group, revoked ones too
 };
-
-static cn_err count_board(void *context, const struct cn_ledger_board *board)
-{
-    struct removal *removal = context;
-    if (strcmp(board->group, removal->group) != 0)
-        return CN_OK;
-    removal->boards++;
-    return CN_OK;
-}
 
 // Boards are read one by one, because revoking writes to the ledger.
 static cn_err find_next(void *context, const struct cn_ledger_board *board)
@@ -44,7 +34,7 @@ static cn_err find_next(void *context, const struct cn_ledger_board *board)
     return CN_ECANCELED; // ends the walk
 }
 
-static cn_err revoke_all(struct removal *removal)
+static cn_err revoke_all(const struct removal *removal)
 {
     struct cn_ledger *ledger = removal->setup->ledger;
     for (;;) {
@@ -118,14 +108,14 @@ static bool is_confirmed(const struct removal *removal, uint32_t newest, uint32_
 static int remove_group(struct cn_setup *setup, const struct cn_rollback_request_options *options)
 {
     const char *group = options->name;
-    struct removal removal = {.setup = setup, .group = group};
+    const struct removal removal = {.setup = setup, .group = group};
     uint32_t newest, number;
-    bool needed;
+    bool needed, had;
     int result = cn_rollback_request_check(setup, options->reason);
     if (result)
         return result;
-    cn_err err = cn_ledger_boards(setup->ledger, count_board, &removal);
-    if (!err && !removal.boards) {
+    cn_err err = cn_ledger_had_group(setup->ledger, group, &had);
+    if (!err && !had) {
         fprintf(stderr, "error: group %s: no board of it was ever enrolled\n", group);
         return CN_EXIT_FAILED;
     }

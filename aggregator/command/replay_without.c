@@ -122,17 +122,15 @@ static void summarize(const struct without *without, const char *state)
     printf("To take the group out of the run, go back and train on: cairn-aggregator remove\n");
 }
 
-static cn_err find_group(void *group, const struct cn_ledger_board *board)
-{
-    return strcmp(board->group, group) == 0 ? CN_EEXIST : CN_OK; // an error ends the walk
-}
-
 static int tell_nothing(struct cn_setup *setup, const char *group)
 {
-    char name[CN_NAME_SIZE];
-    snprintf(name, sizeof(name), "%s", group);
-    if (cn_ledger_boards(setup->ledger, find_group, name) != CN_EEXIST) {
-        fprintf(stderr, "error: no board was ever enrolled in group %s\n", group);
+    bool had;
+    cn_err err = cn_ledger_had_group(setup->ledger, group, &had);
+    if (err || !had) {
+        if (err)
+            fprintf(stderr, "error: group %s: %s\n", group, cn_err_text(err));
+        else
+            fprintf(stderr, "error: no board was ever enrolled in group %s\n", group);
         return CN_EXIT_FAILED;
     }
     printf("no version has something of group %s\n", group);

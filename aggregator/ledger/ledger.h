@@ -152,6 +152,10 @@ cn_err cn_ledger_boards(struct cn_ledger *ledger, cn_ledger_board_visit *visit, 
 // nothing when the boards are the same. Sets changed when it wrote.
 cn_err cn_ledger_mirror_boards(struct cn_ledger *ledger, struct cn_ledger *source, bool *changed);
 
+// Says whether a board was ever in the group: one may be in another group now, by `move` or a
+// second `enroll`.
+cn_err cn_ledger_had_group(struct cn_ledger *ledger, const char *group, bool *had);
+
 // Counts the groups that have a board that is not revoked.
 cn_err cn_ledger_group_count(struct cn_ledger *ledger, uint32_t *count);
 

@@ -171,6 +171,25 @@ cn_err cn_ledger_boards(struct cn_ledger *ledger, cn_ledger_board_visit *visit, 
     return err;
 }
 
+// A board that leaves a group raises its key epoch. A ledger that mirrors the boards of another one
+// has no key epochs, but the updates.
+cn_err cn_ledger_had_group(struct cn_ledger *ledger, const char *group, bool *had)
+{
+    sqlite3_stmt *statement;
+    cn_err err = cn_ledger_sql_prepare(ledger, &statement,
+                                       "SELECT EXISTS(SELECT 1 FROM board WHERE grp=?1)"
+                                       " OR EXISTS(SELECT 1 FROM key_epoch WHERE grp=?1)"
+                                       " OR EXISTS(SELECT 1 FROM contribution WHERE grp=?1)",
+                                       "t", group);
+    *had = false;
+    if (err)
+        return err;
+    err = cn_ledger_sql_step(ledger, statement);
+    *had = !err && sqlite3_column_int(statement, 0);
+    sqlite3_finalize(statement);
+    return err;
+}
+
 cn_err cn_ledger_group_count(struct cn_ledger *ledger, uint32_t *count)
 {
     sqlite3_stmt *statement;

@@ -186,6 +186,9 @@ def a_group_is_taken_out(build):
         said = aggregator(cluster, "remove", "gateway.yaml", "lab-c", "--reason", "again")
         assert "no update of group lab-c is in version" in said, said
         cluster.kill("board-4")
+        aggregator(cluster, "enroll", "gateway.yaml", "board-4", "--group", "lab-d", "-o", "moved.key")
+        said = aggregator(cluster, "remove", "gateway.yaml", "lab-c", "--reason", "its board moved")
+        assert "no update of group lab-c is in version" in said, said
         last = cluster.version() + 4
         cluster.edit("job.yaml", (f"count: {ENDLESS}", f"count: {last}"))
         reload(cluster)

@@ -44,6 +44,20 @@ static void a_board_is_enrolled_once(void **state)
     assert_int_equal(world_enroll(world, "a", "h", 0), CN_EEXIST);
 }
 
+static void a_group_that_its_boards_left_is_still_known(void **state)
+{
+    struct world *world = *state;
+    bool had;
+    assert_int_equal(world_enroll(world, "a", "g", 0), CN_OK);
+    assert_int_equal(cn_ledger_move(world->ledger, "a", "h"), CN_OK);
+    assert_int_equal(cn_ledger_had_group(world->ledger, "g", &had), CN_OK);
+    assert_true(had);
+    assert_int_equal(cn_ledger_had_group(world->ledger, "h", &had), CN_OK);
+    assert_true(had);
+    assert_int_equal(cn_ledger_had_group(world->ledger, "i", &had), CN_OK);
+    assert_false(had);
+}
+
 static struct cn_ledger_version version_zero(void)
 {
     struct cn_ledger_version made = {.number = 0};
@@ -343,6 +357,8 @@ int main(void)
                                         close_world),
         cmocka_unit_test_setup_teardown(measures_of_a_version_are_means_over_the_samples,
                                         open_world, close_world),
+        cmocka_unit_test_setup_teardown(a_group_that_its_boards_left_is_still_known, open_world,
+                                        close_world),
         cmocka_unit_test_setup_teardown(another_measurement_leaves_nothing_of_the_first, open_world,
                                         close_world),
         cmocka_unit_test_setup_teardown(an_updates_measures_stand_beside_its_loss, open_world,
