@@ -5,9 +5,11 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "runtime/base/log_limit.h"
+#include "runtime/port/crypto.h"
 #include "tests/unit/log_capture.h"
 #include "transport/transfer/download.h"
 
@@ -16,13 +18,26 @@
 
 struct gateway {
     struct cn_exchange exchange;
-    uint64_t tag; // of the last request
+    uint64_t tag;   // of the last request
+    char path[128]; // of the last request
 };
 
 static cn_err note_request(struct cn_exchange *exchange, const struct cn_exchange_request *request)
 {
-    ((struct gateway *)exchange)->tag = request->tag;
+    struct gateway *gateway = (struct gateway *)exchange;
+
+    gateway->tag = request->tag;
+    snprintf(gateway->path, sizeof(gateway->path), "%s", request->path);
     return CN_OK;
+}
+
+static void answer(struct gateway *gateway, struct cn_download *download, const uint8_t *bytes,
+                   size_t size)
+{
+    struct cn_exchange_reply reply = {.code = CN_COAP_CONTENT, .body = bytes, .size = size};
+
+    reply.tag = gateway->tag;
+    assert_true(cn_download_reply(download, &reply, NOW_US + 1000));
 }
 
 // Fetches a blob whose first answer holds other bytes than its digest promises.
@@ -69,10 +84,53 @@ static void a_gateway_fills_no_log_with_wrong_bytes(void **state)
     assert_int_equal(wrong, CN_LOG_QUOTA_BURST);
 }
 
+static void expect_request(struct gateway *gateway, struct cn_download *download,
+                           const char *wanted)
+{
+    uint64_t wake_us = UINT64_MAX;
+
+    cn_download_step(download, NOW_US, &wake_us);
+    assert_string_equal(gateway->path + sizeof("b/") - 1 + 2 * CN_DIGEST_SIZE, wanted);
+}
+
+// A gateway that was started again with smaller chunks sends the second half of a blob.
+static void a_download_goes_on_in_chunks_of_another_size(void **state)
+{
+    static const struct cn_exchange_ops ops = {.send = note_request};
+    struct gateway gateway = {.exchange = {.ops = &ops, .state = CN_EXCHANGE_UP, .body_max = 1024}};
+    struct cn_controller controller;
+    struct cn_rtt rtt = {0};
+    struct cn_transfer transfer = {.exchange = &gateway.exchange,
+                                   .rtt = &rtt,
+                                   .controller = &controller,
+                                   .kind = 1,
+                                   .chunk_size = 64,
+                                   .parcel_chunks = 1};
+    uint8_t bytes[SIZE], digest[CN_DIGEST_SIZE];
+    struct cn_download *download;
+    size_t size;
+
+    (void)state;
+    for (size_t i = 0; i < SIZE; i++)
+        bytes[i] = (uint8_t)(i * 7);
+    cn_crypto_digest(bytes, SIZE, digest);
+    cn_controller_init(&controller, 64 + CN_TRANSFER_OVERHEAD, 1, 0, 1000); // one parcel at a time
+    assert_int_equal(cn_download_open(&transfer, digest, SIZE, &download), CN_OK);
+    expect_request(&gateway, download, "/0/1");
+    answer(&gateway, download, bytes, 64);
+    assert_int_equal(cn_download_resize(download, 32, 2), CN_OK);
+    expect_request(&gateway, download, "/2/2");
+    answer(&gateway, download, bytes + 64, SIZE - 64);
+    assert_int_equal(cn_download_state(download), CN_DOWNLOAD_FINISHED);
+    assert_memory_equal(cn_download_data(download, &size), bytes, SIZE);
+    cn_download_close(download);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_gateway_fills_no_log_with_wrong_bytes),
+        cmocka_unit_test(a_download_goes_on_in_chunks_of_another_size),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -122,7 +122,7 @@ static void fit_transfers(struct link *link, uint64_t now_us)
     link->up.window_max = link->down.window_max = window(link);
     // Without memory for new parcels the transfers keep the old ones.
     if ((link->upload && cn_upload_resize(link->upload, chunk_size(link), chunks, now_us)) ||
-        (link->download && cn_download_resize(link->download, chunks)))
+        (link->download && cn_download_resize(link->download, chunk_size(link), chunks)))
         cn_log(CN_LOG_WARN, "link", "no memory to divide a transfer again");
 }
 
@@ -259,14 +259,13 @@ static void finish_upload(struct link *link, uint64_t now_us)
 {
     const struct cn_upload_status *status = cn_upload_verdict(link->upload);
     struct cn_link_event *event;
-    uint64_t size;
 
     if (!status)
         return;
     event = push(link, CN_LINK_RECEIPT);
-    cn_upload_sent(link->upload, &size);
     link->wants_stream =
-        cn_path_stats_end(&link->measure, true, &link->up, size, link->parcel_size, now_us);
+        cn_path_stats_end(&link->measure, true, &link->up, cn_upload_sent_size(link->upload),
+                          link->parcel_size, now_us);
     event->verdict = status->verdict;
     memcpy(event->accepted, status->accepted, CN_DIGEST_SIZE);
     snprintf(event->text, sizeof(event->text), "%s", status->reason);

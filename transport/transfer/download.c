@@ -247,41 +247,47 @@ const uint8_t *cn_download_data(const struct cn_download *download, size_t *size
     return download->data;
 }
 
-// Returns whether the chunks from first to end have all arrived, in parcels of old_chunks chunks.
-static bool had_come(const struct cn_in_flight *old, uint32_t old_chunks, uint32_t first,
-                     uint32_t end)
+// Returns whether the bytes from first to end have all arrived.
+static bool had_come(const struct cn_download *download, size_t first, size_t end)
 {
-    for (uint32_t parcel = first / old_chunks; parcel * old_chunks < end; parcel++) {
-        if (!cn_in_flight_is_done(old, parcel))
+    uint32_t parcel = (uint32_t)(first / offset_of(download, 1));
+
+    for (; offset_of(download, parcel) < end; parcel++) {
+        if (!cn_in_flight_is_done(&download->flight, parcel))
             return false;
     }
     return true;
 }
 
-cn_err cn_download_resize(struct cn_download *download, uint32_t parcel_chunks)
+cn_err cn_download_resize(struct cn_download *download, uint32_t chunk_size, uint32_t parcel_chunks)
 {
-    uint32_t old_chunks = download->transfer.parcel_chunks;
-    uint32_t count = (download->chunk_count - 1) / parcel_chunks + 1;
+    struct cn_transfer *transfer = &download->transfer;
+    size_t chunks = (download->size - 1) / chunk_size + 1;
+    size_t full = (size_t)parcel_chunks * chunk_size;
     struct cn_in_flight flight;
     cn_err err;
 
-    if (parcel_chunks == old_chunks || download->state != CN_DOWNLOAD_RUNNING)
+    if (download->state != CN_DOWNLOAD_RUNNING ||
+        (chunk_size == transfer->chunk_size && parcel_chunks == transfer->parcel_chunks))
         return CN_OK;
-    err = cn_in_flight_init(&flight, download->transfer.controller, count);
+    if (chunks >= CN_IN_FLIGHT_NONE)
+        return CN_ERANGE;
+    err = cn_in_flight_init(&flight, transfer->controller,
+                            (uint32_t)((chunks - 1) / parcel_chunks + 1));
     if (err)
         return err;
-    for (uint32_t i = 0; i < count; i++) {
-        uint32_t first = i * parcel_chunks;
-        uint32_t rest = download->chunk_count - first;
+    for (uint32_t i = 0; i < flight.count; i++) {
+        size_t first = i * full, rest = download->size - first;
 
-        if (had_come(&download->flight, old_chunks, first,
-                     first + (rest < parcel_chunks ? rest : parcel_chunks)))
+        if (had_come(download, first, first + (rest < full ? rest : full)))
             cn_in_flight_settle(&flight, i);
     }
     cn_in_flight_deinit(&download->flight);
     download->flight = flight;
-    download->transfer.parcel_chunks = parcel_chunks;
-    download->transfer.generation++; // replies under way have the old parcel size
+    download->chunk_count = (uint32_t)chunks;
+    transfer->chunk_size = chunk_size;
+    transfer->parcel_chunks = parcel_chunks;
+    transfer->generation++; // replies under way have the old parcel size
     hash_begin(download);
     return CN_OK;
 }

@@ -40,9 +40,11 @@ enum cn_download_state cn_download_state(const struct cn_download *download);
 // Returns the content, valid from CN_DOWNLOAD_FINISHED until close.
 const uint8_t *cn_download_data(const struct cn_download *download, size_t *size);
 
-// Divides the blob into parcels of another size, because the path takes other ones. Chunks of
-// complete parcels stay. CN_ENOMEM changes nothing.
-cn_err cn_download_resize(struct cn_download *download, uint32_t parcel_chunks);
+// Divides the blob again when a registration gave another chunk size or the path takes other
+// parcels. Does nothing when both sizes stay. What complete parcels brought stays. Returns
+// CN_ERANGE for too many chunks, and CN_ENOMEM; both change nothing.
+cn_err cn_download_resize(struct cn_download *download, uint32_t chunk_size,
+                          uint32_t parcel_chunks);
 
 // Returns true once each time that the link counted as gone (cn_in_flight_take_gone).
 bool cn_download_take_gone(struct cn_download *download);

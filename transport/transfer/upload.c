@@ -221,8 +221,10 @@ static bool send_parcel(struct cn_upload *upload, uint32_t parcel, uint64_t now_
                       now_us);
     request.silent = !must_ask(upload, now_us);
     request.tag = cn_transfer_tag(&upload->transfer, upload->flight.parcels[parcel].tries, parcel);
-    if (!exchange->ops->send(exchange, &request))
+    if (!exchange->ops->send(exchange, &request)) {
+        upload->sent_size += request.size;
         return true;
+    }
     cn_in_flight_lose_all(&upload->flight);
     return false;
 }
@@ -310,15 +312,9 @@ void cn_upload_count(const struct cn_upload *upload, uint64_t *retransmissions, 
 }
 
 // Does not tell repetitions from first transmissions. A resumed upload sends less than the frame.
-uint32_t cn_upload_sent(const struct cn_upload *upload, uint64_t *size)
+uint64_t cn_upload_sent_size(const struct cn_upload *upload)
 {
-    uint32_t sent = upload->flight.next_order - 1;
-    uint32_t parcels = sent < upload->flight.count ? sent : upload->flight.count;
-
-    *size = (uint64_t)parcels * upload->transfer.parcel_chunks * upload->transfer.chunk_size;
-    if (*size > upload->frame.size)
-        *size = upload->frame.size;
-    return sent;
+    return upload->sent_size < upload->frame.size ? upload->sent_size : upload->frame.size;
 }
 
 bool cn_upload_take_gone(struct cn_upload *upload)

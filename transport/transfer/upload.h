@@ -58,6 +58,5 @@ const struct cn_upload_status *cn_upload_verdict(const struct cn_upload *upload)
 // divided (cn_upload_resize).
 void cn_upload_count(const struct cn_upload *upload, uint64_t *retransmissions, uint64_t *spurious);
 
-// Returns the number of transmissions since the frame was last divided, repetitions included. Sets
-// *size to their bytes of the frame: at most the size of the frame.
-uint32_t cn_upload_sent(const struct cn_upload *upload, uint64_t *size);
+// Returns the bytes of the frame that were sent, repetitions included: at most the frame's size.
+uint64_t cn_upload_sent_size(const struct cn_upload *upload);

@@ -23,14 +23,15 @@ struct cn_upload {
     struct cn_upload_status status;     // the last one received
     char id[2 * CN_UPLOAD_ID_SIZE + 1]; // in hexadecimal digits, as paths have it
     uint32_t chunk_count;
-    uint8_t *settled;  // a bit per chunk that the aggregator had when it was declared or surveyed
-    uint32_t surveyed; // it is known of all chunks before this one whether the aggregator has them
-    uint32_t unasked;  // parcels sent since one asked for the status
-    uint64_t asked_us; // when a parcel last asked for the status
-    bool must_ask;     // the next parcel asks for the status
-    bool early;        // parcels may go before the declaration is answered
-    bool postponed;    // the aggregator answered the declaration with "later"
-    bool stale;        // the aggregator counts another number of chunks
+    uint8_t *settled;   // a bit per chunk that the aggregator had when it was declared or surveyed
+    uint32_t surveyed;  // it is known of all chunks before this one whether the aggregator has them
+    uint64_t sent_size; // bytes of the frame in all transmissions
+    uint32_t unasked;   // parcels sent since one asked for the status
+    uint64_t asked_us;  // when a parcel last asked for the status
+    bool must_ask;      // the next parcel asks for the status
+    bool early;         // parcels may go before the declaration is answered
+    bool postponed;     // the aggregator answered the declaration with "later"
+    bool stale;         // the aggregator counts another number of chunks
 };
 
 // Returns the chunks of a parcel that have to be sent, without the settled ones at its ends.
