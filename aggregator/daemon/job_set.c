@@ -243,12 +243,18 @@ static bool make_room(struct cn_job_set *set, uint64_t now_ms)
     return true;
 }
 
+// Says whether the run of a job is to be opened now.
+static bool is_due(const struct cn_job_slot *slot, uint64_t now_ms)
+{
+    return !slot->run && !cn_job_is_over(slot->row.state) &&
+           (!slot->tried_ms || now_ms - slot->tried_ms >= RETRY_MS);
+}
+
 // Opens and closes the run of a job, by its state.
 static void follow_state(struct cn_job_set *set, struct cn_job_slot *slot, uint64_t now_ms)
 {
-    bool is_due = !slot->tried_ms || now_ms - slot->tried_ms >= RETRY_MS;
     bool over = cn_job_is_over(slot->row.state);
-    if (!slot->run && !over && is_due && make_room(set, now_ms))
+    if (is_due(slot, now_ms) && make_room(set, now_ms))
         open_slot(set, slot, now_ms);
     // A job that ended is served until others want its groups, so that its boards learn of the end.
     // One that a person stopped, or that failed, gives them back to the first.
@@ -334,15 +340,19 @@ void cn_job_set_step(struct cn_job_set *set, const struct cn_run_state *first,
     write_status(set, now_ms);
 }
 
-void cn_job_set_replan(void *context)
+bool cn_job_set_replan(void *context)
 {
     struct cn_job_set *set = context;
     uint64_t now_ms = cn_platform_now_ms();
     if (now_ms < set->replan_ms) // boards that fail all the time do not keep the gateway busy
-        return;
+        return false;
     plan(set, now_ms);
     uint64_t took_ms = cn_platform_now_ms() - now_ms;
     set->replan_ms = took_ms < SHORT_MS ? 0 : now_ms + 4 * took_ms;
+    for (size_t i = 1; i < set->count; i++)
+        if (is_due(&set->slots[i], now_ms))
+            return false;
+    return true;
 }
 
 bool cn_job_set_is_over(const struct cn_job_set *set)

@@ -42,8 +42,9 @@ struct cn_resources {
     // gateway's own have it.
     struct cn_resources *(*serving)(void *context, const char *group);
     // Decides again which job each group serves, after a board said that it cannot train, or
-    // registered though the run of its job is over. NULL: there is nothing to decide.
-    void (*replan)(void *context);
+    // registered though the run of its job is over. Returns false when it may decide otherwise in a
+    // moment. NULL: there is nothing to decide.
+    bool (*replan)(void *context);
     void *context; // passed to both functions
     struct cn_spool *spool;
     struct cn_model_store *models;

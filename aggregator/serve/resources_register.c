@@ -182,22 +182,32 @@ static struct cn_base_name base_name(struct cn_resources *resources)
     return resources->base;
 }
 
+static bool is_over(struct cn_resources *resources)
+{
+    struct cn_run_state state;
+    cn_run_get_state(resources->run, resources->now_ms(), &state);
+    return state.phase == CN_RUN_ENDED;
+}
+
 // A board that cannot train its job, or whose run is over, may have another job at once. Returns
-// the resources of the job that its group serves from now on.
+// the resources of the job that its group serves from now on. Returns NULL, and asks the board to
+// come back, when the run is over and another job may have the group in a moment: a board that runs
+// until the end would leave when it is told the same run.
 static struct cn_resources *serve_next(struct cn_resources *resources, const char *group,
-                                       const struct cn_registration *registration)
+                                       const struct cn_registration *registration,
+                                       struct cn_coap_reply *reply)
 {
     const struct cn_resources *gateway = cn_resources_gateway(resources);
     bool gives_up = registration->fault[0] && registration->fault_run;
-    struct cn_run_state state;
-    if (!gateway->replan)
+    if (!gateway->replan || (!gives_up && !is_over(resources)))
         return resources;
-    if (!gives_up)
-        cn_run_get_state(resources->run, resources->now_ms(), &state);
-    if (!gives_up && state.phase != CN_RUN_ENDED)
-        return resources;
-    gateway->replan(gateway->context);
-    return gateway->serving(gateway->context, group);
+    bool decided = gateway->replan(gateway->context);
+    struct cn_resources *next = gateway->serving(gateway->context, group);
+    if (decided || gives_up || next != resources)
+        return next;
+    cn_coap_reply_error(reply, CN_COAP_UNAVAILABLE, "the next job is not decided yet");
+    reply->max_age_s = 1;
+    return NULL;
 }
 
 void cn_resources_register(void *context, const struct cn_coap_request *request,
@@ -220,7 +230,9 @@ void cn_resources_register(void *context, const struct cn_coap_request *request,
         !follows_keys(cn_resources_group(resources, board), answer.protocol, reply))
         return;
     note_facts(resources, request, answer.protocol, &message.facts);
-    resources = serve_next(resources, board->enrolled.group, &message.facts);
+    resources = serve_next(resources, board->enrolled.group, &message.facts, reply);
+    if (!resources)
+        return;
     if (!pick_versions(&message, resources->job, &answer, reply))
         return; // another job may need newer ones
     const struct cn_ledger_identity *identity = cn_ledger_identity(resources->ledger);
