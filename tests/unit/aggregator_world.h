@@ -20,7 +20,7 @@
 
 static uint64_t world_now_ms;
 
-struct world {
+struct aggregator_world {
     char directory[64];
     struct cn_flaky_store flaky;
     struct cn_layout layout;
@@ -49,14 +49,14 @@ static inline uint64_t world_clock(void)
 
 static inline void world_changed(void *context)
 {
-    ((struct world *)context)->changes++;
+    ((struct aggregator_world *)context)->changes++;
 }
 
 static inline cn_err world_measure_start(void *context, uint32_t version, const float *weights,
                                          uint64_t now_ms)
 {
     (void)weights, (void)now_ms;
-    ((struct world *)context)->evaluated = version;
+    ((struct aggregator_world *)context)->evaluated = version;
     return CN_OK;
 }
 
@@ -64,7 +64,7 @@ static inline cn_err world_measure_start(void *context, uint32_t version, const 
 static inline cn_err world_measure_poll(void *context, uint64_t now_ms, uint32_t *version,
                                         struct cn_ledger_metrics *metrics)
 {
-    struct world *world = context;
+    struct aggregator_world *world = context;
     (void)now_ms;
     if (world->evaluated == UINT32_MAX)
         return CN_ENOTFOUND;
@@ -75,7 +75,7 @@ static inline cn_err world_measure_poll(void *context, uint64_t now_ms, uint32_t
     return CN_OK;
 }
 
-static inline void world_init(struct world *world)
+static inline void world_init(struct aggregator_world *world)
 {
     static const struct cn_test_tensor tensors[] = {{5000, CN_TENSOR_PARAM}, {40, CN_TENSOR_STAT}};
     memset(world, 0, sizeof(*world));
@@ -104,7 +104,7 @@ static inline void world_init(struct world *world)
     };
 }
 
-static inline cn_err world_open_parts(struct world *world)
+static inline cn_err world_open_parts(struct aggregator_world *world)
 {
     static const uint8_t graph[] = "a graph";
     const struct cn_spool_config spool = {
@@ -131,7 +131,7 @@ static inline cn_err world_open_parts(struct world *world)
 }
 
 // Starts the aggregator as its program does.
-static inline cn_err world_start(struct world *world)
+static inline cn_err world_start(struct aggregator_world *world)
 {
     cn_err err = cn_ledger_open(world->directory, &world->ledger);
     if (!err)
@@ -167,7 +167,7 @@ static inline cn_err world_start(struct world *world)
 }
 
 // Frees all memory and keeps ledger and store, as a kill does.
-static inline void world_stop(struct world *world)
+static inline void world_stop(struct aggregator_world *world)
 {
     cn_run_close(world->run);
     cn_model_store_close(world->models);
@@ -182,7 +182,7 @@ static inline void world_stop(struct world *world)
     world->evaluated = UINT32_MAX;
 }
 
-static inline void world_deinit(struct world *world)
+static inline void world_deinit(struct aggregator_world *world)
 {
     static const char *const suffixes[] = {"", "-wal", "-shm"};
     char path[128];
@@ -197,8 +197,8 @@ static inline void world_deinit(struct world *world)
     free(world->initial);
 }
 
-static inline cn_err world_enroll(struct world *world, const char *board, const char *group,
-                                  uint64_t max_weight)
+static inline cn_err world_enroll(struct aggregator_world *world, const char *board,
+                                  const char *group, uint64_t max_weight)
 {
     struct cn_ledger *ledger;
     struct cn_ledger_board entry = {.max_weight = max_weight};
@@ -214,9 +214,9 @@ static inline cn_err world_enroll(struct world *world, const char *board, const 
 
 // --- a board's side ---
 
-static inline void world_ask(struct world *world, const char *board, enum cn_coap_method method,
-                             const char *path, const void *body, size_t size,
-                             struct cn_coap_reply *reply)
+static inline void world_ask(struct aggregator_world *world, const char *board,
+                             enum cn_coap_method method, const char *path, const void *body,
+                             size_t size, struct cn_coap_reply *reply)
 {
     size_t count;
     const struct cn_coap_route *routes = cn_resources_routes(&count);
@@ -244,7 +244,7 @@ static inline void world_ask(struct world *world, const char *board, enum cn_coa
 }
 
 // Starts the aggregator again if an error ended it, as the service manager would.
-static inline void world_keep_alive(struct world *world)
+static inline void world_keep_alive(struct aggregator_world *world)
 {
     for (int i = 0; !world->run; i++) {
         assert_true(i < 1000);
@@ -256,7 +256,7 @@ static inline void world_keep_alive(struct world *world)
     }
 }
 
-static inline void world_register(struct world *world, const char *board)
+static inline void world_register(struct aggregator_world *world, const char *board)
 {
     const struct cn_register_request request = {.protocol = {CN_PROTOCOL_MIN, CN_PROTOCOL_MAX},
                                                 .update_format = {1, CN_UPDATE_FORMAT_MAX},
@@ -269,7 +269,7 @@ static inline void world_register(struct world *world, const char *board)
     world_ask(world, board, CN_COAP_POST, "reg", bytes, size, &reply);
 }
 
-static inline bool world_get_round(struct world *world, const char *board,
+static inline bool world_get_round(struct aggregator_world *world, const char *board,
                                    struct cn_round_info *info)
 {
     struct cn_coap_reply reply;
@@ -283,8 +283,9 @@ static inline bool world_get_round(struct world *world, const char *board,
 }
 
 // Makes the update of this group in this round, which is always the same.
-static inline void world_make_frame(const struct world *world, const struct cn_round_info *info,
-                                    const char *group, uint64_t salt, struct cn_buffer *frame)
+static inline void world_make_frame(const struct aggregator_world *world,
+                                    const struct cn_round_info *info, const char *group,
+                                    uint64_t salt, struct cn_buffer *frame)
 {
     struct cn_update_header header = {
         .run = info->run,
@@ -302,7 +303,7 @@ static inline void world_make_frame(const struct world *world, const struct cn_r
     free(values);
 }
 
-static inline void world_declare(struct world *world, const char *board,
+static inline void world_declare(struct aggregator_world *world, const char *board,
                                  const struct cn_round_info *info, const struct cn_buffer *frame,
                                  struct cn_coap_reply *reply)
 {
@@ -325,7 +326,7 @@ static inline void world_declare(struct world *world, const char *board,
 
 // Declares an update, sends all its chunks and commits it. Returns false when the aggregator
 // answers with an error or has lost the update.
-static inline bool world_send(struct world *world, const char *board,
+static inline bool world_send(struct aggregator_world *world, const char *board,
                               const struct cn_round_info *info, const struct cn_buffer *frame,
                               struct cn_upload_status *status)
 {
@@ -350,7 +351,8 @@ static inline bool world_send(struct world *world, const char *board,
 }
 
 // Does a board's round, if it is invited to one. Returns whether its update was accepted.
-static inline bool world_take_part(struct world *world, const char *board, const char *group)
+static inline bool world_take_part(struct aggregator_world *world, const char *board,
+                                   const char *group)
 {
     struct cn_round_info info;
     struct cn_upload_status status;
@@ -366,7 +368,8 @@ static inline bool world_take_part(struct world *world, const char *board, const
 
 // Begins an asynchronous run whose buffer is one update, and has a group's second update of round 1
 // refused when the run is at round 6.
-static inline void world_refuse_old(struct world *world, const char *group, const char *other)
+static inline void world_refuse_old(struct aggregator_world *world, const char *group,
+                                    const char *other)
 {
     struct cn_round_info first = {0}, info = {0};
     struct cn_upload_status status = {0};
@@ -393,7 +396,7 @@ static inline void world_refuse_old(struct world *world, const char *group, cons
     cn_buffer_deinit(&frame);
 }
 
-static inline cn_err world_tick(struct world *world, uint64_t ms)
+static inline cn_err world_tick(struct aggregator_world *world, uint64_t ms)
 {
     world_now_ms += ms;
     return cn_run_tick(world->run, world_now_ms);

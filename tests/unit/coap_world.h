@@ -21,7 +21,7 @@
 #define KEPT 8
 #define MUCH 600
 
-struct world {
+struct coap_world {
     char address[32];
     struct cn_coap_server *server;
     struct cn_exchange *client;
@@ -41,7 +41,7 @@ struct world {
 static inline void get_value(void *context, const struct cn_coap_request *request,
                              struct cn_coap_reply *reply)
 {
-    struct world *world = context;
+    struct coap_world *world = context;
 
     world->requests++;
     reply->code = CN_COAP_CONTENT;
@@ -51,7 +51,7 @@ static inline void get_value(void *context, const struct cn_coap_request *reques
 static inline void put_value(void *context, const struct cn_coap_request *request,
                              struct cn_coap_reply *reply)
 {
-    struct world *world = context;
+    struct coap_world *world = context;
 
     world->requests++;
     world->wanted_reply = request->wants_reply;
@@ -79,7 +79,7 @@ static const struct cn_coap_route routes[] = {
 
 static inline cn_err find_key(void *context, const char *board, uint8_t key[CN_KEY_SIZE])
 {
-    struct world *world = context;
+    struct coap_world *world = context;
 
     if (world->revoked || strncmp(board, "board-", 6) != 0)
         return CN_EAUTH;
@@ -89,7 +89,7 @@ static inline cn_err find_key(void *context, const char *board, uint8_t key[CN_K
 
 static inline bool keep_reply(void *context, const struct cn_exchange_reply *reply)
 {
-    struct world *world = context;
+    struct coap_world *world = context;
     int slot = world->reply_count++ % KEPT;
 
     world->replies[slot] = *reply;
@@ -100,10 +100,10 @@ static inline bool keep_reply(void *context, const struct cn_exchange_reply *rep
 
 static inline void note_again(void *context, uint64_t tag)
 {
-    ((struct world *)context)->again = tag;
+    ((struct coap_world *)context)->again = tag;
 }
 
-static inline cn_err open_server(struct world *world)
+static inline cn_err open_server(struct coap_world *world)
 {
     const char *listen[] = {world->address};
     struct cn_coap_server_config config = {
@@ -122,7 +122,7 @@ static inline cn_err open_server(struct world *world)
     return cn_coap_server_open(&config, &world->server);
 }
 
-static inline struct cn_exchange *open_client(struct world *world, const char *board, int key)
+static inline struct cn_exchange *open_client(struct coap_world *world, const char *board, int key)
 {
     const char *addresses[] = {world->address};
     struct cn_coap_client_config config = {
@@ -143,7 +143,7 @@ static inline struct cn_exchange *open_client(struct world *world, const char *b
     return client;
 }
 
-static inline void turn(struct world *world)
+static inline void turn(struct coap_world *world)
 {
     if (world->server)
         assert_int_equal(cn_coap_server_step(world->server, 1), CN_OK);
@@ -158,7 +158,7 @@ static inline enum cn_exchange_state state_of(struct cn_exchange *client)
     return client->state;
 }
 
-static inline void wait_at_most(struct world *world, enum cn_exchange_state state, uint64_t ms)
+static inline void wait_at_most(struct coap_world *world, enum cn_exchange_state state, uint64_t ms)
 {
     uint64_t end = cn_platform_now_ms() + ms;
 
@@ -167,18 +167,18 @@ static inline void wait_at_most(struct world *world, enum cn_exchange_state stat
     assert_int_equal(state_of(world->client), state);
 }
 
-static inline void wait_for(struct world *world, enum cn_exchange_state state)
+static inline void wait_for(struct coap_world *world, enum cn_exchange_state state)
 {
     wait_at_most(world, state, WAIT_MS);
 }
 
 // Waits longer, because a client pauses for some seconds after failures.
-static inline void wait_long_for(struct world *world, enum cn_exchange_state state)
+static inline void wait_long_for(struct coap_world *world, enum cn_exchange_state state)
 {
     wait_at_most(world, state, 10 * WAIT_MS);
 }
 
-static inline void wait_replies(struct world *world, int count)
+static inline void wait_replies(struct coap_world *world, int count)
 {
     uint64_t end = cn_platform_now_ms() + WAIT_MS;
 
@@ -187,13 +187,13 @@ static inline void wait_replies(struct world *world, int count)
     assert_int_equal(world->reply_count, count);
 }
 
-static inline void idle(struct world *world, int turns)
+static inline void idle(struct coap_world *world, int turns)
 {
     for (int i = 0; i < turns; i++)
         turn(world);
 }
 
-static inline void start(struct world *world)
+static inline void start(struct coap_world *world)
 {
     cn_log_set_level(CN_LOG_ERROR);
     free_address(world->address);
@@ -201,14 +201,14 @@ static inline void start(struct world *world)
     world->client = open_client(world, "board-1", '1');
 }
 
-static inline void stop(struct world *world)
+static inline void stop(struct coap_world *world)
 {
     if (world->client)
         world->client->ops->close(world->client);
     cn_coap_server_close(world->server);
 }
 
-static inline void request(struct world *world, const struct cn_exchange_request *request)
+static inline void request(struct coap_world *world, const struct cn_exchange_request *request)
 {
     assert_int_equal(world->client->ops->send(world->client, request), CN_OK);
 }

@@ -18,7 +18,7 @@
 
 static const char *const groups[] = {"a", "b", "c"};
 
-static void begin(struct world *world, uint32_t buffer, uint32_t most, bool wait)
+static void begin(struct aggregator_world *world, uint32_t buffer, uint32_t most, bool wait)
 {
     world_init(world);
     world->job.quorum = 3;
@@ -30,7 +30,7 @@ static void begin(struct world *world, uint32_t buffer, uint32_t most, bool wait
 }
 
 // Lets the aggregator go on, and starts it again when it met an error.
-static void go_on(struct world *world)
+static void go_on(struct aggregator_world *world)
 {
     world_keep_alive(world);
     bool failed = world->flaky.fail_at && world->flaky.operations >= world->flaky.fail_at;
@@ -42,7 +42,8 @@ static void go_on(struct world *world)
 }
 
 // Returns the round as the group sees it, once it is number and open.
-static struct cn_round_info wait_for_round(struct world *world, const char *group, uint32_t number)
+static struct cn_round_info wait_for_round(struct aggregator_world *world, const char *group,
+                                           uint32_t number)
 {
     struct cn_round_info info = {0};
     for (int i = 0; i < 100; i++) {
@@ -58,7 +59,7 @@ static struct cn_round_info wait_for_round(struct world *world, const char *grou
 }
 
 // Sends the group's update of a round until there is a verdict.
-static enum cn_verdict send_round(struct world *world, const char *group,
+static enum cn_verdict send_round(struct aggregator_world *world, const char *group,
                                   const struct cn_round_info *info, uint64_t salt)
 {
     struct cn_upload_status status = {0};
@@ -79,7 +80,8 @@ static enum cn_verdict send_round(struct world *world, const char *group,
     return status.verdict;
 }
 
-static struct cn_ledger_contribution part_of(struct world *world, uint32_t round, const char *group)
+static struct cn_ledger_contribution part_of(struct aggregator_world *world, uint32_t round,
+                                             const char *group)
 {
     struct cn_ledger_contribution found;
     assert_int_equal(cn_ledger_find_contribution(world->ledger, round, group, &found), CN_OK);
@@ -90,7 +92,7 @@ static struct cn_ledger_contribution part_of(struct world *world, uint32_t round
 // had fewer operations of the store than fail_at.
 static bool run_with_failure(unsigned fail_at, uint8_t digest[CN_DIGEST_SIZE])
 {
-    struct world world;
+    struct aggregator_world world;
     begin(&world, 2, 8, false);
     struct cn_round_info first = wait_for_round(&world, "c", 1), now;
     cn_flaky_store_fail(&world.flaky, fail_at, false, CN_EIO);
@@ -125,7 +127,7 @@ static void the_same_members_make_the_same_versions_whatever_fails(void **state)
 
 static void two_updates_of_one_base_count_once(void **state)
 {
-    struct world world;
+    struct aggregator_world world;
     (void)state;
     begin(&world, 2, 8, false);
     struct cn_round_info info = wait_for_round(&world, "a", 1);
@@ -136,7 +138,7 @@ static void two_updates_of_one_base_count_once(void **state)
 }
 
 // Makes versions without c up to number.
-static void make_versions(struct world *world, uint32_t number)
+static void make_versions(struct aggregator_world *world, uint32_t number)
 {
     for (;;) {
         struct cn_round_info info = wait_for_round(world, "a", 1);
@@ -150,7 +152,7 @@ static void make_versions(struct world *world, uint32_t number)
 
 static void a_group_nine_versions_behind_is_late_and_its_next_round_starts(void **state)
 {
-    struct world world;
+    struct aggregator_world world;
     struct cn_staleness staleness;
     (void)state;
     begin(&world, 2, 8, false);
@@ -178,7 +180,7 @@ static void a_group_nine_versions_behind_is_late_and_its_next_round_starts(void 
 
 static void a_full_buffer_waits_for_a_group_that_would_be_too_late(void **state)
 {
-    struct world world;
+    struct aggregator_world world;
     struct cn_run_state now;
     (void)state;
     begin(&world, 2, 0, true);
@@ -197,7 +199,7 @@ static void a_full_buffer_waits_for_a_group_that_would_be_too_late(void **state)
 }
 
 // Checks the number of invited groups as the run and as the ledger tell it.
-static void assert_invited(struct world *world, uint32_t invited)
+static void assert_invited(struct aggregator_world *world, uint32_t invited)
 {
     struct cn_run_state now;
     struct cn_round_view view;
@@ -211,7 +213,7 @@ static void assert_invited(struct world *world, uint32_t invited)
     cn_round_view_deinit(&view);
 }
 
-static void drain(struct world *world, const char *group, bool drained)
+static void drain(struct aggregator_world *world, const char *group, bool drained)
 {
     struct cn_ledger *ledger;
     assert_int_equal(cn_ledger_open(world->directory, &ledger), CN_OK);
@@ -221,7 +223,7 @@ static void drain(struct world *world, const char *group, bool drained)
 
 static void a_round_invites_all_groups_that_nobody_drained(void **state)
 {
-    struct world world;
+    struct aggregator_world world;
     (void)state;
     begin(&world, 2, 8, false);
     struct cn_round_info info = wait_for_round(&world, "a", 1);
@@ -237,14 +239,14 @@ static void a_round_invites_all_groups_that_nobody_drained(void **state)
     world_deinit(&world);
 }
 
-static enum cn_run_phase phase_of(const struct world *world)
+static enum cn_run_phase phase_of(const struct aggregator_world *world)
 {
     struct cn_run_state now;
     cn_run_get_state(world->run, world_now_ms, &now);
     return now.phase;
 }
 
-static void pass_deadline(struct world *world)
+static void pass_deadline(struct aggregator_world *world)
 {
     world_keep_alive(world);
     assert_int_equal(world_tick(world, world->job.deadline_ms + 1000), CN_OK);
@@ -253,7 +255,7 @@ static void pass_deadline(struct world *world)
 
 static void a_group_that_never_delivers_is_not_waited_for_a_third_time(void **state)
 {
-    struct world world;
+    struct aggregator_world world;
     (void)state;
     begin(&world, 2, 0, true);
     world.job.deadline_ms = 3600000; // much more than the test lets go by otherwise
@@ -281,7 +283,7 @@ static void a_group_that_never_delivers_is_not_waited_for_a_third_time(void **st
 // slow.
 static void a_deadline_makes_no_version_of_fewer_than_three_updates(void **state)
 {
-    struct world world;
+    struct aggregator_world world;
     (void)state;
     begin(&world, 3, 8, false);
     struct cn_round_info info = wait_for_round(&world, "a", 1);
@@ -298,7 +300,8 @@ static void a_deadline_makes_no_version_of_fewer_than_three_updates(void **state
 }
 
 // Declares the group's update of a round, which cannot be taken now. Returns the Max-Age.
-static uint32_t put_off(struct world *world, const char *group, const struct cn_round_info *info)
+static uint32_t put_off(struct aggregator_world *world, const char *group,
+                        const struct cn_round_info *info)
 {
     struct cn_coap_reply reply;
     struct cn_buffer frame;
@@ -311,7 +314,7 @@ static uint32_t put_off(struct world *world, const char *group, const struct cn_
 
 static void a_board_comes_back_seldom_while_the_run_is_paused(void **state)
 {
-    struct world world;
+    struct aggregator_world world;
     (void)state;
     begin(&world, 2, 8, false);
     struct cn_round_info info = wait_for_round(&world, "c", 1);
@@ -330,7 +333,7 @@ static void a_board_comes_back_seldom_while_the_run_is_paused(void **state)
 }
 
 // Returns what status and the page say of the run, one after the other.
-static char *show_all(struct world *world)
+static char *show_all(struct aggregator_world *world)
 {
     struct cn_live_state live = {.running = true};
     const struct cn_show_source source = {.ledger = world->ledger,
@@ -353,7 +356,7 @@ static char *show_all(struct world *world)
 }
 
 // Says whether the words are in what people see.
-static bool is_said(struct world *world, const char *words)
+static bool is_said(struct aggregator_world *world, const char *words)
 {
     char *text = show_all(world);
     bool said = strstr(text, words) != NULL;
@@ -365,7 +368,7 @@ static void a_group_that_is_late_three_times_is_named_and_an_alert(void **state)
 {
     static const char named[] = "its last 3 updates were too late to count: set a larger";
     static const char alert[] = "\"kind\":\"late\",\"group\":\"c\",\"text\":\"its last 3 updates";
-    struct world world;
+    struct aggregator_world world;
     (void)state;
     begin(&world, 2, 0, false);
     for (uint32_t round = 1; round <= 3; round++) {
@@ -385,7 +388,7 @@ static void a_group_that_is_late_three_times_is_named_and_an_alert(void **state)
     world_deinit(&world);
 }
 
-static void expect_metric(struct world *world, const char *line)
+static void expect_metric(struct aggregator_world *world, const char *line)
 {
     const struct cn_coap_server_stats stats = {0};
     const struct cn_histogram pauses = {.bounds = cn_histogram_pauses};
@@ -412,7 +415,7 @@ static void expect_metric(struct world *world, const char *line)
 
 static void metrics_count_stale_and_late_updates(void **state)
 {
-    struct world world;
+    struct aggregator_world world;
     (void)state;
     begin(&world, 2, 1, false);
     struct cn_round_info first = wait_for_round(&world, "c", 1);

@@ -10,7 +10,7 @@
 
 static void a_request_reaches_its_handler_and_the_answer_carries_the_tag(void **state)
 {
-    struct world world = {.value = 5};
+    struct coap_world world = {.value = 5};
     struct cn_coap_server_stats stats;
     struct cn_exchange_stats client_stats;
 
@@ -41,7 +41,7 @@ static void a_request_reaches_its_handler_and_the_answer_carries_the_tag(void **
 
 static void a_silent_request_is_answered_only_when_it_fails(void **state)
 {
-    struct world world = {0};
+    struct coap_world world = {0};
     struct cn_exchange_request put = {
         .tag = 1, .method = CN_COAP_PUT, .path = "u/a/7", .body = (const uint8_t *)"xy", .size = 2};
 
@@ -70,7 +70,7 @@ static void a_silent_request_is_answered_only_when_it_fails(void **state)
 
 static void unknown_paths_and_wrong_methods_are_told_apart(void **state)
 {
-    struct world world = {0};
+    struct coap_world world = {0};
 
     (void)state;
     start(&world);
@@ -90,7 +90,7 @@ static void unknown_paths_and_wrong_methods_are_told_apart(void **state)
 
 static void observers_are_told_of_changes(void **state)
 {
-    struct world world = {.value = 1};
+    struct coap_world world = {.value = 1};
     uint32_t sequence;
 
     (void)state;
@@ -119,7 +119,7 @@ static void a_wrong_key_and_an_unknown_board_are_refused_alike(void **state)
 
     (void)state;
     for (int i = 0; i < 2; i++) {
-        struct world world = {0};
+        struct coap_world world = {0};
 
         start(&world);
         world.client->ops->close(world.client);
@@ -140,7 +140,7 @@ static void a_wrong_key_and_an_unknown_board_are_refused_alike(void **state)
 static void a_refused_board_asks_again_and_is_let_in(void **state)
 {
     const char *address;
-    struct world world = {.revoked = true};
+    struct coap_world world = {.revoked = true};
     struct cn_coap_client_config config = {
         .board = "board-1", .addresses = &address, .address_count = 1, .retry_max_ms = 200};
 
@@ -158,7 +158,7 @@ static void a_refused_board_asks_again_and_is_let_in(void **state)
 
 static void a_dropped_board_is_cut_off_at_once(void **state)
 {
-    struct world world = {0};
+    struct coap_world world = {0};
 
     (void)state;
     start(&world);
@@ -175,8 +175,8 @@ static void a_dropped_board_is_cut_off_at_once(void **state)
 
 static void a_port_in_use_is_reported(void **state)
 {
-    struct world world = {0};
-    struct world second = {0};
+    struct coap_world world = {0};
+    struct coap_world second = {0};
 
     (void)state;
     start(&world);
@@ -188,7 +188,7 @@ static void a_port_in_use_is_reported(void **state)
 
 static void a_client_finds_a_restarted_server_again(void **state)
 {
-    struct world world = {0};
+    struct coap_world world = {0};
 
     (void)state;
     start(&world);
@@ -208,7 +208,7 @@ static void a_client_finds_a_restarted_server_again(void **state)
 
 static void the_newest_session_of_a_board_ends_the_older_one(void **state)
 {
-    struct world world = {0};
+    struct coap_world world = {0};
     struct cn_coap_server_stats stats;
     struct cn_exchange *first;
 
@@ -231,7 +231,7 @@ static void the_newest_session_of_a_board_ends_the_older_one(void **state)
 
 static void names_are_looked_up_and_a_second_address_is_tried(void **state)
 {
-    struct world world = {0};
+    struct coap_world world = {0};
     const char *addresses[2];
     char dead[32], name[32];
     struct cn_coap_client_config config = {

@@ -11,7 +11,7 @@
 static void one_board_too_many_is_told_to_come_back(void **state)
 {
     struct cn_exchange_request get = {.method = CN_COAP_GET, .path = "r"};
-    struct world world = {.sessions_max = 1};
+    struct coap_world world = {.sessions_max = 1};
     struct cn_exchange *first;
 
     (void)state;
@@ -39,7 +39,7 @@ static void one_board_too_many_is_told_to_come_back(void **state)
 static void a_board_that_asks_too_often_is_told_so_and_others_are_served(void **state)
 {
     struct cn_exchange_request get = {.method = CN_COAP_GET, .path = "r"};
-    struct world world = {.requests_per_s = 5};
+    struct coap_world world = {.requests_per_s = 5};
     struct cn_exchange *first;
     int refused;
 
@@ -71,7 +71,7 @@ static void a_board_that_asks_too_often_is_told_so_and_others_are_served(void **
 static void a_model_is_handed_out_no_faster_than_a_board_may_have_it(void **state)
 {
     struct cn_exchange_request get = {.method = CN_COAP_GET, .path = "much"};
-    struct world world = {.bulk_per_s = 2000};
+    struct coap_world world = {.bulk_per_s = 2000};
     uint64_t begin = cn_platform_now_ms(), limit;
     size_t bytes = 0;
 
@@ -98,7 +98,7 @@ static void a_model_is_handed_out_no_faster_than_a_board_may_have_it(void **stat
 // The first datagram of a client, as it goes to an address where nobody answers.
 static ssize_t take_hello(uint8_t hello[2048])
 {
-    struct world world = {0};
+    struct coap_world world = {0};
     int fd = bind_to(world.address);
     ssize_t size = -1;
 
@@ -116,7 +116,7 @@ static ssize_t take_hello(uint8_t hello[2048])
 static void a_flood_of_hellos_without_a_cookie_keeps_nobody_out(void **state)
 {
     struct sockaddr_in to = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    struct world world = {0};
+    struct coap_world world = {0};
     uint8_t hello[2048], answer[2048];
     ssize_t size = take_hello(hello);
     uint64_t end;
@@ -151,7 +151,7 @@ static void a_flood_of_hellos_without_a_cookie_keeps_nobody_out(void **state)
 static void connections_that_say_nothing_make_room(void **state)
 {
     struct sockaddr_in to = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    struct world world = {.transport = CN_LINK_TCP};
+    struct coap_world world = {.transport = CN_LINK_TCP};
     int idle_fds[30], open = 0;
     char byte;
 

@@ -48,7 +48,7 @@ static void pass(struct middleman *middleman)
     }
 }
 
-static void connect_through(struct world *world, struct middleman *middleman)
+static void connect_through(struct coap_world *world, struct middleman *middleman)
 {
     for (int i = 0; i < 2000 && state_of(world->client) != CN_EXCHANGE_UP; i++) {
         pass(middleman);
@@ -58,7 +58,7 @@ static void connect_through(struct world *world, struct middleman *middleman)
 }
 
 // A client and a server with the middleman between them.
-static void start_between(struct world *world, struct middleman *middleman)
+static void start_between(struct coap_world *world, struct middleman *middleman)
 {
     char other[32];
 
@@ -74,7 +74,7 @@ static void start_between(struct world *world, struct middleman *middleman)
     connect_through(world, middleman);
 }
 
-static void exchange_between(struct world *world, struct middleman *middleman, int replies)
+static void exchange_between(struct coap_world *world, struct middleman *middleman, int replies)
 {
     for (int i = 0; i < 100 && world->reply_count < replies; i++) {
         pass(middleman);
@@ -86,7 +86,7 @@ static void exchange_between(struct world *world, struct middleman *middleman, i
 static void a_large_answer_goes_to_a_new_address_only_after_proof(void **state)
 {
     struct cn_exchange_request get = {.tag = 7, .method = CN_COAP_GET, .path = "much"};
-    struct world world = {0};
+    struct coap_world world = {0};
     struct middleman middleman = {0};
     char other[32];
 
@@ -117,7 +117,7 @@ static void a_large_answer_goes_to_a_new_address_only_after_proof(void **state)
 // The first repeats a record with a connection ID that is real, the others flip a bit of it.
 static void a_session_does_not_move_to_who_forges_or_repeats_its_datagrams(void **state)
 {
-    struct world world = {0};
+    struct coap_world world = {0};
     struct middleman middleman = {0};
     struct cn_exchange_request get = {
         .tag = 7, .method = CN_COAP_GET, .path = "r", .observe = true};
@@ -151,7 +151,7 @@ static void a_session_does_not_move_to_who_forges_or_repeats_its_datagrams(void 
 }
 
 // All that was captured, in its order and backwards, from the socket.
-static void inject(struct world *world, const struct middleman *middleman, int from)
+static void inject(struct coap_world *world, const struct middleman *middleman, int from)
 {
     for (int i = 0; i < 2 * middleman->kept_count; i++) {
         int one = i < middleman->kept_count ? i : 2 * middleman->kept_count - 1 - i;
@@ -170,7 +170,7 @@ static void captured_chunks_are_taken_neither_again_nor_as_another_boards(void *
     struct cn_exchange_request put = {
         .method = CN_COAP_PUT, .path = "u/a/7", .body = (const uint8_t *)"xy", .size = 2};
     static struct middleman first, second;
-    struct world world = {0};
+    struct coap_world world = {0};
     struct cn_exchange *clients[2];
     char first_address[32], other[32];
     int stranger;
@@ -220,7 +220,7 @@ static void captured_chunks_are_taken_neither_again_nor_as_another_boards(void *
 static void a_session_ends_in_silence_but_not_for_a_probe(void **state)
 {
     struct cn_exchange_request ask = {.tag = 7, .method = CN_COAP_GET, .path = "r", .probe = true};
-    struct world world = {0};
+    struct coap_world world = {0};
     struct middleman middleman = {0};
 
     (void)state;

@@ -63,7 +63,7 @@ void freeaddrinfo(struct addrinfo *found)
 }
 
 // Listens at 127.0.0.1 only; the client knows it by name.
-static void start_named(struct world *world)
+static void start_named(struct coap_world *world)
 {
     char address[32];
 
@@ -82,7 +82,7 @@ static void all_addresses_of_a_name_are_tried(void **state)
     (void)state;
     results = several;
     for (int tcp = 0; tcp < 2; tcp++) {
-        struct world world = {.transport = tcp ? CN_LINK_TCP : CN_LINK_UDP};
+        struct coap_world world = {.transport = tcp ? CN_LINK_TCP : CN_LINK_UDP};
 
         start_named(&world);
         wait_long_for(&world, CN_EXCHANGE_UP);
@@ -94,7 +94,7 @@ static void a_name_that_leads_nowhere_is_looked_up_again(void **state)
 {
     static const char *const wrong[] = {"127.0.0.3", "127.0.0.2", NULL};
     static const char *const right[] = {"127.0.0.1", NULL};
-    struct world world = {.transport = CN_LINK_UDP};
+    struct coap_world world = {.transport = CN_LINK_UDP};
 
     (void)state;
     results = wrong;

@@ -10,7 +10,7 @@
 
 static void over_tcp_messages_are_large_and_forward_secret(void **state)
 {
-    struct world world = {.transport = CN_LINK_TCP};
+    struct coap_world world = {.transport = CN_LINK_TCP};
 
     (void)state;
     start(&world);
@@ -26,7 +26,7 @@ static void over_tcp_messages_are_large_and_forward_secret(void **state)
 
 static void over_tcp_a_wrong_key_is_refused(void **state)
 {
-    struct world world = {.transport = CN_LINK_TCP};
+    struct coap_world world = {.transport = CN_LINK_TCP};
 
     (void)state;
     start(&world);
@@ -42,7 +42,7 @@ enum cut { CLOSED, RESET, ANSWERED_WITH_JUNK, CUTS };
 // Listens where the server of the world would and ends each handshake after its first bytes.
 // Returns the number of handshakes, at most most, that came before the client took itself for
 // refused.
-static int cut_handshakes(struct world *world, enum cut cut, int most)
+static int cut_handshakes(struct coap_world *world, enum cut cut, int most)
 {
     struct sockaddr_in name = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     const struct linger at_once = {.l_onoff = 1};
@@ -77,7 +77,7 @@ static void a_handshake_over_tcp_that_is_cut_is_no_refusal(void **state)
 {
     (void)state;
     for (enum cut cut = CLOSED; cut < CUTS; cut++) {
-        struct world world = {.transport = CN_LINK_TCP};
+        struct coap_world world = {.transport = CN_LINK_TCP};
 
         cn_log_set_level(CN_LOG_ERROR);
         free_address(world.address);
@@ -96,7 +96,7 @@ static void a_handshake_over_tcp_that_is_cut_is_no_refusal(void **state)
 static void where_udp_does_not_get_through_tcp_is_used(void **state)
 {
     struct sockaddr_in deaf = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(0x7f000002)};
-    struct world world = {.transport = CN_LINK_UDP};
+    struct coap_world world = {.transport = CN_LINK_UDP};
     int one = 1, fd = socket(AF_INET, SOCK_DGRAM, 0);
     char port[8];
 
@@ -123,7 +123,7 @@ static void where_udp_does_not_get_through_tcp_is_used(void **state)
 
 static void ipv4_and_ipv6_are_served_at_the_same_port(void **state)
 {
-    struct world world = {.transport = CN_LINK_TCP};
+    struct coap_world world = {.transport = CN_LINK_TCP};
     char v4[32], v6[32], text[32];
     const char *listen[] = {v4, v6};
     struct cn_coap_server_config config = {

@@ -19,7 +19,7 @@ static struct cn_control_answer answer;
 
 static int begin(void **state)
 {
-    static struct world world;
+    static struct aggregator_world world;
     world_init(&world);
     assert_int_equal(world_enroll(&world, "a", "a", 0), CN_OK);
     assert_int_equal(cn_ledger_open(world.directory, &world.ledger), CN_OK);
@@ -30,7 +30,7 @@ static int begin(void **state)
 static int end(void **state)
 {
     static const char *const files[] = {"/" CN_AUDIT_FILE, ".revocations"};
-    struct world *world = *state;
+    struct aggregator_world *world = *state;
     char path[128];
     for (size_t i = 0; i < 2; i++) {
         snprintf(path, sizeof(path), "%s%s", world->directory, files[i]);
@@ -41,7 +41,7 @@ static int end(void **state)
 }
 
 // Carries out the request in a line. Returns whether it was done.
-static bool carry_out(const struct world *world, const char *line)
+static bool carry_out(const struct aggregator_world *world, const char *line)
 {
     const struct cn_control_config config = {.state = world->directory, .job = &world->job};
     struct cn_control_request request;
@@ -51,7 +51,7 @@ static bool carry_out(const struct world *world, const char *line)
     return answer.ok;
 }
 
-static bool is_enrolled(const struct world *world, const char *name)
+static bool is_enrolled(const struct aggregator_world *world, const char *name)
 {
     struct cn_ledger_board found;
     cn_err err = cn_ledger_find_board(world->ledger, name, &found);
@@ -59,7 +59,7 @@ static bool is_enrolled(const struct world *world, const char *name)
     return !err && !found.revoked;
 }
 
-static uint64_t epoch_of(const struct world *world, const char *group)
+static uint64_t epoch_of(const struct aggregator_world *world, const char *group)
 {
     uint64_t epoch;
     assert_int_equal(cn_ledger_key_epoch(world->ledger, group, &epoch), CN_OK);
@@ -72,7 +72,7 @@ static void a_command_whose_answer_is_not_kept_did_not_happen(void **state)
     static const char enroll[] =
         "{\"id\":\"1\",\"command\":\"enroll\",\"board\":\"b\",\"key\":\"" KEY "\"}";
     static const char revoke[] = "{\"id\":\"2\",\"command\":\"revoke\",\"board\":\"a\"}";
-    struct world *world = *state;
+    struct aggregator_world *world = *state;
     assert_int_equal(cn_ledger_sql_run(world->ledger, "CREATE TRIGGER lost BEFORE INSERT ON steered"
                                                       " BEGIN SELECT RAISE(ABORT,'lost'); END"),
                      CN_OK);
@@ -89,7 +89,7 @@ static void a_command_whose_answer_is_not_kept_did_not_happen(void **state)
 
 static void a_command_sent_again_is_known_on_another_way(void **state)
 {
-    struct world *world = *state;
+    struct aggregator_world *world = *state;
     char line[256];
     assert_true(carry_out(world, "{\"id\":\"1\",\"command\":\"revoke\",\"board\":\"a\"}"));
     uint64_t epoch = epoch_of(world, "a");
@@ -105,7 +105,7 @@ static void a_command_sent_again_is_known_on_another_way(void **state)
 
 static void a_board_that_is_enrolled_with_this_key_is_no_conflict(void **state)
 {
-    struct world *world = *state;
+    struct aggregator_world *world = *state;
     assert_true(carry_out(
         world, "{\"id\":\"1\",\"command\":\"enroll\",\"board\":\"b\",\"key\":\"" KEY "\"}"));
     assert_true(carry_out(
@@ -122,7 +122,7 @@ static void a_board_that_is_enrolled_with_this_key_is_no_conflict(void **state)
 static void a_board_moves_when_its_update_of_an_asynchronous_run_is_there(void **state)
 {
     static const struct cn_staleness_begun begun = {.group = "a", .round = 3};
-    struct world *world = *state;
+    struct aggregator_world *world = *state;
     world->job.async.mode = CN_ROUNDS_ASYNCHRONOUS;
     assert_int_equal(cn_staleness_begin(world->ledger, &begun, 1), CN_OK);
     assert_false(

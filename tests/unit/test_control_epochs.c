@@ -12,7 +12,7 @@
 
 static int open_world(void **state)
 {
-    struct world *world = malloc(sizeof(*world));
+    struct aggregator_world *world = malloc(sizeof(*world));
     world_init(world);
     assert_int_equal(cn_ledger_open(world->directory, &world->ledger), CN_OK);
     assert_int_equal(world_enroll(world, "a", "g", 0), CN_OK);
@@ -29,7 +29,7 @@ static int close_world(void **state)
 }
 
 // Opens a round and its epoch. Returns the round that began the epoch.
-static uint32_t open_round(struct world *world, uint32_t round, const char *reason)
+static uint32_t open_round(struct aggregator_world *world, uint32_t round, const char *reason)
 {
     struct cn_control_epoch epoch, found;
     char why[CN_CONTROL_TEXT];
@@ -44,8 +44,8 @@ static uint32_t open_round(struct world *world, uint32_t round, const char *reas
 }
 
 // An update of a group whose variate was made of count updates of an epoch.
-static void accept_update(struct world *world, uint32_t round, const char *group, uint64_t epoch,
-                          uint64_t count)
+static void accept_update(struct aggregator_world *world, uint32_t round, const char *group,
+                          uint64_t epoch, uint64_t count)
 {
     struct cn_ledger_contribution made = {
         .round = round, .size = 10, .weight = 3, .control_epoch = epoch, .control_count = count};
@@ -55,7 +55,7 @@ static void accept_update(struct world *world, uint32_t round, const char *group
     assert_int_equal(cn_ledger_accept(world->ledger, &made), CN_OK);
 }
 
-static void close_round(struct world *world, uint32_t round)
+static void close_round(struct aggregator_world *world, uint32_t round)
 {
     struct cn_ledger_version version = {.number = round};
 
@@ -66,7 +66,7 @@ static void close_round(struct world *world, uint32_t round)
 
 static void an_epoch_goes_on_while_nothing_changes(void **state)
 {
-    struct world *world = *state;
+    struct aggregator_world *world = *state;
     struct cn_control_epoch epoch;
 
     assert_int_equal(open_round(world, 1, "the round before had none"), 1);
@@ -86,7 +86,7 @@ static void an_epoch_goes_on_while_nothing_changes(void **state)
 // A restart opens the round again, also after boards were enrolled meanwhile.
 static void a_round_that_is_opened_again_keeps_its_epoch(void **state)
 {
-    struct world *world = *state;
+    struct aggregator_world *world = *state;
     struct cn_control_epoch epoch;
     char why[CN_CONTROL_TEXT];
 
@@ -108,7 +108,7 @@ static void a_round_that_is_opened_again_keeps_its_epoch(void **state)
 
 static void a_group_that_lost_its_variate_ends_the_epoch(void **state)
 {
-    struct world *world = *state;
+    struct aggregator_world *world = *state;
 
     open_round(world, 1, "the round before had none");
     accept_update(world, 1, "g", 1, 0);
@@ -126,7 +126,7 @@ static void a_group_that_lost_its_variate_ends_the_epoch(void **state)
 
 static void versions_that_updates_did_not_make_end_the_epoch(void **state)
 {
-    struct world *world = *state;
+    struct aggregator_world *world = *state;
     struct cn_ledger_version version = {.number = 1};
     struct cn_ruling ruling = {.version = 1, .kind = CN_RULING_REFUSED, .reason = "worse"};
 
@@ -140,7 +140,7 @@ static void versions_that_updates_did_not_make_end_the_epoch(void **state)
 // The job had no control variates in round 2.
 static void a_round_without_variates_ends_the_epoch(void **state)
 {
-    struct world *world = *state;
+    struct aggregator_world *world = *state;
 
     open_round(world, 1, "the round before had none");
     close_round(world, 1);

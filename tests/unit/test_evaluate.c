@@ -68,7 +68,7 @@ static cn_err open_changing(const struct cn_compute_config *config, struct cn_co
     return err;
 }
 
-struct world {
+struct evaluation {
     char directory[32];
     struct cn_mapping model;
     struct cn_onnx *onnx;
@@ -93,62 +93,65 @@ static void copy(const char *from, const char *to)
 static int set_up(void **state)
 {
     static const struct cn_compute_ops *const computes[] = {&changing, NULL};
-    struct world *world = calloc(1, sizeof(*world));
+    struct evaluation *evaluation = calloc(1, sizeof(*evaluation));
     struct cn_evaluator_config config = {
-        .job = &world->job, .files = &world->files, .computes = computes, .threads = 1};
+        .job = &evaluation->job, .files = &evaluation->files, .computes = computes, .threads = 1};
     struct cn_diag diag;
 
-    assert_non_null(world);
+    assert_non_null(evaluation);
     changing = cn_compute_cpu;
     changing.open = open_changing;
     changing.run = run_and_change;
     changes_left = 0;
     cn_diag_init(&diag);
-    snprintf(world->directory, sizeof(world->directory), "/tmp/cairn-test-XXXXXX");
-    assert_non_null(mkdtemp(world->directory));
-    snprintf(labels_path, sizeof(labels_path), "%s/labels.npy", world->directory);
+    snprintf(evaluation->directory, sizeof(evaluation->directory), "/tmp/cairn-test-XXXXXX");
+    assert_non_null(mkdtemp(evaluation->directory));
+    snprintf(labels_path, sizeof(labels_path), "%s/labels.npy", evaluation->directory);
     copy(DIGITS "held-out-labels.npy", labels_path);
-    world->job = (struct cn_job){.batch = BATCH, .loss = CN_LOSS_CROSS_ENTROPY, .scale = 0.0625F};
-    world->files =
+    evaluation->job =
+        (struct cn_job){.batch = BATCH, .loss = CN_LOSS_CROSS_ENTROPY, .scale = 0.0625F};
+    evaluation->files =
         (struct cn_data_paths){.name = "held-out", .inputs = DIGITS "held-out-images.npy"};
-    snprintf(world->files.labels, sizeof(world->files.labels), "%s", labels_path);
-    assert_int_equal(cn_platform_map(DIGITS "digits-mlp.onnx", 1 << 20, &world->model), CN_OK);
-    assert_int_equal(cn_onnx_open(world->model.data, world->model.size, &diag, &world->onnx),
-                     CN_OK);
-    config.onnx = world->onnx;
+    snprintf(evaluation->files.labels, sizeof(evaluation->files.labels), "%s", labels_path);
+    assert_int_equal(cn_platform_map(DIGITS "digits-mlp.onnx", 1 << 20, &evaluation->model), CN_OK);
+    assert_int_equal(
+        cn_onnx_open(evaluation->model.data, evaluation->model.size, &diag, &evaluation->onnx),
+        CN_OK);
+    config.onnx = evaluation->onnx;
     config.timeout_ms = WAIT_MS;
-    if (cn_evaluator_open(&config, &diag, &world->evaluator))
+    if (cn_evaluator_open(&config, &diag, &evaluation->evaluator))
         fail_msg("%s", cn_diag_first(&diag));
-    cn_evaluator_measure(world->evaluator, &world->measure);
-    *state = world;
+    cn_evaluator_measure(evaluation->evaluator, &evaluation->measure);
+    *state = evaluation;
     return 0;
 }
 
 static int tear_down(void **state)
 {
-    struct world *world = *state;
+    struct evaluation *evaluation = *state;
 
-    cn_evaluator_close(world->evaluator);
-    cn_onnx_close(world->onnx);
-    cn_platform_unmap(&world->model);
+    cn_evaluator_close(evaluation->evaluator);
+    cn_onnx_close(evaluation->onnx);
+    cn_platform_unmap(&evaluation->model);
     unlink(labels_path);
-    rmdir(world->directory);
-    free(world);
+    rmdir(evaluation->directory);
+    free(evaluation);
     return 0;
 }
 
 // With weights of zero the model gives class 0 to each sample.
-static cn_err measure(struct world *world, int changes, struct cn_ledger_metrics *metrics)
+static cn_err measure(struct evaluation *evaluation, int changes, struct cn_ledger_metrics *metrics)
 {
     static const float weights[WEIGHTS];
     uint32_t version = 0;
     cn_err err;
 
     changes_left = changes;
-    assert_int_equal(world->measure.start(world->measure.context, 3, weights, cn_platform_now_ms()),
-                     CN_OK);
-    while ((err = world->measure.poll(world->measure.context, cn_platform_now_ms(), &version,
-                                      metrics)) == CN_EAGAIN)
+    assert_int_equal(
+        evaluation->measure.start(evaluation->measure.context, 3, weights, cn_platform_now_ms()),
+        CN_OK);
+    while ((err = evaluation->measure.poll(evaluation->measure.context, cn_platform_now_ms(),
+                                           &version, metrics)) == CN_EAGAIN)
         usleep(1000);
     assert_int_equal(version, 3);
     return err;

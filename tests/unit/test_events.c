@@ -233,7 +233,7 @@ static void kinds_are_chosen_by_words_and_patterns(void **state)
 // --- the service ---
 
 struct fixture {
-    struct world world;
+    struct aggregator_world world;
     struct cn_settings settings;
     struct cn_event_service service;
 };
@@ -302,7 +302,7 @@ static unsigned count(const struct fixture *f, enum cn_event_kind kind,
 static void rounds_versions_and_the_end_are_events(void **state)
 {
     struct fixture *f = *state;
-    struct world *world = &f->world;
+    struct aggregator_world *world = &f->world;
     const struct cn_event *event = NULL;
     begin(f);
     look(f, 0);

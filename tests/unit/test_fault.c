@@ -52,22 +52,22 @@ static void an_error_is_news_once_and_ends_with_work(void **state)
     struct cn_fault fault = {0};
 
     (void)state;
-    assert_false(cn_fault_take(&fault, "", 1));
+    assert_false(cn_fault_note(&fault, "", 1));
     assert_false(cn_fault_end(&fault)); // there was none
-    assert_true(cn_fault_take(&fault, "no memory", 2));
+    assert_true(cn_fault_note(&fault, "no memory", 2));
     assert_false(cn_fault_end(&fault));         // a request that was under way
-    assert_false(cn_fault_take(&fault, "", 3)); // started again: not known yet
+    assert_false(cn_fault_note(&fault, "", 3)); // started again: not known yet
     assert_int_equal(fault.told_ms, 2);
-    assert_false(cn_fault_take(&fault, "no memory", 4));
+    assert_false(cn_fault_note(&fault, "no memory", 4));
     assert_int_equal(fault.told_ms, 4);
-    assert_true(cn_fault_take(&fault, "bad labels", 5));
-    assert_false(cn_fault_take(&fault, "", 6));
+    assert_true(cn_fault_note(&fault, "bad labels", 5));
+    assert_false(cn_fault_note(&fault, "", 6));
     assert_true(cn_fault_end(&fault));
     assert_int_equal(fault.told_ms, 0);
-    assert_true(cn_fault_take(&fault, "bad labels", 7)); // again after it had gone
+    assert_true(cn_fault_note(&fault, "bad labels", 7)); // again after it had gone
 }
 
-static void say(struct world *world, const char *fault)
+static void say(struct aggregator_world *world, const char *fault)
 {
     struct cn_register_request request = {.protocol = {CN_PROTOCOL_MIN, CN_PROTOCOL_MAX},
                                           .update_format = {1, CN_UPDATE_FORMAT_MAX},
@@ -84,7 +84,7 @@ static void say(struct world *world, const char *fault)
 }
 
 // What `status` prints; the caller frees it.
-static char *print(struct world *world, bool json)
+static char *print(struct aggregator_world *world, bool json)
 {
     struct cn_run_state run = {0};
     struct cn_live_state live;
@@ -106,7 +106,7 @@ static char *print(struct world *world, bool json)
     return text;
 }
 
-static void expect_status(struct world *world, bool json, const char *words, bool there)
+static void expect_status(struct aggregator_world *world, bool json, const char *words, bool there)
 {
     char *text = print(world, json);
 
@@ -117,7 +117,7 @@ static void expect_status(struct world *world, bool json, const char *words, boo
 
 static void status_shows_the_error_until_the_board_looks_at_the_round(void **state)
 {
-    struct world *world = malloc(sizeof(*world));
+    struct aggregator_world *world = malloc(sizeof(*world));
     struct cn_round_info info;
 
     (void)state;

@@ -32,7 +32,7 @@ static int set_up(void **state)
 static void each_member_has_name_state_key_and_port_of_its_own(void **state)
 {
     (void)state;
-    assert_int_equal(cn_gpus_take(&settings, 1), CN_OK);
+    assert_int_equal(cn_gpus_narrow(&settings, 1), CN_OK);
     assert_string_equal(settings.name, "board-1.3");
     assert_string_equal(settings.state, "/var/cairn/gpu-3");
     assert_string_equal(settings.key, "keys/board-1.3.key");
@@ -46,22 +46,22 @@ static void a_key_without_an_ending_gets_the_number_behind_it(void **state)
 {
     (void)state;
     strcpy(settings.key, "secret");
-    assert_int_equal(cn_gpus_take(&settings, 0), CN_OK);
+    assert_int_equal(cn_gpus_narrow(&settings, 0), CN_OK);
     assert_string_equal(settings.key, "secret.0");
 }
 
 static void what_becomes_too_long_is_an_error(void **state)
 {
     (void)state;
-    assert_int_equal(cn_gpus_take(&settings, 2), CN_EINVAL); // there are two
+    assert_int_equal(cn_gpus_narrow(&settings, 2), CN_EINVAL); // there are two
     memset(settings.state, 'x', CN_PATH_SIZE - 2);
-    assert_int_equal(cn_gpus_take(&settings, 0), CN_ERANGE);
+    assert_int_equal(cn_gpus_narrow(&settings, 0), CN_ERANGE);
     set_up(NULL);
     memset(settings.name, 'x', CN_NAME_SIZE - 2);
-    assert_int_equal(cn_gpus_take(&settings, 0), CN_ERANGE);
+    assert_int_equal(cn_gpus_narrow(&settings, 0), CN_ERANGE);
     set_up(NULL);
     memset(settings.key, 'x', CN_PATH_SIZE - 2);
-    assert_int_equal(cn_gpus_take(&settings, 0), CN_ERANGE);
+    assert_int_equal(cn_gpus_narrow(&settings, 0), CN_ERANGE);
 }
 
 static void without_a_list_the_first_is_used(void **state)

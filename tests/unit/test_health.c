@@ -104,7 +104,7 @@ static void reports_are_left_out_where_bytes_cost_or_are_almost_used_up(void **s
 
 static int open_world(void **state)
 {
-    struct world *world = malloc(sizeof(*world));
+    struct aggregator_world *world = malloc(sizeof(*world));
     world_init(world);
     assert_int_equal(world_enroll(world, "a1", "a", 30), CN_OK);
     assert_int_equal(world_enroll(world, "b", "b", 0), CN_OK);
@@ -120,7 +120,8 @@ static int close_world(void **state)
     return 0;
 }
 
-static unsigned report(struct world *world, const char *board, const struct cn_health *health)
+static unsigned report(struct aggregator_world *world, const char *board,
+                       const struct cn_health *health)
 {
     struct cn_coap_reply reply;
     uint8_t bytes[CN_MESSAGE_MAX];
@@ -130,7 +131,7 @@ static unsigned report(struct world *world, const char *board, const struct cn_h
     return (unsigned)reply.code;
 }
 
-static char *show(struct world *world, struct cn_live_state *live, const char *board,
+static char *show(struct aggregator_world *world, struct cn_live_state *live, const char *board,
                   struct cn_buffer *out)
 {
     struct cn_run_state run;
@@ -160,7 +161,7 @@ static void a_report_is_shown_and_keeps_no_group_in_the_round(void **state)
                                                                       << CN_HEALTH_PAUSE_SHIFT,
                                    .seq = 4,
                                    .resident_mib = 88};
-    struct world *world = *state;
+    struct aggregator_world *world = *state;
     struct cn_live_state live = {0};
     struct cn_buffer out;
     assert_int_equal(report(world, "a1", &said), CN_COAP_UNAUTHORIZED); // not registered
@@ -188,7 +189,7 @@ static void a_report_is_shown_and_keeps_no_group_in_the_round(void **state)
 static void reports_that_come_too_fast_or_lie_change_nothing(void **state)
 {
     struct cn_health said = {.state = CN_HEALTH_TRAINING, .step = 1};
-    struct world *world = *state;
+    struct aggregator_world *world = *state;
     struct cn_coap_reply reply;
     uint8_t bytes[CN_MESSAGE_MAX];
     size_t size;
@@ -218,7 +219,7 @@ static void the_last_error_is_there_after_a_restart(void **state)
     struct cn_health said = {.state = CN_HEALTH_FAILED,
                              .error_code = 4,
                              .error = "labels.npy: 12 rows, <b>500</b> expected"};
-    struct world *world = *state;
+    struct aggregator_world *world = *state;
     struct cn_live_state live = {0};
     struct cn_last_error error;
     struct cn_buffer out;
@@ -259,7 +260,7 @@ static void what_was_said_passes_through_the_file_of_status(void **state)
                                    .error = "what",
                                    .flags = CN_HEALTH_THROTTLED,
                                    .seq = 1};
-    struct world *world = *state;
+    struct aggregator_world *world = *state;
     struct cn_live_state live = {0};
     struct cn_run_state run;
     char path[128];

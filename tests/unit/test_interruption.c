@@ -30,7 +30,7 @@ struct sweep {
     uint32_t body_max;
 };
 
-struct world {
+struct interrupted_upload {
     const struct sweep *sweep;
     struct cn_exchange *exchange;
     struct cn_sim_gateway *gateway;
@@ -52,95 +52,97 @@ static struct cn_link_shape shape(const struct sweep *sweep, double loss, uint64
 
 static bool on_reply(void *context, const struct cn_exchange_reply *reply)
 {
-    struct world *world = context;
+    struct interrupted_upload *interrupted = context;
 
-    return world->upload && cn_upload_reply(world->upload, reply, cn_sim_now_us(world->exchange));
+    return interrupted->upload &&
+           cn_upload_reply(interrupted->upload, reply, cn_sim_now_us(interrupted->exchange));
 }
 
 // A board that was just started: it has the frame and knows nothing of the path.
-static void start_board(struct world *world)
+static void start_board(struct interrupted_upload *interrupted)
 {
     struct cn_link_upload frame = {
-        .run = 1, .round = 1, .frame = world->frame, .size = world->sweep->size};
-    uint32_t chunks = world->sweep->body_max / CN_SIM_CHUNK;
+        .run = 1, .round = 1, .frame = interrupted->frame, .size = interrupted->sweep->size};
+    uint32_t chunks = interrupted->sweep->body_max / CN_SIM_CHUNK;
     struct cn_transfer transfer = {
-        .exchange = world->exchange,
-        .rtt = &world->rtt,
-        .controller = &world->controller,
+        .exchange = interrupted->exchange,
+        .rtt = &interrupted->rtt,
+        .controller = &interrupted->controller,
         .board = "board",
         .kind = KIND,
-        .generation = ++world->generation,
+        .generation = ++interrupted->generation,
         .chunk_size = CN_SIM_CHUNK,
         .parcel_chunks = chunks,
     };
 
-    frame.fresh = world->generation == 1; // not when it is back
-    world->rtt = (struct cn_rtt){0};
-    cn_controller_init(&world->controller, chunks * CN_SIM_CHUNK + CN_TRANSFER_OVERHEAD, WINDOW, 0,
-                       0);
-    cn_crypto_digest(world->frame, world->sweep->size, frame.digest);
-    assert_int_equal(cn_upload_open(&transfer, &frame, &world->upload), CN_OK);
+    frame.fresh = interrupted->generation == 1; // not when it is back
+    interrupted->rtt = (struct cn_rtt){0};
+    cn_controller_init(&interrupted->controller, chunks * CN_SIM_CHUNK + CN_TRANSFER_OVERHEAD,
+                       WINDOW, 0, 0);
+    cn_crypto_digest(interrupted->frame, interrupted->sweep->size, frame.digest);
+    assert_int_equal(cn_upload_open(&transfer, &frame, &interrupted->upload), CN_OK);
 }
 
-static void step(struct world *world, uint64_t until_us)
+static void step(struct interrupted_upload *interrupted, uint64_t until_us)
 {
     uint64_t wake_us = until_us;
 
-    if (world->upload)
-        cn_upload_step(world->upload, cn_sim_now_us(world->exchange), &wake_us);
-    cn_sim_advance(world->exchange, wake_us);
-    cn_sim_gateway_tick(world->gateway, cn_sim_now_us(world->exchange) / 1000);
+    if (interrupted->upload)
+        cn_upload_step(interrupted->upload, cn_sim_now_us(interrupted->exchange), &wake_us);
+    cn_sim_advance(interrupted->exchange, wake_us);
+    cn_sim_gateway_tick(interrupted->gateway, cn_sim_now_us(interrupted->exchange) / 1000);
 }
 
-static void pass_time(struct world *world, uint64_t duration_us)
+static void pass_time(struct interrupted_upload *interrupted, uint64_t duration_us)
 {
-    uint64_t end_us = cn_sim_now_us(world->exchange) + duration_us;
+    uint64_t end_us = cn_sim_now_us(interrupted->exchange) + duration_us;
 
-    while (cn_sim_now_us(world->exchange) < end_us)
-        step(world, end_us);
+    while (cn_sim_now_us(interrupted->exchange) < end_us)
+        step(interrupted, end_us);
 }
 
 // Nothing that is sent meanwhile arrives, as it would be of the old session.
-static void interrupt(struct world *world, enum victim victim)
+static void interrupt(struct interrupted_upload *interrupted, enum victim victim)
 {
-    struct cn_link_shape up = shape(world->sweep, 1, 1), down = shape(world->sweep, 1, 2);
+    struct cn_link_shape up = shape(interrupted->sweep, 1, 1),
+                         down = shape(interrupted->sweep, 1, 2);
 
     if (victim == BOARD) {
-        cn_upload_close(world->upload);
-        world->upload = NULL;
-        pass_time(world, DOWN_US);
-        start_board(world);
+        cn_upload_close(interrupted->upload);
+        interrupted->upload = NULL;
+        pass_time(interrupted, DOWN_US);
+        start_board(interrupted);
     } else {
         if (victim == GATEWAY)
-            cn_sim_gateway_kill(world->gateway);
-        cn_sim_reshape(world->exchange, &up, &down);
-        pass_time(world, DOWN_US);
-        up.loss = down.loss = world->sweep->loss;
-        cn_sim_reshape(world->exchange, &up, &down);
+            cn_sim_gateway_kill(interrupted->gateway);
+        cn_sim_reshape(interrupted->exchange, &up, &down);
+        pass_time(interrupted, DOWN_US);
+        up.loss = down.loss = interrupted->sweep->loss;
+        cn_sim_reshape(interrupted->exchange, &up, &down);
         if (victim == GATEWAY)
-            cn_sim_gateway_start(world->gateway);
-        cn_upload_reconnected(world->upload);
+            cn_sim_gateway_start(interrupted->gateway);
+        cn_upload_reconnected(interrupted->upload);
     }
-    cn_sim_gateway_expect_renewal(world->gateway);
+    cn_sim_gateway_expect_renewal(interrupted->gateway);
 }
 
-static void open_world(struct world *world, const struct sweep *sweep)
+static void open_interrupted(struct interrupted_upload *interrupted, const struct sweep *sweep)
 {
     struct cn_sim_config config = {.board = "board",
                                    .up = shape(sweep, sweep->loss, 1),
                                    .down = shape(sweep, sweep->loss, 2),
                                    .body_max = sweep->body_max};
 
-    *world = (struct world){.sweep = sweep, .frame = malloc(sweep->size)};
+    *interrupted = (struct interrupted_upload){.sweep = sweep, .frame = malloc(sweep->size)};
     for (size_t i = 0; i < sweep->size; i++)
-        world->frame[i] = (uint8_t)(i * 2654435761u >> 11);
-    world->gateway = cn_sim_gateway_open(world->frame, sweep->size);
+        interrupted->frame[i] = (uint8_t)(i * 2654435761u >> 11);
+    interrupted->gateway = cn_sim_gateway_open(interrupted->frame, sweep->size);
     config.routes = cn_sim_gateway_routes(&config.route_count);
-    config.context = world->gateway;
-    assert_int_equal(cn_sim_open(&config, &world->exchange), CN_OK);
-    world->exchange->sink = on_reply;
-    world->exchange->context = world;
-    start_board(world);
+    config.context = interrupted->gateway;
+    assert_int_equal(cn_sim_open(&config, &interrupted->exchange), CN_OK);
+    interrupted->exchange->sink = on_reply;
+    interrupted->exchange->context = interrupted;
+    start_board(interrupted);
 }
 
 // Kills the victim after at messages with chunks and sees the upload through. The number of
@@ -148,27 +150,27 @@ static void open_world(struct world *world, const struct sweep *sweep)
 static uint64_t upload(const struct sweep *sweep, enum victim victim, uint64_t at, uint64_t *known)
 {
     bool killed = false;
-    struct world world;
+    struct interrupted_upload interrupted;
     uint64_t messages, repeats;
 
-    open_world(&world, sweep);
-    while (!cn_upload_verdict(world.upload)) {
-        assert_true(cn_sim_now_us(world.exchange) < LIMIT_US);
-        if (!killed && cn_sim_gateway_messages(world.gateway) >= at) {
-            interrupt(&world, victim);
+    open_interrupted(&interrupted, sweep);
+    while (!cn_upload_verdict(interrupted.upload)) {
+        assert_true(cn_sim_now_us(interrupted.exchange) < LIMIT_US);
+        if (!killed && cn_sim_gateway_messages(interrupted.gateway) >= at) {
+            interrupt(&interrupted, victim);
             killed = true;
             continue;
         }
-        step(&world, UINT64_MAX);
+        step(&interrupted, UINT64_MAX);
     }
     // The gateway ends the test when the frame's digest is another, and decides once.
-    *known += cn_sim_gateway_known(world.gateway, &repeats);
+    *known += cn_sim_gateway_known(interrupted.gateway, &repeats);
     assert_int_equal(repeats, 0);
-    messages = cn_sim_gateway_messages(world.gateway);
-    cn_upload_close(world.upload);
-    world.exchange->ops->close(world.exchange);
-    cn_sim_gateway_close(world.gateway);
-    free(world.frame);
+    messages = cn_sim_gateway_messages(interrupted.gateway);
+    cn_upload_close(interrupted.upload);
+    interrupted.exchange->ops->close(interrupted.exchange);
+    cn_sim_gateway_close(interrupted.gateway);
+    free(interrupted.frame);
     return messages;
 }
 

@@ -18,7 +18,7 @@ static const uint8_t graph[CN_DIGEST_SIZE] = {1};
 
 static int open_world(void **state)
 {
-    struct world *world = malloc(sizeof(*world));
+    struct aggregator_world *world = malloc(sizeof(*world));
     world_init(world);
     assert_int_equal(cn_ledger_open(world->directory, &world->ledger), CN_OK);
     *state = world;
@@ -45,7 +45,8 @@ static struct cn_settings *job_of(const char *lines)
     return settings;
 }
 
-static cn_err bind_job(struct world *world, const char *lines, struct cn_job_conflict *conflict)
+static cn_err bind_job(struct aggregator_world *world, const char *lines,
+                       struct cn_job_conflict *conflict)
 {
     struct cn_settings *settings = job_of(lines);
     cn_err err = cn_job_settings_bind(world->ledger, graph, settings, conflict);
@@ -54,14 +55,14 @@ static cn_err bind_job(struct world *world, const char *lines, struct cn_job_con
 }
 
 // The rounds of a job that holds in a round.
-static uint32_t rounds_in(struct world *world, uint32_t round)
+static uint32_t rounds_in(struct aggregator_world *world, uint32_t round)
 {
     struct cn_job job, profile = {0};
     assert_int_equal(cn_job_settings_load(world->ledger, round, &profile, &job), CN_OK);
     return job.rounds;
 }
 
-static int64_t setting_count(struct world *world)
+static int64_t setting_count(struct aggregator_world *world)
 {
     sqlite3_stmt *statement;
     assert_int_equal(
@@ -134,7 +135,7 @@ static void a_profile_with_the_same_values_goes_on(void **state)
 
 static void values_that_must_not_change_are_named_and_nothing_is_written(void **state)
 {
-    struct world *world = *state;
+    struct aggregator_world *world = *state;
     struct cn_job_conflict conflict;
     struct cn_settings *other = job_of("");
     const uint8_t other_graph[CN_DIGEST_SIZE] = {2};
@@ -155,7 +156,7 @@ static void values_that_must_not_change_are_named_and_nothing_is_written(void **
 
 static void a_value_that_may_change_holds_from_the_round_that_is_not_closed(void **state)
 {
-    struct world *world = *state;
+    struct aggregator_world *world = *state;
     struct cn_job_conflict conflict;
     assert_int_equal(bind_job(world, "rounds.count: 3\n", &conflict), CN_OK);
     assert_int_equal(bind_job(world, "rounds.count: 4\n", &conflict), CN_OK);
@@ -172,7 +173,7 @@ static void a_value_that_may_change_holds_from_the_round_that_is_not_closed(void
 }
 
 // What a program before schema 3 left: one digest for the whole run.
-static void make_older(struct world *world)
+static void make_older(struct aggregator_world *world)
 {
     static const char sql[] = "ALTER TABLE meta ADD COLUMN job BLOB;"
                               "UPDATE meta SET job=(SELECT digest FROM setting);"
@@ -188,7 +189,7 @@ static void make_older(struct world *world)
 
 static void the_values_of_an_older_ledger_are_unknown_until_a_profile_has_their_digest(void **state)
 {
-    struct world *world = *state;
+    struct aggregator_world *world = *state;
     struct cn_job_conflict conflict;
     struct cn_job job;
     struct cn_settings *same = job_of("rounds.count: 8\n"), *other = job_of("train.batch: 64\n");
@@ -221,7 +222,7 @@ static void a_ledger_that_was_never_run_stays_free_when_it_is_brought_up(void **
 
 static void a_setting_that_does_not_have_its_digest_is_damaged(void **state)
 {
-    struct world *world = *state;
+    struct aggregator_world *world = *state;
     struct cn_job_conflict conflict;
     struct cn_job job, profile = {0};
     assert_int_equal(bind_job(world, "", &conflict), CN_OK);
@@ -234,7 +235,8 @@ static void a_setting_that_does_not_have_its_digest_is_damaged(void **state)
 
 // --- reload ---
 
-static cn_err reload_job(struct world *world, const char *lines, struct cn_job_reload *reload)
+static cn_err reload_job(struct aggregator_world *world, const char *lines,
+                         struct cn_job_reload *reload)
 {
     struct cn_settings *settings = job_of(lines);
     cn_err err = cn_job_reload(world->ledger, settings, reload);
@@ -242,14 +244,14 @@ static cn_err reload_job(struct world *world, const char *lines, struct cn_job_r
     return err;
 }
 
-static struct cn_job job_in(struct world *world, uint32_t round)
+static struct cn_job job_in(struct aggregator_world *world, uint32_t round)
 {
     struct cn_job job, profile = {0};
     assert_int_equal(cn_job_settings_load(world->ledger, round, &profile, &job), CN_OK);
     return job;
 }
 
-static void begin_round(struct world *world, uint32_t number)
+static void begin_round(struct aggregator_world *world, uint32_t number)
 {
     struct cn_job_conflict conflict;
     assert_int_equal(bind_job(world, "", &conflict), CN_OK);
@@ -307,7 +309,7 @@ static void a_reload_is_refused_as_a_whole(void **state)
     };
     static struct cn_job_reload reload;
     struct cn_job_conflict conflict;
-    struct world *world = *state;
+    struct aggregator_world *world = *state;
     assert_int_equal(reload_job(world, "", &reload), CN_ECONFLICT);
     assert_string_equal(reload.refused.lines[0], "no run was ever started here");
     assert_int_equal(bind_job(world, "train.keep_optimizer: true\n", &conflict), CN_OK);
@@ -343,7 +345,7 @@ static void a_start_does_not_put_a_reload_before_its_round(void **state)
 static void another_optimizer_of_the_server_is_noticed(void **state)
 {
     static struct cn_job_reload reload;
-    struct world *world = *state;
+    struct aggregator_world *world = *state;
     bool keep;
     begin_round(world, 1);
     assert_int_equal(reload_job(world, "server.optimizer: fedadam\n", &reload), CN_OK);
@@ -361,27 +363,28 @@ static void another_optimizer_of_the_server_is_noticed(void **state)
 static void boards_are_told_again_only_of_what_they_use(void **state)
 {
     static struct cn_job_reload reload;
-    struct world *world = *state;
+    struct aggregator_world *world = *state;
     struct cn_live_job live = {
         .ledger = world->ledger, .layout = &world->layout, .job = &world->job};
     begin_round(world, 1);
-    assert_int_equal(cn_live_job_take(&live, 1, false), CN_OK);
+    assert_int_equal(cn_live_job_follow(&live, 1, false), CN_OK);
     assert_int_equal(live.number, 1);
     assert_int_equal(reload_job(world, "rounds.quorum: 5\nrounds.deadline: 7 s\n", &reload), CN_OK);
-    assert_int_equal(cn_live_job_take(&live, 1, true), CN_OK);
+    assert_int_equal(cn_live_job_follow(&live, 1, true), CN_OK);
     assert_int_equal(world->job.quorum, 5);
     assert_int_equal(world->job.deadline_ms, 7000);
     assert_int_equal(live.number, 1);
-    assert_int_equal(cn_live_job_take(&live, 2, false), CN_OK); // they divide by the deadline
+    assert_int_equal(cn_live_job_follow(&live, 2, false), CN_OK); // they divide by the deadline
     assert_int_equal(live.number, 2);
-    assert_int_equal(cn_live_job_take(&live, 2, false), CN_OK);
+    assert_int_equal(cn_live_job_follow(&live, 2, false), CN_OK);
     assert_int_equal(live.number, 2);
     assert_int_equal(live.told.deadline_ms, 7000);
 }
 
 // Runs a job of five rounds. Once the round is open, or the version of that number is the newest
 // and no round is open, writes other settings. Returns the number of the last version.
-static uint32_t run_with_reload(struct world *world, uint32_t round, bool open, const char *lines)
+static uint32_t run_with_reload(struct aggregator_world *world, uint32_t round, bool open,
+                                const char *lines)
 {
     static struct cn_job_reload reload;
     static const char *const boards[] = {"a", "b"};

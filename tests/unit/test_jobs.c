@@ -12,7 +12,7 @@
 
 static int open_world(void **state)
 {
-    struct world *world = malloc(sizeof(*world));
+    struct aggregator_world *world = malloc(sizeof(*world));
     world_init(world);
     assert_int_equal(cn_ledger_open(world->directory, &world->ledger), CN_OK);
     *state = world;
@@ -26,7 +26,7 @@ static int close_world(void **state)
     return 0;
 }
 
-static cn_err add(struct world *world, const char *name, uint32_t priority)
+static cn_err add(struct aggregator_world *world, const char *name, uint32_t priority)
 {
     struct cn_queued_job job = {.priority = priority, .turn = 3, .needs = "cores >= 2"};
     snprintf(job.name, sizeof(job.name), "%s", name);
@@ -42,7 +42,7 @@ static cn_err describe(void *context, const struct cn_queued_job *job)
     return CN_OK;
 }
 
-static void expect_jobs(struct world *world, const char *wanted)
+static void expect_jobs(struct aggregator_world *world, const char *wanted)
 {
     char text[2000] = "";
     assert_int_equal(cn_jobs_list(world->ledger, describe, text), CN_OK);
@@ -51,7 +51,7 @@ static void expect_jobs(struct world *world, const char *wanted)
 
 static void jobs_stand_in_the_order_in_which_they_came(void **state)
 {
-    struct world *world = *state;
+    struct aggregator_world *world = *state;
     struct cn_queued_job job;
     assert_int_equal(add(world, "z", 5), CN_OK);
     assert_int_equal(add(world, "a", 9), CN_OK);
@@ -65,7 +65,7 @@ static void jobs_stand_in_the_order_in_which_they_came(void **state)
 
 static void what_is_over_stays_over(void **state)
 {
-    struct world *world = *state;
+    struct aggregator_world *world = *state;
     assert_int_equal(add(world, "a", 5), CN_OK);
     assert_int_equal(cn_jobs_set_state(world->ledger, "a", CN_JOB_HELD, ""), CN_OK);
     expect_jobs(world, "a 5 3 'cores >= 2' held ; ");
@@ -77,7 +77,7 @@ static void what_is_over_stays_over(void **state)
 
 static void one_job_is_ahead(void **state)
 {
-    struct world *world = *state;
+    struct aggregator_world *world = *state;
     assert_int_equal(add(world, "a", 5), CN_OK);
     assert_int_equal(add(world, "b", 5), CN_OK);
     assert_int_equal(cn_jobs_set_ahead(world->ledger, "a", true), CN_OK);
@@ -91,7 +91,7 @@ static void one_job_is_ahead(void **state)
 
 static void the_queue_is_bounded_by_jobs_that_are_not_over(void **state)
 {
-    struct world *world = *state;
+    struct aggregator_world *world = *state;
     char name[16];
     for (int i = 0; i < CN_JOBS_MOST; i++) {
         snprintf(name, sizeof(name), "job-%d", i);
@@ -104,7 +104,7 @@ static void the_queue_is_bounded_by_jobs_that_are_not_over(void **state)
 
 static void rows_that_nobody_wrote_are_refused(void **state)
 {
-    struct world *world = *state;
+    struct aggregator_world *world = *state;
     char text[2000] = "";
     assert_int_equal(add(world, "a", 5), CN_OK);
     assert_int_equal(cn_ledger_sql_run(world->ledger, "UPDATE job SET turn=0"), CN_OK);

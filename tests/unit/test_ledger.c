@@ -14,7 +14,7 @@
 
 static int open_world(void **state)
 {
-    struct world *world = malloc(sizeof(*world));
+    struct aggregator_world *world = malloc(sizeof(*world));
     world_init(world);
     assert_int_equal(cn_ledger_open(world->directory, &world->ledger), CN_OK);
     *state = world;
@@ -39,14 +39,14 @@ static struct cn_ledger_contribution contribution(const char *group, uint8_t dig
 
 static void a_board_is_enrolled_once(void **state)
 {
-    struct world *world = *state;
+    struct aggregator_world *world = *state;
     assert_int_equal(world_enroll(world, "a", "g", 0), CN_OK);
     assert_int_equal(world_enroll(world, "a", "h", 0), CN_EEXIST);
 }
 
 static void a_group_that_its_boards_left_is_still_known(void **state)
 {
-    struct world *world = *state;
+    struct aggregator_world *world = *state;
     bool had;
     assert_int_equal(world_enroll(world, "a", "g", 0), CN_OK);
     assert_int_equal(cn_ledger_move(world->ledger, "a", "h"), CN_OK);
@@ -68,7 +68,7 @@ static struct cn_ledger_version version_zero(void)
 // Means over samples: of the groups, or of the central set.
 static void measures_of_a_version_are_means_over_the_samples(void **state)
 {
-    struct world *world = *state;
+    struct aggregator_world *world = *state;
     struct cn_ledger_version version = version_zero();
     struct cn_ledger_contribution first = contribution("g", 1), second = contribution("h", 2);
     const struct cn_ledger_metrics central = {
@@ -93,7 +93,7 @@ static void measures_of_a_version_are_means_over_the_samples(void **state)
 
 static void another_measurement_leaves_nothing_of_the_first(void **state)
 {
-    struct world *world = *state;
+    struct aggregator_world *world = *state;
     struct cn_ledger_version version = version_zero();
     struct cn_ledger_metrics central = {.loss = 10, .count = 10, .measures = {.f1 = 0.75}};
     assert_int_equal(cn_ledger_add_version(world->ledger, &version), CN_OK);
@@ -107,7 +107,7 @@ static void another_measurement_leaves_nothing_of_the_first(void **state)
 
 static void an_updates_measures_stand_beside_its_loss(void **state)
 {
-    struct world *world = *state;
+    struct aggregator_world *world = *state;
     struct cn_ledger_version version = version_zero(), later = {.number = 1, .digest = {8}};
     struct cn_ledger_contribution late = contribution("g", 1);
     late.version = 2; // an asynchronous round: trained from version 0, counts in version 2
@@ -134,7 +134,7 @@ static void what_boards_measure_is_the_worse_middle_group(void **state)
         double loss; // sum
     } said[] = {
         {"a", 1ull << 40, 1ull << 40, 0}, {"b", 60, 100, 90}, {"c", 70, 100, 80}, {"d", 5, 10, 20}};
-    struct world *world = *state;
+    struct aggregator_world *world = *state;
     struct cn_ledger_version version = version_zero();
 
     assert_int_equal(cn_ledger_add_version(world->ledger, &version), CN_OK);
@@ -154,7 +154,7 @@ static void what_boards_measure_is_the_worse_middle_group(void **state)
 
 static void a_revoked_board_may_come_back_with_a_new_group(void **state)
 {
-    struct world *world = *state;
+    struct aggregator_world *world = *state;
     struct cn_ledger_board found;
     assert_int_equal(world_enroll(world, "a", "g", 0), CN_OK);
     assert_int_equal(cn_ledger_revoke(world->ledger, "a"), CN_OK);
@@ -166,7 +166,7 @@ static void a_revoked_board_may_come_back_with_a_new_group(void **state)
     assert_false(found.revoked);
 }
 
-static uint64_t key_epoch(struct world *world, const char *group)
+static uint64_t key_epoch(struct aggregator_world *world, const char *group)
 {
     uint64_t found = 99;
     assert_int_equal(cn_ledger_key_epoch(world->ledger, group, &found), CN_OK);
@@ -175,7 +175,7 @@ static uint64_t key_epoch(struct world *world, const char *group)
 
 static void a_board_that_leaves_or_returns_raises_the_key_epoch_of_its_group(void **state)
 {
-    struct world *world = *state;
+    struct aggregator_world *world = *state;
     assert_int_equal(world_enroll(world, "a", "g", 0), CN_OK);
     assert_int_equal(world_enroll(world, "b", "g", 0), CN_OK);
     assert_int_equal(world_enroll(world, "c", "h", 0), CN_OK);
@@ -194,7 +194,7 @@ static void a_board_that_leaves_or_returns_raises_the_key_epoch_of_its_group(voi
 
 static void a_ledger_of_the_schema_before_is_brought_up_with_all_it_has(void **state)
 {
-    struct world *world = *state;
+    struct aggregator_world *world = *state;
     struct cn_ledger_board found;
     assert_int_equal(world_enroll(world, "a", "g", 7), CN_OK);
     assert_int_equal(cn_ledger_sql_run(world->ledger,
@@ -219,7 +219,7 @@ static void a_ledger_of_the_schema_before_is_brought_up_with_all_it_has(void **s
 
 static void a_ledger_of_a_later_schema_is_refused(void **state)
 {
-    struct world *world = *state;
+    struct aggregator_world *world = *state;
     assert_int_equal(cn_ledger_sql_run(world->ledger, "PRAGMA user_version=6"), CN_OK);
     cn_ledger_close(world->ledger);
     assert_int_equal(cn_ledger_open(world->directory, &world->ledger), CN_EVERSION);
@@ -227,7 +227,7 @@ static void a_ledger_of_a_later_schema_is_refused(void **state)
 
 static void another_process_changes_the_generation(void **state)
 {
-    struct world *world = *state;
+    struct aggregator_world *world = *state;
     int64_t before, after;
     assert_int_equal(cn_ledger_generation(world->ledger, &before), CN_OK);
     assert_int_equal(world_enroll(world, "a", "g", 0), CN_OK);
@@ -237,7 +237,7 @@ static void another_process_changes_the_generation(void **state)
 
 static void an_update_counts_once_and_only_while_the_round_is_open(void **state)
 {
-    struct world *world = *state;
+    struct aggregator_world *world = *state;
     struct cn_ledger_contribution first = contribution("a", 1), second = contribution("a", 2),
                                   late = contribution("b", 3), found;
     assert_int_equal(cn_ledger_accept(world->ledger, &first), CN_ESTALE);
@@ -253,7 +253,7 @@ static void an_update_counts_once_and_only_while_the_round_is_open(void **state)
 
 static void a_board_that_was_revoked_or_moved_contributes_nothing(void **state)
 {
-    struct world *world = *state;
+    struct aggregator_world *world = *state;
     struct cn_ledger_contribution sent = contribution("a", 1), found;
     assert_int_equal(world_enroll(world, "a", "a", 0), CN_OK);
     assert_int_equal(cn_ledger_open_round(world->ledger, 1), CN_OK);
@@ -268,7 +268,7 @@ static void a_board_that_was_revoked_or_moved_contributes_nothing(void **state)
 
 static void the_outcome_of_a_round_is_final_once_it_closes(void **state)
 {
-    struct world *world = *state;
+    struct aggregator_world *world = *state;
     struct cn_ledger_outcome outcome;
     struct cn_ledger_contribution accepted = contribution("a", 1);
     assert_int_equal(cn_ledger_open_round(world->ledger, 1), CN_OK);
@@ -290,7 +290,7 @@ static void the_outcome_of_a_round_is_final_once_it_closes(void **state)
 
 static void a_run_is_bound_to_one_model(void **state)
 {
-    struct world *world = *state;
+    struct aggregator_world *world = *state;
     const uint8_t graph[CN_DIGEST_SIZE] = {1}, other[CN_DIGEST_SIZE] = {3};
     const struct cn_ledger_setting setting = {.from_round = 1, .digest = {2}};
     struct cn_ledger_setting found;
@@ -308,7 +308,7 @@ static void a_run_is_bound_to_one_model(void **state)
 
 static void the_identity_survives_and_nobody_else_can_read_it(void **state)
 {
-    struct world *world = *state;
+    struct aggregator_world *world = *state;
     struct cn_ledger_identity before = *cn_ledger_identity(world->ledger);
     char path[128];
     struct stat info;
@@ -323,7 +323,7 @@ static void the_identity_survives_and_nobody_else_can_read_it(void **state)
 
 static void a_ledger_that_is_not_there_is_not_made_by_looking(void **state)
 {
-    struct world *world = *state;
+    struct aggregator_world *world = *state;
     struct cn_ledger *ledger;
     char path[128];
     snprintf(path, sizeof(path), "%s/nowhere", world->directory);

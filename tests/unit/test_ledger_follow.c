@@ -10,7 +10,7 @@
 #include "tests/unit/aggregator_world.h"
 
 struct both {
-    struct world earlier, next;
+    struct aggregator_world earlier, next;
 };
 
 static int open_both(void **state)
@@ -38,7 +38,7 @@ static int close_both(void **state)
     return 0;
 }
 
-static void reopen(struct world *world)
+static void reopen(struct aggregator_world *world)
 {
     cn_ledger_close(world->ledger);
     assert_int_equal(cn_ledger_open(world->directory, &world->ledger), CN_OK);

@@ -22,7 +22,7 @@
 #define LONG (3 * 512 * 1024) // so long that it tells which way carries more
 #define WAIT_MS 5000
 
-struct world {
+struct coap_board_side {
     char address[32];
     struct fake *fake;
     struct cn_coap_server *server;
@@ -37,142 +37,141 @@ struct world {
 static cn_err find_key(void *context, const char *board, uint8_t key[CN_KEY_SIZE])
 {
     struct fake *fake = context;
-    const struct world *world = fake->owner;
+    const struct coap_board_side *side = fake->owner;
     struct cn_board_key board_key = {.secret = {5}};
 
-    if (world->revoked || strcmp(board, "board-1") != 0)
+    if (side->revoked || strcmp(board, "board-1") != 0)
         return CN_EAUTH;
     return cn_security_dtls_key(&board_key, key);
 }
 
-static void open_server(struct world *world)
+static void open_server(struct coap_board_side *side)
 {
-    const char *listen[] = {world->address};
+    const char *listen[] = {side->address};
     struct cn_coap_server_config config = {
         .listen = listen,
         .listen_count = 1,
-        .only_udp = world->only_udp,
+        .only_udp = side->only_udp,
         .routes = fake_routes,
         .route_count = FAKE_ROUTE_COUNT,
-        .context = world->fake,
+        .context = side->fake,
         .find_key = find_key,
         .handshakes_max = 10,
         .sessions_max = 10,
     };
 
-    assert_int_equal(cn_coap_server_open(&config, &world->server), CN_OK);
+    assert_int_equal(cn_coap_server_open(&config, &side->server), CN_OK);
 }
 
-static void start_with(struct world *world, const char *board, uint8_t key)
+static void start_with(struct coap_board_side *side, const char *board, uint8_t key)
 {
     struct cn_link_config config = {
         .board = board,
-        .addresses = {world->address},
+        .addresses = {side->address},
         .address_count = 1,
-        .transport = world->transport,
+        .transport = side->transport,
     };
     struct cn_board_key board_key = {.secret = {key}};
 
     assert_int_equal(cn_security_dtls_key(&board_key, config.key), CN_OK);
     cn_log_set_level(CN_LOG_ERROR);
-    world->fake = fake_open(SIZE);
-    world->fake->owner = world;
-    free_address(world->address);
-    open_server(world);
-    assert_int_equal(cn_board_link.open(&config, &world->link), CN_OK);
-    world->frame = malloc(LONG);
-    fake_fill(world->frame, LONG, 2);
+    side->fake = fake_open(SIZE);
+    side->fake->owner = side;
+    free_address(side->address);
+    open_server(side);
+    assert_int_equal(cn_board_link.open(&config, &side->link), CN_OK);
+    side->frame = malloc(LONG);
+    fake_fill(side->frame, LONG, 2);
 }
 
-static void start(struct world *world)
+static void start(struct coap_board_side *side)
 {
-    start_with(world, "board-1", 5);
+    start_with(side, "board-1", 5);
 }
 
-static void stop(struct world *world)
+static void stop(struct coap_board_side *side)
 {
-    world->link->ops->close(world->link);
-    cn_coap_server_close(world->server);
-    fake_close(world->fake);
-    free(world->frame);
+    side->link->ops->close(side->link);
+    cn_coap_server_close(side->server);
+    fake_close(side->fake);
+    free(side->frame);
 }
 
-static void interfere(struct world *world)
+static void interfere(struct coap_board_side *side)
 {
-    if (world->plan == NOTHING || world->fake->chunks < 100)
+    if (side->plan == NOTHING || side->fake->chunks < 100)
         return;
-    if (world->plan == RESTART) {
-        cn_coap_server_close(world->server);
-        open_server(world);
+    if (side->plan == RESTART) {
+        cn_coap_server_close(side->server);
+        open_server(side);
     } else {
-        world->revoked = true;
-        cn_coap_server_drop(world->server, "board-1");
+        side->revoked = true;
+        cn_coap_server_drop(side->server, "board-1");
     }
-    world->plan = NOTHING;
+    side->plan = NOTHING;
 }
 
-static cn_err next_event(struct world *world, uint32_t wait_ms)
+static cn_err next_event(struct coap_board_side *side, uint32_t wait_ms)
 {
     uint64_t end = cn_platform_now_ms() + wait_ms;
     cn_err err;
 
-    while ((err = world->link->ops->poll(world->link, &world->event)) == CN_EAGAIN &&
+    while ((err = side->link->ops->poll(side->link, &side->event)) == CN_EAGAIN &&
            cn_platform_now_ms() < end) {
-        assert_int_equal(cn_coap_server_step(world->server, 1), CN_OK);
-        interfere(world);
+        assert_int_equal(cn_coap_server_step(side->server, 1), CN_OK);
+        interfere(side);
     }
     return err;
 }
 
-static void expect(struct world *world, enum cn_link_event_type type)
+static void expect(struct coap_board_side *side, enum cn_link_event_type type)
 {
-    assert_int_equal(next_event(world, WAIT_MS), CN_OK);
-    assert_int_equal(world->event.type, type);
+    assert_int_equal(next_event(side, WAIT_MS), CN_OK);
+    assert_int_equal(side->event.type, type);
 }
 
-static void upload_bytes(struct world *world, uint32_t round, size_t size)
+static void upload_bytes(struct coap_board_side *side, uint32_t round, size_t size)
 {
-    struct cn_link_upload frame = {.run = 7, .round = round, .frame = world->frame, .size = size};
+    struct cn_link_upload frame = {.run = 7, .round = round, .frame = side->frame, .size = size};
 
-    cn_crypto_digest(world->frame, size, frame.digest);
-    assert_int_equal(world->link->ops->upload(world->link, &frame), CN_OK);
+    cn_crypto_digest(side->frame, size, frame.digest);
+    assert_int_equal(side->link->ops->upload(side->link, &frame), CN_OK);
 }
 
-static void upload(struct world *world)
+static void upload(struct coap_board_side *side)
 {
-    upload_bytes(world, 3, SIZE);
+    upload_bytes(side, 3, SIZE);
 }
 
 static void use_everything(enum cn_link_transport transport)
 {
-    struct world world = {.transport = transport};
+    struct coap_board_side side = {.transport = transport};
     struct cn_registration facts = {
         .cpu_count = 1, .members = {"board-1", "board-2"}, .member_count = 2};
     struct cn_link_stats stats;
 
-    start(&world);
-    assert_int_equal(world.link->ops->register_board(world.link, &facts), CN_OK);
-    expect(&world, CN_LINK_REGISTERED);
-    assert_int_equal(world.event.manifest->pair_keys[1][0], '2');
-    assert_int_equal(world.link->ops->watch(world.link, true), CN_OK);
-    expect(&world, CN_LINK_ROUND);
-    world.fake->round.round = 2;
-    cn_coap_server_notify(world.server, "r");
-    expect(&world, CN_LINK_ROUND);
-    assert_int_equal(world.event.round->round, 2);
-    assert_int_equal(world.link->ops->fetch(world.link, world.fake->blob_digest, SIZE, SIZE),
-                     CN_OK);
-    expect(&world, CN_LINK_FETCHED);
-    assert_memory_equal(world.event.data, world.fake->blob, SIZE);
-    upload(&world);
-    expect(&world, CN_LINK_RECEIPT);
-    assert_memory_equal(world.fake->received, world.frame, SIZE);
-    assert_in_range(world.fake->largest, transport == CN_LINK_TCP ? 8192 : 1024,
+    start(&side);
+    assert_int_equal(side.link->ops->register_board(side.link, &facts), CN_OK);
+    expect(&side, CN_LINK_REGISTERED);
+    assert_int_equal(side.event.manifest->pair_keys[1][0], '2');
+    assert_int_equal(side.link->ops->watch(side.link, true), CN_OK);
+    expect(&side, CN_LINK_ROUND);
+    side.fake->round.round = 2;
+    cn_coap_server_notify(side.server, "r");
+    expect(&side, CN_LINK_ROUND);
+    assert_int_equal(side.event.round->round, 2);
+    assert_int_equal(side.link->ops->fetch(side.link, side.fake->blob_digest, SIZE, SIZE), CN_OK);
+    expect(&side, CN_LINK_FETCHED);
+    assert_memory_equal(side.event.data, side.fake->blob, SIZE);
+    upload(&side);
+    expect(&side, CN_LINK_RECEIPT);
+    assert_memory_equal(side.fake->received, side.frame, SIZE);
+    assert_in_range(side.fake->largest, transport == CN_LINK_TCP ? 8192 : 1024,
                     transport == CN_LINK_TCP ? 8192 : 1024);
-    world.link->ops->stats(world.link, &stats);
+    side.link->ops->stats(side.link, &stats);
     assert_true(stats.up.messages > SIZE && stats.up.messages < SIZE * 6 / 5);
     assert_true(stats.down.messages > SIZE && stats.down.messages < SIZE * 6 / 5);
-    stop(&world);
+    stop(&side);
 }
 
 static void a_board_registers_watches_fetches_and_uploads(void **state)
@@ -192,23 +191,23 @@ static void a_stream_is_tried_for_a_long_upload_and_left_where_there_is_none(voi
 {
     (void)state;
     for (int closed = 0; closed < 2; closed++) {
-        struct world world = {.transport = CN_LINK_AUTO, .only_udp = closed};
+        struct coap_board_side side = {.transport = CN_LINK_AUTO, .only_udp = closed};
         size_t largest[3];
 
-        start(&world);
+        start(&side);
         for (uint32_t i = 0; i < 3; i++) {
-            world.fake->largest = 0;
-            world.fake->decided = world.fake->declared_any = false;
-            memset(world.fake->have, 0, sizeof(world.fake->have));
-            upload_bytes(&world, i + 1, LONG);
-            expect(&world, CN_LINK_RECEIPT);
-            assert_memory_equal(world.fake->received, world.frame, LONG);
-            largest[i] = world.fake->largest;
+            side.fake->largest = 0;
+            side.fake->decided = side.fake->declared_any = false;
+            memset(side.fake->have, 0, sizeof(side.fake->have));
+            upload_bytes(&side, i + 1, LONG);
+            expect(&side, CN_LINK_RECEIPT);
+            assert_memory_equal(side.fake->received, side.frame, LONG);
+            largest[i] = side.fake->largest;
         }
         assert_in_range(largest[0], 1, 1280);
         assert_true(closed ? largest[1] <= 1280 : largest[1] > 1280);
         assert_true(!closed || largest[2] <= 1280);
-        stop(&world);
+        stop(&side);
     }
 }
 
@@ -216,45 +215,45 @@ static void an_upload_goes_on_where_a_restarted_server_is(void **state)
 {
     (void)state;
     for (int i = 0; i < 2; i++) {
-        struct world world = {.plan = RESTART, .transport = i ? CN_LINK_TCP : CN_LINK_UDP};
+        struct coap_board_side side = {.plan = RESTART, .transport = i ? CN_LINK_TCP : CN_LINK_UDP};
 
-        start(&world);
-        upload(&world);
-        expect(&world, CN_LINK_RECEIPT);
-        assert_int_equal(world.event.verdict, CN_VERDICT_ACCEPTED);
-        assert_memory_equal(world.fake->received, world.frame, SIZE);
-        assert_true(world.fake->chunks < 301 + 70); // at most a window twice
-        stop(&world);
+        start(&side);
+        upload(&side);
+        expect(&side, CN_LINK_RECEIPT);
+        assert_int_equal(side.event.verdict, CN_VERDICT_ACCEPTED);
+        assert_memory_equal(side.fake->received, side.frame, SIZE);
+        assert_true(side.fake->chunks < 301 + 70); // at most a window twice
+        stop(&side);
     }
 }
 
 static void a_board_revoked_in_the_middle_of_an_upload_is_told_so(void **state)
 {
-    struct world world = {.plan = DROP};
+    struct coap_board_side side = {.plan = DROP};
     uint32_t chunks;
 
     (void)state;
-    start(&world);
-    upload(&world);
-    expect(&world, CN_LINK_REFUSED);
-    assert_non_null(strstr(world.event.text, "revoked"));
-    chunks = world.fake->chunks;
+    start(&side);
+    upload(&side);
+    expect(&side, CN_LINK_REFUSED);
+    assert_non_null(strstr(side.event.text, "revoked"));
+    chunks = side.fake->chunks;
     assert_true(chunks < 301);
-    assert_int_equal(next_event(&world, 300), CN_EAGAIN);
-    assert_int_equal(world.fake->chunks, chunks);
-    stop(&world);
+    assert_int_equal(next_event(&side, 300), CN_EAGAIN);
+    assert_int_equal(side.fake->chunks, chunks);
+    stop(&side);
 }
 
 static void a_wrong_key_and_an_unknown_name_are_refused_once(void **state)
 {
     (void)state;
     for (int i = 0; i < 2; i++) {
-        struct world world = {0};
+        struct coap_board_side side = {0};
 
-        start_with(&world, i ? "board-7" : "board-1", i ? 5 : 6);
-        expect(&world, CN_LINK_REFUSED);
-        assert_int_equal(next_event(&world, 300), CN_EAGAIN);
-        stop(&world);
+        start_with(&side, i ? "board-7" : "board-1", i ? 5 : 6);
+        expect(&side, CN_LINK_REFUSED);
+        assert_int_equal(next_event(&side, 300), CN_EAGAIN);
+        stop(&side);
     }
 }
 

@@ -55,7 +55,7 @@ static void groups_with_data_of_their_own_do_not_stand_out(void **state)
 
 static int open_world(void **state)
 {
-    struct world *world = malloc(sizeof(*world));
+    struct aggregator_world *world = malloc(sizeof(*world));
 
     world_init(world);
     assert_int_equal(cn_ledger_open(world->directory, &world->ledger), CN_OK);
@@ -86,7 +86,7 @@ static struct cn_ledger_contribution measured(uint32_t round, const char *group,
     return made;
 }
 
-static void add_version(struct world *world, uint32_t number)
+static void add_version(struct aggregator_world *world, uint32_t number)
 {
     struct cn_ledger_version version = {.number = number};
 
@@ -98,7 +98,7 @@ static void add_version(struct world *world, uint32_t number)
 
 static void samples_are_bounded_by_the_first_time_and_by_the_enrolment(void **state)
 {
-    struct world *world = *state;
+    struct aggregator_world *world = *state;
     struct cn_roster_group group = {.boards = 1};
     struct cn_ledger_contribution first = measured(1, "g", 40), later = measured(2, "g", 1000);
 
@@ -127,7 +127,7 @@ static void keep_text(void *context, const char *group, const char *text)
 }
 
 // What `status --json` says of the groups, of which round 1 was merged last.
-static void expect_groups(struct world *world, const char *words)
+static void expect_groups(struct aggregator_world *world, const char *words)
 {
     char *text = NULL;
     size_t size = 0;
@@ -143,7 +143,7 @@ static void expect_groups(struct world *world, const char *words)
 static void a_forged_count_of_samples_does_not_own_the_measures(void **state)
 {
     static const char *const groups[] = {"a", "b", "c", "x"};
-    struct world *world = *state;
+    struct aggregator_world *world = *state;
     struct cn_ledger_version version;
     char text[CN_MEASURED_TEXT] = "";
 
@@ -175,7 +175,7 @@ static void a_forged_count_of_samples_does_not_own_the_measures(void **state)
 static void a_group_that_stands_out_is_named_with_the_version_it_measured(void **state)
 {
     static const char *const groups[] = {"a", "b", "c", "x"};
-    struct world *world = *state;
+    struct aggregator_world *world = *state;
     char text[CN_MEASURED_TEXT] = "";
 
     add_version(world, 0);

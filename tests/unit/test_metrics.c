@@ -74,7 +74,8 @@ static void a_buffer_that_is_full_is_an_error(void **state)
     cn_buffer_deinit(&out);
 }
 
-static char *write_metrics(struct world *world, uint32_t board_series, struct cn_buffer *out)
+static char *write_metrics(struct aggregator_world *world, uint32_t board_series,
+                           struct cn_buffer *out)
 {
     const struct cn_coap_server_stats stats = {.sessions = 2};
     const struct cn_histogram pauses = {.bounds = cn_histogram_pauses};
@@ -112,7 +113,7 @@ static void expect(const char *written, const char *line)
 static void boards_are_counted_by_state(void **state)
 {
     static const struct cn_roster_facts facts = {.cpu_count = 1};
-    struct world world;
+    struct aggregator_world world;
     struct cn_ledger *ledger;
     struct cn_buffer out;
     (void)state;
@@ -156,7 +157,7 @@ static void boards_are_counted_by_state(void **state)
 static void verdicts_are_counted_by_reason(void **state)
 {
     static const char *const boards[] = {"board-a", "board-b"};
-    struct world world;
+    struct aggregator_world world;
     struct cn_buffer out;
     struct cn_round_info info = {0};
     struct cn_upload_status status;

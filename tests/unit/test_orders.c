@@ -36,7 +36,7 @@ static cn_err take(struct cn_orders *orders, const char *board, uint32_t seq, ui
     const struct cn_order_part taken = {
         .seq = seq, .part = part, .count = count, .bytes = text, .size = strlen(text)};
 
-    return cn_orders_take(orders, board, 1000, &taken);
+    return cn_orders_add_part(orders, board, 1000, &taken);
 }
 
 static void an_order_waits_for_its_board_and_takes_the_parts_in_any_order(void **state)

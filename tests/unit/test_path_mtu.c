@@ -19,7 +19,7 @@
 #define WAIT_MS 20000
 #define AROUND 144 // of a body, as the search counts
 
-struct world {
+struct probed_link {
     struct fake *fake;
     struct cn_exchange *exchange;
     struct cn_link *link;
@@ -27,7 +27,7 @@ struct world {
     uint8_t *frame;
 };
 
-static void start(struct world *world, uint32_t mtu, uint32_t lost)
+static void start(struct probed_link *probed, uint32_t mtu, uint32_t lost)
 {
     struct cn_loopback_config config = {
         .board = "board-1",
@@ -40,32 +40,32 @@ static void start(struct world *world, uint32_t mtu, uint32_t lost)
     };
 
     cn_log_set_level(CN_LOG_ERROR);
-    world->fake = fake_open(SIZE);
-    config.context = world->fake;
-    assert_int_equal(cn_loopback_open(&config, &world->exchange), CN_OK);
-    assert_int_equal(cn_board_link_open_over(world->exchange,
+    probed->fake = fake_open(SIZE);
+    config.context = probed->fake;
+    assert_int_equal(cn_loopback_open(&config, &probed->exchange), CN_OK);
+    assert_int_equal(cn_board_link_open_over(probed->exchange,
                                              &(struct cn_link_config){.board = "board-1"},
-                                             &world->link),
+                                             &probed->link),
                      CN_OK);
-    world->frame = malloc(SIZE);
-    fake_fill(world->frame, SIZE, 2);
+    probed->frame = malloc(SIZE);
+    fake_fill(probed->frame, SIZE, 2);
 }
 
-static void stop(struct world *world)
+static void stop(struct probed_link *probed)
 {
-    world->link->ops->close(world->link);
-    fake_close(world->fake);
-    free(world->frame);
+    probed->link->ops->close(probed->link);
+    fake_close(probed->fake);
+    free(probed->frame);
 }
 
-static cn_err next_event(struct world *world, uint32_t wait_ms)
+static cn_err next_event(struct probed_link *probed, uint32_t wait_ms)
 {
     uint64_t end = cn_platform_now_ms() + wait_ms;
     cn_err err;
 
-    while ((err = world->link->ops->poll(world->link, &world->event)) == CN_EAGAIN &&
+    while ((err = probed->link->ops->poll(probed->link, &probed->event)) == CN_EAGAIN &&
            cn_platform_now_ms() < end) {
-        struct pollfd descriptor = {.fd = world->link->ops->descriptor(world->link),
+        struct pollfd descriptor = {.fd = probed->link->ops->descriptor(probed->link),
                                     .events = POLLIN};
 
         poll(&descriptor, 1, 100);
@@ -74,44 +74,44 @@ static cn_err next_event(struct world *world, uint32_t wait_ms)
 }
 
 // No event is due meanwhile, and one would not matter.
-static void let_it_search(struct world *world, uint32_t wait_ms)
+static void let_it_search(struct probed_link *probed, uint32_t wait_ms)
 {
-    cn_err err = next_event(world, wait_ms);
+    cn_err err = next_event(probed, wait_ms);
 
     (void)err;
 }
 
-static void expect(struct world *world, enum cn_link_event_type type)
+static void expect(struct probed_link *probed, enum cn_link_event_type type)
 {
-    assert_int_equal(next_event(world, WAIT_MS), CN_OK);
-    assert_int_equal(world->event.type, type);
+    assert_int_equal(next_event(probed, WAIT_MS), CN_OK);
+    assert_int_equal(probed->event.type, type);
 }
 
-static void register_board(struct world *world)
+static void register_board(struct probed_link *probed)
 {
     static const struct cn_registration facts = {
         .cpu_count = 1, .members = {"board-1"}, .member_count = 1};
 
-    assert_int_equal(world->link->ops->register_board(world->link, &facts), CN_OK);
-    expect(world, CN_LINK_REGISTERED);
+    assert_int_equal(probed->link->ops->register_board(probed->link, &facts), CN_OK);
+    expect(probed, CN_LINK_REGISTERED);
 }
 
-static void upload(struct world *world)
+static void upload(struct probed_link *probed)
 {
-    struct cn_link_upload frame = {.run = 7, .round = 3, .frame = world->frame, .size = SIZE};
+    struct cn_link_upload frame = {.run = 7, .round = 3, .frame = probed->frame, .size = SIZE};
 
-    cn_crypto_digest(world->frame, SIZE, frame.digest);
-    assert_int_equal(world->link->ops->upload(world->link, &frame), CN_OK);
-    expect(world, CN_LINK_RECEIPT);
-    assert_memory_equal(world->fake->received, world->frame, SIZE);
+    cn_crypto_digest(probed->frame, SIZE, frame.digest);
+    assert_int_equal(probed->link->ops->upload(probed->link, &frame), CN_OK);
+    expect(probed, CN_LINK_RECEIPT);
+    assert_memory_equal(probed->fake->received, probed->frame, SIZE);
 }
 
-static void fetch(struct world *world)
+static void fetch(struct probed_link *probed)
 {
-    assert_int_equal(world->link->ops->fetch(world->link, world->fake->blob_digest, SIZE, SIZE),
+    assert_int_equal(probed->link->ops->fetch(probed->link, probed->fake->blob_digest, SIZE, SIZE),
                      CN_OK);
-    expect(world, CN_LINK_FETCHED);
-    assert_memory_equal(world->event.data, world->fake->blob, SIZE);
+    expect(probed, CN_LINK_FETCHED);
+    assert_memory_equal(probed->event.data, probed->fake->blob, SIZE);
 }
 
 static void messages_are_as_large_as_the_path_takes(void **state)
@@ -124,55 +124,55 @@ static void messages_are_as_large_as_the_path_takes(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++) {
-        struct world world = {0};
+        struct probed_link probed = {0};
 
-        start(&world, paths[i].mtu, 0);
-        register_board(&world);
-        let_it_search(&world, paths[i].mtu < 1424 ? 3000 : 50); // what is lost is tried thrice
-        upload(&world);
-        assert_int_equal(world.fake->largest, paths[i].body);
-        fetch(&world);
-        stop(&world);
+        start(&probed, paths[i].mtu, 0);
+        register_board(&probed);
+        let_it_search(&probed, paths[i].mtu < 1424 ? 3000 : 50); // what is lost is tried thrice
+        upload(&probed);
+        assert_int_equal(probed.fake->largest, paths[i].body);
+        fetch(&probed);
+        stop(&probed);
     }
 }
 
 static void a_search_survives_loss(void **state)
 {
-    struct world world = {0};
+    struct probed_link probed = {0};
 
     (void)state;
-    start(&world, 1500, 100);
-    register_board(&world);
-    let_it_search(&world, 1500);
-    upload(&world);
-    assert_int_equal(world.fake->largest, 1280);
-    stop(&world);
+    start(&probed, 1500, 100);
+    register_board(&probed);
+    let_it_search(&probed, 1500);
+    upload(&probed);
+    assert_int_equal(probed.fake->largest, 1280);
+    stop(&probed);
 }
 
 static void shrink(struct fake *fake)
 {
-    struct world *world = fake->owner;
+    struct probed_link *probed = fake->owner;
 
     if (fake->chunks > 1000)
-        cn_loopback_set_mtu(world->exchange, 548 - AROUND + 64);
+        cn_loopback_set_mtu(probed->exchange, 548 - AROUND + 64);
 }
 
 // Full messages vanish from some point on: a black hole (RFC 8899, 4.3).
 static void a_path_that_gets_narrower_in_the_middle_of_a_transfer_is_survived(void **state)
 {
-    struct world world = {0};
+    struct probed_link probed = {0};
 
     (void)state;
-    start(&world, 1500, 0);
-    register_board(&world);
-    world.fake->owner = &world;
-    world.fake->on_chunk = shrink;
-    upload(&world);
-    world.fake->on_chunk = NULL;
-    assert_int_equal(world.fake->largest, 1280);
-    cn_loopback_set_mtu(world.exchange, 1500);
-    fetch(&world);
-    stop(&world);
+    start(&probed, 1500, 0);
+    register_board(&probed);
+    probed.fake->owner = &probed;
+    probed.fake->on_chunk = shrink;
+    upload(&probed);
+    probed.fake->on_chunk = NULL;
+    assert_int_equal(probed.fake->largest, 1280);
+    cn_loopback_set_mtu(probed.exchange, 1500);
+    fetch(&probed);
+    stop(&probed);
 }
 
 static void an_aggregator_that_does_not_know_probes_gets_messages_of_the_base(void **state)
@@ -184,21 +184,22 @@ static void an_aggregator_that_does_not_know_probes_gets_messages_of_the_base(vo
         .body_max = 1424,
         .mtu = 1424,
     };
-    struct world world = {0};
+    struct probed_link probed = {0};
 
     (void)state;
-    world.fake = fake_open(SIZE);
-    config.context = world.fake;
-    assert_int_equal(cn_loopback_open(&config, &world.exchange), CN_OK);
-    assert_int_equal(cn_board_link_open_over(
-                         world.exchange, &(struct cn_link_config){.board = "board-1"}, &world.link),
+    probed.fake = fake_open(SIZE);
+    config.context = probed.fake;
+    assert_int_equal(cn_loopback_open(&config, &probed.exchange), CN_OK);
+    assert_int_equal(cn_board_link_open_over(probed.exchange,
+                                             &(struct cn_link_config){.board = "board-1"},
+                                             &probed.link),
                      CN_OK);
-    world.frame = malloc(SIZE);
-    fake_fill(world.frame, SIZE, 2);
-    register_board(&world);
-    upload(&world);
-    assert_int_equal(world.fake->largest, 1088);
-    stop(&world);
+    probed.frame = malloc(SIZE);
+    fake_fill(probed.frame, SIZE, 2);
+    register_board(&probed);
+    upload(&probed);
+    assert_int_equal(probed.fake->largest, 1088);
+    stop(&probed);
 }
 
 static cn_err note_probe(struct cn_exchange *exchange, const struct cn_exchange_request *request)

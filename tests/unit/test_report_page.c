@@ -26,7 +26,7 @@ static size_t count(const char *text, const char *words)
 // Makes the report of a run in which a board told a hostile error.
 static char *make_report(struct cn_buffer *data)
 {
-    struct world world;
+    struct aggregator_world world;
     struct cn_live_state live;
     struct cn_run_state run = {.phase = CN_RUN_GATHER};
     const struct cn_report_page_facts facts = {.program = "1.2",

@@ -13,7 +13,7 @@
 // Boards a1 and a2 are group a, board b is alone; a round is open.
 static int open_round(void **state)
 {
-    struct world *world = malloc(sizeof(*world));
+    struct aggregator_world *world = malloc(sizeof(*world));
     struct cn_round_info info = {0};
     world_init(world);
     assert_int_equal(world_enroll(world, "a1", "a", 30), CN_OK);
@@ -35,8 +35,8 @@ static int close_world(void **state)
 }
 
 // Sends the frame of a group as it would be made with salt.
-static bool send_salted(struct world *world, const char *board, const char *group, uint64_t salt,
-                        struct cn_upload_status *status)
+static bool send_salted(struct aggregator_world *world, const char *board, const char *group,
+                        uint64_t salt, struct cn_upload_status *status)
 {
     struct cn_round_info info = {0};
     struct cn_buffer frame = {0};
@@ -60,7 +60,7 @@ static void the_same_frame_again_is_accepted_again(void **state)
 // The roster in memory still has the board.
 static void the_update_of_a_board_that_was_just_revoked_is_refused(void **state)
 {
-    struct world *world = *state;
+    struct aggregator_world *world = *state;
     struct cn_round_info info = {0};
     struct cn_upload_status status = {0};
     struct cn_ledger_contribution found;
@@ -86,7 +86,7 @@ static void the_update_of_a_board_that_was_just_revoked_is_refused(void **state)
 
 static void texts_of_a_board_are_cleaned_before_they_are_kept(void **state)
 {
-    struct world *world = *state;
+    struct aggregator_world *world = *state;
     struct cn_register_request request = {.protocol = {CN_PROTOCOL_MIN, CN_PROTOCOL_MAX},
                                           .update_format = {1, CN_UPDATE_FORMAT_MAX},
                                           .graph_ops = {1, CN_GRAPH_OPS_MAX},
@@ -126,7 +126,7 @@ static void another_frame_of_the_group_is_refused_and_told_what_counts(void **st
 
 static void the_weight_is_capped_at_enrolment(void **state)
 {
-    struct world *world = *state;
+    struct aggregator_world *world = *state;
     struct cn_upload_status status = {0};
     struct cn_ledger_contribution counted;
     assert_true(send_salted(world, "a1", "a", 0, &status));
@@ -139,7 +139,7 @@ static void the_weight_is_capped_at_enrolment(void **state)
 
 static void an_update_after_the_quorum_is_late(void **state)
 {
-    struct world *world = *state;
+    struct aggregator_world *world = *state;
     struct cn_upload_status status = {0};
     assert_int_equal(world_enroll(world, "c", "c", 0), CN_OK);
     assert_int_equal(cn_roster_refresh(world->roster, NULL, NULL), CN_OK);
@@ -152,7 +152,7 @@ static void an_update_after_the_quorum_is_late(void **state)
 
 static void a_group_that_was_not_invited_is_refused(void **state)
 {
-    struct world *world = *state;
+    struct aggregator_world *world = *state;
     struct cn_upload_status status = {0};
     assert_int_equal(world_enroll(world, "c", "c", 0), CN_OK);
     assert_int_equal(cn_roster_refresh(world->roster, NULL, NULL), CN_OK);
@@ -171,7 +171,7 @@ static void a_frame_of_another_group_is_refused(void **state)
 
 static void a_broken_frame_is_refused_and_changes_nothing(void **state)
 {
-    struct world *world = *state;
+    struct aggregator_world *world = *state;
     struct cn_round_info info = {0};
     struct cn_buffer frame = {0};
     struct cn_upload_status status = {0};
@@ -188,7 +188,7 @@ static void a_broken_frame_is_refused_and_changes_nothing(void **state)
 
 static void another_base_or_round_is_refused(void **state)
 {
-    struct world *world = *state;
+    struct aggregator_world *world = *state;
     struct cn_round_info info = {0}, wrong;
     struct cn_buffer frame = {0};
     struct cn_upload_status status = {0};
@@ -209,7 +209,7 @@ static void another_base_or_round_is_refused(void **state)
 // the update.
 static void an_update_of_another_run_gets_no_verdict(void **state)
 {
-    struct world *world = *state;
+    struct aggregator_world *world = *state;
     struct cn_round_info info = {0};
     struct cn_buffer frame = {0};
     struct cn_coap_reply reply;
@@ -223,7 +223,7 @@ static void an_update_of_another_run_gets_no_verdict(void **state)
 
 static void a_size_that_no_update_has_is_refused_at_once(void **state)
 {
-    struct world *world = *state;
+    struct aggregator_world *world = *state;
     struct cn_round_info info = {0};
     struct cn_coap_reply reply;
     struct cn_declare_request declared = {.round = 1, .size = 1ull << 40};
@@ -240,7 +240,7 @@ static void a_size_that_no_update_has_is_refused_at_once(void **state)
 
 static void a_commit_before_the_last_chunk_names_what_is_missing(void **state)
 {
-    struct world *world = *state;
+    struct aggregator_world *world = *state;
     struct cn_round_info info = {0};
     struct cn_buffer frame = {0};
     struct cn_coap_reply reply;
@@ -265,7 +265,7 @@ static void a_commit_before_the_last_chunk_names_what_is_missing(void **state)
 
 static void a_full_disk_asks_to_come_back(void **state)
 {
-    struct world *world = *state;
+    struct aggregator_world *world = *state;
     struct cn_round_info info = {0};
     struct cn_buffer frame = {0};
     struct cn_coap_reply reply;
@@ -283,7 +283,7 @@ static void a_full_disk_asks_to_come_back(void **state)
 
 static void a_blob_comes_in_chunks_that_make_its_digest(void **state)
 {
-    struct world *world = *state;
+    struct aggregator_world *world = *state;
     struct cn_round_info info = {0};
     struct cn_coap_reply reply;
     struct cn_sha256 sha;
@@ -310,7 +310,7 @@ static void a_blob_comes_in_chunks_that_make_its_digest(void **state)
 
 static void members_of_a_group_get_the_same_pair_key_and_others_none(void **state)
 {
-    struct world *world = *state;
+    struct aggregator_world *world = *state;
     struct cn_coap_reply one, two;
     world_ask(world, "a1", CN_COAP_GET, "k/a2", NULL, 0, &one);
     world_ask(world, "a2", CN_COAP_GET, "k/a1", NULL, 0, &two);
@@ -325,7 +325,7 @@ static void members_of_a_group_get_the_same_pair_key_and_others_none(void **stat
 
 static void registration_picks_the_highest_common_versions(void **state)
 {
-    struct world *world = *state;
+    struct aggregator_world *world = *state;
     struct cn_coap_reply reply;
     struct cn_register_reply manifest;
     struct cn_register_request request = {
@@ -346,7 +346,7 @@ static void registration_picks_the_highest_common_versions(void **state)
 
 static void a_board_registers_again_with_an_aggregator_that_was_restarted(void **state)
 {
-    struct world *world = *state;
+    struct aggregator_world *world = *state;
     struct cn_coap_reply reply;
     world_register(world, "a1");
     world_ask(world, "a1", CN_COAP_GET, "r", NULL, 0, &reply);
@@ -361,7 +361,7 @@ static void a_board_registers_again_with_an_aggregator_that_was_restarted(void *
     assert_int_equal(reply.code, CN_COAP_CONTENT);
 }
 
-static void register_with(struct world *world, const char *board, uint32_t protocol,
+static void register_with(struct aggregator_world *world, const char *board, uint32_t protocol,
                           struct cn_coap_reply *reply)
 {
     const struct cn_register_request request = {.protocol = {2, protocol},
@@ -392,7 +392,7 @@ static bool decide(void *context)
 
 static void a_board_is_not_told_a_run_that_is_over_before_the_next_job_is_decided(void **state)
 {
-    struct world *world = *state;
+    struct aggregator_world *world = *state;
     struct jobs jobs = {.serving = &world->resources};
     struct cn_coap_reply reply;
     world->resources.serving = serve_same;
@@ -416,7 +416,7 @@ static void note_drop(void *context, const char *board)
 
 static void a_revoked_board_is_dropped_and_answered_no_more(void **state)
 {
-    struct world *world = *state;
+    struct aggregator_world *world = *state;
     struct cn_ledger *other;
     struct cn_coap_reply reply;
     uint8_t key[CN_KEY_SIZE];
@@ -433,7 +433,7 @@ static void a_revoked_board_is_dropped_and_answered_no_more(void **state)
     assert_int_equal(cn_resources_find_key(&world->resources, "nobody", key), CN_EAUTH);
 }
 
-static void revoke_board(struct world *world, const char *board)
+static void revoke_board(struct aggregator_world *world, const char *board)
 {
     struct cn_ledger *other;
     assert_int_equal(cn_ledger_open(world->directory, &other), CN_OK);
@@ -444,7 +444,7 @@ static void revoke_board(struct world *world, const char *board)
 
 static void a_group_has_other_keys_when_a_board_was_revoked(void **state)
 {
-    struct world *world = *state;
+    struct aggregator_world *world = *state;
     struct cn_round_info info = {0};
     struct cn_coap_reply before, reply, other;
     assert_int_equal(world_enroll(world, "a3", "a", 0), CN_OK);
@@ -475,7 +475,7 @@ static void a_group_has_other_keys_when_a_board_was_revoked(void **state)
 
 static void a_board_of_the_release_before_takes_part_until_its_group_changes_keys(void **state)
 {
-    struct world *world = *state;
+    struct aggregator_world *world = *state;
     struct cn_coap_reply reply;
     register_with(world, "a1", 2, &reply);
     assert_int_equal(reply.code, CN_COAP_CONTENT);
@@ -495,7 +495,7 @@ static void a_board_of_the_release_before_takes_part_until_its_group_changes_key
 
 static void a_board_that_is_ahead_of_the_ledger_is_noted(void **state)
 {
-    struct world *world = *state;
+    struct aggregator_world *world = *state;
     struct cn_register_request request = {
         .protocol = {2, CN_PROTOCOL_MAX},
         .update_format = {1, CN_UPDATE_FORMAT_MAX},
@@ -534,7 +534,7 @@ static void paths_that_make_no_sense_are_refused(void **state)
         "k/a2/1/2",
         "k/a2/-1",
     };
-    struct world *world = *state;
+    struct aggregator_world *world = *state;
     struct cn_coap_reply reply;
     for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++) {
         for (int method = CN_COAP_GET; method <= CN_COAP_DELETE; method++) {

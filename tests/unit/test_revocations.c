@@ -15,7 +15,7 @@ static char path[128];
 
 static int open_world(void **state)
 {
-    struct world *world = malloc(sizeof(*world));
+    struct aggregator_world *world = malloc(sizeof(*world));
     world_init(world);
     assert_int_equal(cn_ledger_open(world->directory, &world->ledger), CN_OK);
     assert_int_equal(cn_revocations_path(world->directory, path, sizeof(path)), CN_OK);
@@ -31,7 +31,7 @@ static int close_world(void **state)
     return 0;
 }
 
-static struct cn_ledger_board board_of(struct world *world, const char *name)
+static struct cn_ledger_board board_of(struct aggregator_world *world, const char *name)
 {
     struct cn_ledger_board board;
     assert_int_equal(cn_ledger_find_board(world->ledger, name, &board), CN_OK);
@@ -48,7 +48,7 @@ static void write_text(const char *text)
 
 static void a_board_that_the_list_names_is_revoked_once(void **state)
 {
-    struct world *world = *state;
+    struct aggregator_world *world = *state;
     struct cn_revocations_report report;
     uint64_t key_epoch;
     assert_int_equal(world_enroll(world, "a", "g", 0), CN_OK);
@@ -68,7 +68,7 @@ static void a_board_that_the_list_names_is_revoked_once(void **state)
 
 static void another_key_of_the_same_name_is_left_alone(void **state)
 {
-    struct world *world = *state;
+    struct aggregator_world *world = *state;
     struct cn_revocations_report report;
     assert_int_equal(world_enroll(world, "a", "g", 0), CN_OK);
     struct cn_ledger_board board = board_of(world, "a");
@@ -81,7 +81,7 @@ static void another_key_of_the_same_name_is_left_alone(void **state)
 
 static void boards_that_were_revoked_before_the_list_was_kept_are_added(void **state)
 {
-    struct world *world = *state;
+    struct aggregator_world *world = *state;
     struct cn_revocations_report report;
     assert_int_equal(world_enroll(world, "a", "g", 0), CN_OK);
     assert_int_equal(cn_ledger_revoke(world->ledger, "a"), CN_OK);
@@ -93,7 +93,7 @@ static void boards_that_were_revoked_before_the_list_was_kept_are_added(void **s
 
 static void a_line_that_a_power_cut_left_is_passed_over(void **state)
 {
-    struct world *world = *state;
+    struct aggregator_world *world = *state;
     struct cn_revocations_report report;
     assert_int_equal(world_enroll(world, "a", "g", 0), CN_OK);
     struct cn_ledger_board board = board_of(world, "a");
@@ -108,7 +108,7 @@ static void a_line_that_a_power_cut_left_is_passed_over(void **state)
 // root revokes, whatever its umask; the service is another user and must read the list.
 static void a_new_list_can_be_read_by_everybody(void **state)
 {
-    struct world *world = *state;
+    struct aggregator_world *world = *state;
     struct stat info;
     assert_int_equal(world_enroll(world, "a", "g", 0), CN_OK);
     struct cn_ledger_board board = board_of(world, "a");
@@ -123,7 +123,7 @@ static void a_new_list_can_be_read_by_everybody(void **state)
 // A folder in its place: a test that runs as root may read every file.
 static void a_list_that_cannot_be_read_is_told_apart(void **state)
 {
-    struct world *world = *state;
+    struct aggregator_world *world = *state;
     struct cn_revocations_report report;
     assert_int_equal(mkdir(path, 0700), 0);
     cn_err err = cn_revocations_apply(world->ledger, path, &report);
@@ -134,7 +134,7 @@ static void a_list_that_cannot_be_read_is_told_apart(void **state)
 
 static void a_restored_ledger_is_of_another_lineage_and_of_newer_keys(void **state)
 {
-    struct world *world = *state;
+    struct aggregator_world *world = *state;
     uint64_t before, after;
     assert_int_equal(world_enroll(world, "a", "g", 0), CN_OK);
     assert_int_equal(cn_ledger_revoke(world->ledger, "a"), CN_OK);
@@ -151,7 +151,7 @@ static void a_restored_ledger_is_of_another_lineage_and_of_newer_keys(void **sta
 
 static uint32_t restored_without_a_clock(void)
 {
-    struct world *world = malloc(sizeof(*world));
+    struct aggregator_world *world = malloc(sizeof(*world));
     assert_non_null(world);
     world_init(world);
     assert_int_equal(cn_ledger_open(world->directory, &world->ledger), CN_OK);

@@ -14,7 +14,8 @@
 
 static const char *const boards[BOARDS] = {"a", "b", "c", "d", "e"};
 
-static void open_world(struct world *world, enum cn_robust_rule rule, enum cn_robust_mix mix)
+static void open_world(struct aggregator_world *world, enum cn_robust_rule rule,
+                       enum cn_robust_mix mix)
 {
     world_init(world);
     for (size_t i = 0; i < BOARDS; i++)
@@ -27,7 +28,7 @@ static void open_world(struct world *world, enum cn_robust_rule rule, enum cn_ro
 
 // Lets the boards take part, from board first on in turn, until the run is over. restart: the
 // aggregator is killed after each update. Returns the digest of the last version.
-static void finish_run(struct world *world, size_t first, bool restart,
+static void finish_run(struct aggregator_world *world, size_t first, bool restart,
                        uint8_t digest[CN_DIGEST_SIZE])
 {
     struct cn_round_info info = {0};
@@ -51,7 +52,7 @@ static void finish_run(struct world *world, size_t first, bool restart,
 static void run_once(enum cn_robust_rule rule, enum cn_robust_mix mix, size_t first, bool restart,
                      uint8_t digest[CN_DIGEST_SIZE])
 {
-    struct world *world = calloc(1, sizeof(*world));
+    struct aggregator_world *world = calloc(1, sizeof(*world));
 
     open_world(world, rule, mix);
     // A run's identity is random; it only enters the frames' headers.
@@ -90,7 +91,7 @@ static void mixing_does_not_depend_on_the_order_either(void **state)
 // Returns false when the run was over before that many operations.
 static bool run_with_failure(unsigned number, uint8_t digest[CN_DIGEST_SIZE])
 {
-    struct world *world = calloc(1, sizeof(*world));
+    struct aggregator_world *world = calloc(1, sizeof(*world));
     struct cn_round_info info = {0};
 
     open_world(world, CN_ROBUST_CCLIP, CN_ROBUST_MIX_NEAREST);
@@ -134,7 +135,7 @@ static void a_fault_at_any_operation_gives_the_same_version(void **state)
 
 static void a_run_with_a_center_is_made_again_from_its_files(void **state)
 {
-    struct world *world = calloc(1, sizeof(*world));
+    struct aggregator_world *world = calloc(1, sizeof(*world));
     uint8_t digest[CN_DIGEST_SIZE], made[CN_DIGEST_SIZE];
     struct cn_ledger_version recorded;
     struct cn_model parent, next;
@@ -169,7 +170,7 @@ static void a_run_with_a_center_is_made_again_from_its_files(void **state)
 }
 
 // Lets all boards take part once and the round end, if it can.
-static uint32_t version_after_a_round(struct world *world, size_t count)
+static uint32_t version_after_a_round(struct aggregator_world *world, size_t count)
 {
     struct cn_round_info info;
 
@@ -190,7 +191,7 @@ static void with_too_few_updates_a_round_waits_or_takes_the_capped_mean(void **s
 
     (void)state;
     for (size_t i = 0; i < 2; i++) {
-        struct world *world = calloc(1, sizeof(*world));
+        struct aggregator_world *world = calloc(1, sizeof(*world));
 
         open_world(world, CN_ROBUST_MULTI_KRUM, CN_ROBUST_MIX_NONE); // needs five
         world_stop(world);
@@ -212,7 +213,7 @@ static void with_too_few_updates_a_round_waits_or_takes_the_capped_mean(void **s
 
 static void what_counted_is_recorded_for_each_group(void **state)
 {
-    struct world *world = calloc(1, sizeof(*world));
+    struct aggregator_world *world = calloc(1, sizeof(*world));
     uint8_t digest[CN_DIGEST_SIZE];
     unsigned refused = 0;
     struct cn_tally tally;

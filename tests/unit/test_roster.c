@@ -17,7 +17,7 @@ static void revoke_another(void *context, const char *board)
 // The revocation of b is written after the boards were read and before the key epochs are.
 static void a_board_that_counts_as_enrolled_is_not_served_newer_keys(void **state)
 {
-    struct world *world = malloc(sizeof(*world));
+    struct aggregator_world *world = malloc(sizeof(*world));
     struct cn_ledger *other;
     (void)state;
     assert_non_null(world);

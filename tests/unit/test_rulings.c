@@ -16,7 +16,7 @@
 
 static const char *const boards[] = {"a", "b"};
 
-static void begin(struct world *world, double gate_loss)
+static void begin(struct aggregator_world *world, double gate_loss)
 {
     world_init(world);
     world->measured = true;
@@ -30,7 +30,7 @@ static void begin(struct world *world, double gate_loss)
 }
 
 // Asks for a rollback once version at exists.
-static void ask(struct world *world, uint32_t at, uint32_t source)
+static void ask(struct aggregator_world *world, uint32_t at, uint32_t source)
 {
     struct cn_ruling found;
     struct cn_ledger_version newest;
@@ -41,7 +41,7 @@ static void ask(struct world *world, uint32_t at, uint32_t source)
 }
 
 // Works until the run is over. The aggregator is killed whenever a store operation fails.
-static void finish(struct world *world, uint32_t ask_at, uint8_t digest[CN_DIGEST_SIZE])
+static void finish(struct aggregator_world *world, uint32_t ask_at, uint8_t digest[CN_DIGEST_SIZE])
 {
     struct cn_round_info info = {0};
     for (int i = 0; i < 600 && info.state != CN_ROUND_ENDED; i++) {
@@ -62,14 +62,14 @@ static void finish(struct world *world, uint32_t ask_at, uint8_t digest[CN_DIGES
     memcpy(digest, info.version_digest, CN_DIGEST_SIZE);
 }
 
-static void load(struct world *world, uint32_t number, struct cn_model *model)
+static void load(struct aggregator_world *world, uint32_t number, struct cn_model *model)
 {
     assert_int_equal(cn_model_load(&world->flaky.store, world->ledger, &world->layout,
                                    cn_merge_state_rows(&world->job), number, model),
                      CN_OK);
 }
 
-static struct cn_merge_config merge_config(struct world *world)
+static struct cn_merge_config merge_config(struct aggregator_world *world)
 {
     return (struct cn_merge_config){
         .store = &world->flaky.store,
@@ -80,7 +80,7 @@ static struct cn_merge_config merge_config(struct world *world)
     };
 }
 
-static void assert_same_state(struct world *world, const struct cn_model *a,
+static void assert_same_state(struct aggregator_world *world, const struct cn_model *a,
                               const struct cn_model *b)
 {
     uint8_t one[CN_DIGEST_SIZE], other[CN_DIGEST_SIZE];
@@ -91,7 +91,7 @@ static void assert_same_state(struct world *world, const struct cn_model *a,
 
 static void a_refused_version_has_its_parents_weights_and_state(void **state)
 {
-    struct world world;
+    struct aggregator_world world;
     uint8_t digest[CN_DIGEST_SIZE];
     struct cn_model parent, refused, made;
     struct cn_ruling ruling;
@@ -134,7 +134,7 @@ static void a_refused_version_has_its_parents_weights_and_state(void **state)
 // A run with a refusal and a rollback; fails at operation number, if not 0.
 static bool run_once(unsigned number, uint8_t digest[CN_DIGEST_SIZE])
 {
-    struct world world;
+    struct aggregator_world world;
     begin(&world, 1);
     cn_flaky_store_fail(&world.flaky, number, false, CN_EIO);
     world_keep_alive(&world);
@@ -165,7 +165,7 @@ static void kills_change_no_bit_of_a_run_with_rulings(void **state)
 
 static void a_rollback_ends_the_open_round(void **state)
 {
-    struct world world;
+    struct aggregator_world world;
     struct cn_round_info info = {0};
     struct cn_model first, made, stored;
     struct cn_ledger_round round;
@@ -224,7 +224,7 @@ static void a_rollback_ends_the_open_round(void **state)
 
 static void a_rollback_to_what_is_gone_is_given_up(void **state)
 {
-    struct world world;
+    struct aggregator_world world;
     uint8_t digest[CN_DIGEST_SIZE];
     struct cn_ruling ruling;
     (void)state;
@@ -238,7 +238,7 @@ static void a_rollback_to_what_is_gone_is_given_up(void **state)
 }
 
 // Of the round's row, or -1 when there is none.
-static int64_t read_round(struct world *world, const char *column)
+static int64_t read_round(struct aggregator_world *world, const char *column)
 {
     char sql[96];
     sqlite3_stmt *statement;
@@ -254,7 +254,7 @@ static int64_t read_round(struct world *world, const char *column)
 // A reload in the meantime writes for the round after: the settings of an open round are final.
 static void a_rollback_opens_the_round_that_it_ends(void **state)
 {
-    struct world world;
+    struct aggregator_world world;
     struct cn_round_info info = {0};
     struct cn_ruling ruling;
     (void)state;
@@ -285,7 +285,7 @@ static void a_rollback_opens_the_round_that_it_ends(void **state)
 
 static void a_kill_before_the_rollback_of_the_last_version_is_recovered(void **state)
 {
-    struct world world;
+    struct aggregator_world world;
     struct cn_ruling ruling;
     uint8_t digest[CN_DIGEST_SIZE];
     (void)state;
@@ -311,7 +311,7 @@ static void a_rollback_that_cannot_be_read_is_given_up(void **state)
     } cases[] = {{CN_ERANGE, 1}, {CN_EFORMAT, 1}, {CN_EIO, 3}};
     (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        struct world world;
+        struct aggregator_world world;
         struct cn_ruling ruling;
         begin(&world, 0);
         world.measured = false;
@@ -332,7 +332,7 @@ static void a_rollback_that_cannot_be_read_is_given_up(void **state)
 
 static void a_rollback_waits_for_memory(void **state)
 {
-    struct world world;
+    struct aggregator_world world;
     struct cn_ruling ruling;
     (void)state;
     begin(&world, 0);
@@ -356,7 +356,7 @@ static cn_err fail_start(void *context, uint32_t version, const float *weights, 
 
 static void a_gate_that_cannot_measure_does_not_stop_the_run(void **state)
 {
-    struct world world;
+    struct aggregator_world world;
     struct cn_round_info info = {0};
     struct cn_ruling ruling;
     (void)state;
@@ -376,7 +376,7 @@ static void a_gate_that_cannot_measure_does_not_stop_the_run(void **state)
 
 static void the_gate_compares_with_the_best_of_the_last_versions(void **state)
 {
-    struct world world;
+    struct aggregator_world world;
     struct cn_ruling ruling;
     uint8_t digest[CN_DIGEST_SIZE];
     bool refused;
@@ -400,7 +400,7 @@ static void the_gate_compares_with_the_best_of_the_last_versions(void **state)
 
 static void versions_that_were_given_up_do_not_count(void **state)
 {
-    struct world world;
+    struct aggregator_world world;
     struct cn_run_state end;
     struct cn_run_progress progress = {0};
     struct cn_ruling ruling;
@@ -438,7 +438,7 @@ static void patience_begins_anew_with_a_rollback(void **state)
 
 static void a_refused_version_is_never_the_best_one(void **state)
 {
-    struct world world;
+    struct aggregator_world world;
     struct cn_run_progress progress = {0};
     const struct cn_ledger_metrics metrics = {.loss = 1, .correct = 99, .count = 100};
     uint8_t digest[CN_DIGEST_SIZE];
@@ -452,7 +452,7 @@ static void a_refused_version_is_never_the_best_one(void **state)
     world_deinit(&world);
 }
 
-static void add_rollback(struct world *world, uint32_t version, uint32_t source)
+static void add_rollback(struct aggregator_world *world, uint32_t version, uint32_t source)
 {
     char sql[160];
     snprintf(sql, sizeof(sql),
@@ -461,7 +461,8 @@ static void add_rollback(struct world *world, uint32_t version, uint32_t source)
     assert_int_equal(cn_ledger_sql_run(world->ledger, sql), CN_OK);
 }
 
-static void assert_gap(struct world *world, uint32_t number, uint32_t source, uint32_t version)
+static void assert_gap(struct aggregator_world *world, uint32_t number, uint32_t source,
+                       uint32_t version)
 {
     struct cn_ancestry_gap gap;
     assert_int_equal(cn_ancestry_find_gap(world->ledger, number, &gap), CN_OK);
@@ -471,7 +472,7 @@ static void assert_gap(struct world *world, uint32_t number, uint32_t source, ui
 
 static void a_rollback_that_was_given_up_gives_nothing_up(void **state)
 {
-    struct world world;
+    struct aggregator_world world;
     struct cn_ancestry_gap gap;
     (void)state;
     begin(&world, 0);
@@ -496,7 +497,7 @@ static void a_rollback_that_was_given_up_gives_nothing_up(void **state)
 
 static void a_rollback_comes_before_the_end(void **state)
 {
-    struct world world;
+    struct aggregator_world world;
     struct cn_ruling ruling;
     struct cn_ledger_version newest;
     uint8_t digest[CN_DIGEST_SIZE];
@@ -513,7 +514,7 @@ static void a_rollback_comes_before_the_end(void **state)
 
 static void what_the_gate_measures_is_counted_and_watched(void **state)
 {
-    struct world world;
+    struct aggregator_world world;
     struct cn_run_state seen = {0};
     bool warned = false;
     (void)state;
@@ -540,7 +541,7 @@ static void what_the_gate_measures_is_counted_and_watched(void **state)
 
 static void a_group_has_a_part_in_what_was_made_of_its_updates(void **state)
 {
-    struct world world;
+    struct aggregator_world world;
     uint8_t digest[CN_DIGEST_SIZE];
     struct cn_influence influence;
     (void)state;
@@ -563,7 +564,7 @@ static void a_group_has_a_part_in_what_was_made_of_its_updates(void **state)
 
 static void a_round_can_be_merged_without_a_group(void **state)
 {
-    struct world world;
+    struct aggregator_world world;
     uint8_t digest[CN_DIGEST_SIZE];
     struct cn_model parent, all, without;
     (void)state;
@@ -590,7 +591,7 @@ static void a_round_can_be_merged_without_a_group(void **state)
 
 static void a_ledger_of_schema_3_is_brought_up(void **state)
 {
-    struct world world;
+    struct aggregator_world world;
     struct cn_ruling ruling;
     uint32_t streak;
     uint8_t digest[CN_DIGEST_SIZE];

@@ -14,7 +14,7 @@ static const char *const boards[] = {"a", "b"};
 
 static int open_world(void **state)
 {
-    struct world *world = malloc(sizeof(*world));
+    struct aggregator_world *world = malloc(sizeof(*world));
     world_init(world);
     for (size_t i = 0; i < 2; i++)
         assert_int_equal(world_enroll(world, boards[i], boards[i], 0), CN_OK);
@@ -32,7 +32,7 @@ static int close_world(void **state)
 
 // Lets boards and aggregator work until the run is over. restart: the aggregator is killed each
 // time something fails. Returns the digest of the last version.
-static void finish_run(struct world *world, bool restart, uint8_t digest[CN_DIGEST_SIZE])
+static void finish_run(struct aggregator_world *world, bool restart, uint8_t digest[CN_DIGEST_SIZE])
 {
     struct cn_round_info info = {0};
     for (int i = 0; i < 500 && info.state != CN_ROUND_ENDED; i++) {
@@ -58,7 +58,7 @@ static void finish_run(struct world *world, bool restart, uint8_t digest[CN_DIGE
 
 static void a_run_goes_through_all_rounds_and_ends(void **state)
 {
-    struct world *world = *state;
+    struct aggregator_world *world = *state;
     uint8_t digest[CN_DIGEST_SIZE];
     struct cn_run_state end;
     finish_run(world, false, digest);
@@ -71,7 +71,7 @@ static void a_run_goes_through_all_rounds_and_ends(void **state)
 
 static void a_restarted_aggregator_goes_on_in_the_same_round(void **state)
 {
-    struct world *world = *state;
+    struct aggregator_world *world = *state;
     struct cn_round_info before = {0}, after = {0};
     world_get_round(world, "a", &before);
     world_get_round(world, "b", &before);
@@ -92,7 +92,7 @@ static void a_restarted_aggregator_goes_on_in_the_same_round(void **state)
 static bool run_with_failure(const struct cn_server *server, unsigned number, bool lasting,
                              bool restart, cn_err failure, uint8_t digest[CN_DIGEST_SIZE])
 {
-    struct world world;
+    struct aggregator_world world;
     world_init(&world);
     world.job.server = *server;
     for (size_t i = 0; i < 2; i++)
@@ -108,7 +108,7 @@ static bool run_with_failure(const struct cn_server *server, unsigned number, bo
 static void the_model_is_the_same_whatever_fails(void **state)
 {
     uint8_t expected[CN_DIGEST_SIZE], digest[CN_DIGEST_SIZE];
-    struct world *world = *state;
+    struct aggregator_world *world = *state;
     finish_run(world, false, expected);
     unsigned total = world->flaky.operations;
     for (unsigned number = 1; number <= total; number++) {
@@ -140,7 +140,7 @@ static void the_state_of_the_server_is_the_same_whatever_fails(void **state)
 
 static void a_damaged_state_of_the_server_is_refused(void **state)
 {
-    struct world *world = *state;
+    struct aggregator_world *world = *state;
     uint8_t digest[CN_DIGEST_SIZE], *rows;
     size_t size;
     struct cn_store *store = &world->flaky.store;
@@ -168,7 +168,7 @@ static void a_damaged_state_of_the_server_is_refused(void **state)
 
 static void a_merge_can_be_repeated_to_the_bit(void **state)
 {
-    struct world *world = *state;
+    struct aggregator_world *world = *state;
     uint8_t digest[CN_DIGEST_SIZE];
     finish_run(world, false, digest);
     const struct cn_merge_config config = {
@@ -189,7 +189,7 @@ static void a_merge_can_be_repeated_to_the_bit(void **state)
 
 static void a_merge_without_one_of_its_updates_makes_no_version(void **state)
 {
-    struct world *world = *state;
+    struct aggregator_world *world = *state;
     uint8_t digest[CN_DIGEST_SIZE];
     finish_run(world, false, digest);
     const struct cn_merge_config config = {
@@ -213,7 +213,7 @@ static void a_merge_without_one_of_its_updates_makes_no_version(void **state)
 
 static void a_deadline_without_a_quorum_extends_the_round(void **state)
 {
-    struct world *world = *state;
+    struct aggregator_world *world = *state;
     struct cn_round_info info = {0};
     world_get_round(world, "a", &info);
     world_get_round(world, "b", &info);
@@ -231,7 +231,7 @@ static void a_deadline_without_a_quorum_extends_the_round(void **state)
 
 static void a_group_that_joins_replaces_one_that_is_silent(void **state)
 {
-    struct world *world = *state;
+    struct aggregator_world *world = *state;
     struct cn_round_info info = {0};
     world_get_round(world, "a", &info);
     world_get_round(world, "b", &info);
@@ -247,7 +247,7 @@ static void a_group_that_joins_replaces_one_that_is_silent(void **state)
 
 static void the_target_ends_the_run_before_the_next_round(void **state)
 {
-    struct world *world = *state;
+    struct aggregator_world *world = *state;
     struct cn_round_info info = {0};
     struct cn_run_state end;
     world_stop(world);
@@ -269,7 +269,7 @@ static void the_target_ends_the_run_before_the_next_round(void **state)
 
 static void a_version_that_is_far_worse_than_its_parent_is_named(void **state)
 {
-    struct world *world = *state;
+    struct aggregator_world *world = *state;
     struct cn_run_state seen = {0};
     world_stop(world);
     world->measured = true;
@@ -296,7 +296,7 @@ static void a_version_that_is_far_worse_than_its_parent_is_named(void **state)
 
 static void a_larger_quorum_in_an_open_round_fits_the_weights(void **state)
 {
-    struct world *world = *state;
+    struct aggregator_world *world = *state;
     struct cn_round_info info = {0};
     struct cn_ledger_contribution accepted;
     world_stop(world);
@@ -325,7 +325,7 @@ static void a_larger_quorum_in_an_open_round_fits_the_weights(void **state)
 
 static void leftovers_of_a_crash_are_removed_at_start(void **state)
 {
-    struct world *world = *state;
+    struct aggregator_world *world = *state;
     size_t size;
     world_stop(world);
     assert_int_equal(cn_store_replace(&world->flaky.store, "version-9.full", "x", 1), CN_OK);

@@ -15,7 +15,7 @@ static const char *const boards[] = {"a", "b", "c1", "c2"};
 
 static int open_world(void **state)
 {
-    struct world *world = calloc(1, sizeof(*world));
+    struct aggregator_world *world = calloc(1, sizeof(*world));
     assert_non_null(world);
     world_init(world);
     for (size_t i = 0; i < 4; i++)
@@ -36,7 +36,7 @@ static int close_world(void **state)
 }
 
 // Invites at most count groups to a round. Returns the number that was invited.
-static uint32_t invite(struct world *world, uint32_t round, uint32_t count)
+static uint32_t invite(struct aggregator_world *world, uint32_t round, uint32_t count)
 {
     const struct cn_selection selection = {.ledger = world->ledger,
                                            .roster = world->roster,
@@ -50,7 +50,7 @@ static uint32_t invite(struct world *world, uint32_t round, uint32_t count)
 }
 
 // Invites one group to each of ROUNDS rounds. Returns in how many it was this one.
-static unsigned count_first(struct world *world, uint32_t first, const char *group)
+static unsigned count_first(struct aggregator_world *world, uint32_t first, const char *group)
 {
     unsigned found = 0;
     for (uint32_t round = first; round < first + ROUNDS; round++) {
@@ -64,7 +64,7 @@ static unsigned count_first(struct world *world, uint32_t first, const char *gro
     return found;
 }
 
-static void report(struct world *world, const char *board, const char *error)
+static void report(struct aggregator_world *world, const char *board, const char *error)
 {
     struct cn_health health = {.state = error[0] ? CN_HEALTH_FAILED : CN_HEALTH_TRAINING,
                                .error_code = error[0] != 0};
@@ -75,7 +75,7 @@ static void report(struct world *world, const char *board, const char *error)
 
 static void a_group_whose_boards_all_report_a_fault_is_invited_last(void **state)
 {
-    struct world *world = *state;
+    struct aggregator_world *world = *state;
     uint32_t round = 1;
     assert_in_range(count_first(world, round, "a"), 1, ROUNDS - 1);
     cn_roster_blame(world->roster, "a", "labels.npy: 12 rows", 0, world_now_ms);
@@ -90,7 +90,7 @@ static void a_group_whose_boards_all_report_a_fault_is_invited_last(void **state
 
 static void a_group_with_a_board_that_can_train_keeps_its_turn(void **state)
 {
-    struct world *world = *state;
+    struct aggregator_world *world = *state;
     report(world, "c1", "the disk is full");
     assert_in_range(count_first(world, 1, "c"), 1, ROUNDS - 1);
     report(world, "c2", "the disk is full");
@@ -99,7 +99,7 @@ static void a_group_with_a_board_that_can_train_keeps_its_turn(void **state)
 
 static void a_group_that_was_left_out_is_invited_before_others_are_again(void **state)
 {
-    struct world *world = *state;
+    struct aggregator_world *world = *state;
     static const char *const groups[] = {"a", "b", "c"};
     unsigned invited[3] = {0};
     for (uint32_t round = 1; round <= ROUNDS; round++) {

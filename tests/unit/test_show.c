@@ -20,7 +20,7 @@
 #define HOSTILE "</script><img src=x onerror=alert(1)> \x1b[31m \xe2\x80\xae\xff \"'&=cmd"
 
 struct shown {
-    struct world world;
+    struct aggregator_world world;
     struct cn_live_state live;
     struct cn_show_source source;
     struct cn_buffer out;
@@ -32,7 +32,7 @@ static int open_round(void **state)
 {
     static const char *const boards[] = {"a", "b", "c", "d"};
     struct shown *shown = calloc(1, sizeof(*shown));
-    struct world *world = &shown->world;
+    struct aggregator_world *world = &shown->world;
     struct cn_round_info info = {0};
     world_init(world);
     world->job.over_select = 1.5;
@@ -134,7 +134,7 @@ static const cJSON *find(const cJSON *list, const char *key, const char *value)
 }
 
 // What the ledger says of a group and a closed round, as a sign.
-static char sign_of(struct world *world, uint32_t round, const char *group)
+static char sign_of(struct aggregator_world *world, uint32_t round, const char *group)
 {
     struct cn_ledger_contribution contribution;
     struct cn_tally tally;
@@ -149,7 +149,7 @@ static char sign_of(struct world *world, uint32_t round, const char *group)
 }
 
 // Of the three groups that are invited, the first sends the update of another group.
-static void finish_round(struct world *world)
+static void finish_round(struct aggregator_world *world)
 {
     static const char *const boards[] = {"a", "b", "c", "d"};
     struct cn_round_info info = {0};

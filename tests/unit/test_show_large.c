@@ -18,7 +18,7 @@
 // All boards are groups of one. In rounds 1, 41 and 81 the first r boards are not invited, r being
 // the number of the round, and every seventh of the others sends an update. The ledger is filled
 // without a run.
-static void fill(struct world *world)
+static void fill(struct aggregator_world *world)
 {
     char name[16];
     assert_int_equal(cn_ledger_open(world->directory, &world->ledger), CN_OK);
@@ -67,7 +67,7 @@ static void check_signs(const cJSON *versions, uint32_t round)
 
 static void a_thousand_boards_are_shown(void **state)
 {
-    struct world world;
+    struct aggregator_world world;
     const struct cn_live_state live = {.running = true};
     struct cn_show_tracker tracker = {0};
     struct cn_buffer out;

@@ -14,7 +14,7 @@
 static int open_round(void **state)
 {
     static const char *const boards[] = {"a", "b", "c"};
-    struct world *world = malloc(sizeof(*world));
+    struct aggregator_world *world = malloc(sizeof(*world));
     struct cn_round_info info = {0};
     world_init(world);
     world->job.over_select = 1.5;
@@ -35,7 +35,7 @@ static int close_world(void **state)
     return 0;
 }
 
-static enum cn_verdict send_update(struct world *world, const char *board, uint64_t salt,
+static enum cn_verdict send_update(struct aggregator_world *world, const char *board, uint64_t salt,
                                    const struct cn_round_info *info)
 {
     struct cn_buffer frame = {0};
@@ -46,7 +46,7 @@ static enum cn_verdict send_update(struct world *world, const char *board, uint6
     return status.verdict;
 }
 
-static void assert_printed(struct world *world, bool json, const char *words)
+static void assert_printed(struct aggregator_world *world, bool json, const char *words)
 {
     struct cn_run_state run = {0};
     struct cn_live_state live;
@@ -69,7 +69,7 @@ static void assert_printed(struct world *world, bool json, const char *words)
 
 static void late_and_rejected_updates_are_counted_for_each_group(void **state)
 {
-    struct world *world = *state;
+    struct aggregator_world *world = *state;
     struct cn_round_info info = {0};
     struct cn_tally tally;
     assert_true(world_get_round(world, "a", &info));
@@ -96,7 +96,7 @@ static void late_and_rejected_updates_are_counted_for_each_group(void **state)
 
 static void a_round_that_is_not_there_yet_is_not_counted(void **state)
 {
-    struct world *world = *state;
+    struct aggregator_world *world = *state;
     struct cn_round_info info = {0}, later;
     struct cn_tally tally;
     assert_true(world_get_round(world, "a", &info));
@@ -108,8 +108,8 @@ static void a_round_that_is_not_there_yet_is_not_counted(void **state)
 }
 
 // Board b leads its group b and declares an update; what it says of its members is silent_s.
-static void declare_members(struct world *world, const char *const *names, const uint32_t *silent_s,
-                            uint32_t count)
+static void declare_members(struct aggregator_world *world, const char *const *names,
+                            const uint32_t *silent_s, uint32_t count)
 {
     struct cn_round_info info = {0};
     struct cn_declare_request declared = {.size = 100, .member_count = count};
@@ -130,7 +130,7 @@ static void declare_members(struct world *world, const char *const *names, const
 static void a_member_that_its_group_misses_is_named(void **state)
 {
     static const char *const names[] = {"b", "b2", "b3", "a"};
-    struct world *world = *state;
+    struct aggregator_world *world = *state;
     assert_int_equal(world_enroll(world, "b2", "b", 0), CN_OK);
     assert_int_equal(world_enroll(world, "b3", "b", 0), CN_OK);
     assert_int_equal(cn_roster_refresh(world->roster, NULL, NULL), CN_OK);
@@ -152,7 +152,7 @@ static void a_member_that_its_group_misses_is_named(void **state)
 // Ids that name nobody, or boards of other groups, do not count.
 static void the_boards_of_a_round_are_those_that_took_part(void **state)
 {
-    struct world *world = *state;
+    struct aggregator_world *world = *state;
     const struct cn_member_sign members[] = {
         {cn_name_hash("b"), 0}, {cn_name_hash("b2"), 0}, {cn_name_hash("b3"), 9},
         {cn_name_hash("a"), 0}, {cn_name_hash("x"), 0},
