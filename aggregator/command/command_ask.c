@@ -168,11 +168,11 @@ static int run(int argc, char **argv, const char *command, bool has_lines, long 
         } else if (option == 'w') {
             if (!take_number(optarg, 3600, &wait_s))
                 return CN_EXIT_USAGE;
-        } else if (!cn_steer_take_option(&steer, option, optarg))
+        } else if (!cn_steer_read_option(&steer, option, optarg))
             return CN_EXIT_USAGE;
     }
     if (!cn_aggregator_arguments(argc, argv, 2, "PROFILE BOARD", positional) ||
-        !cn_steer_take_name(positional[1], steer.request.board))
+        !cn_steer_set_name(positional[1], steer.request.board))
         return CN_EXIT_USAGE;
     steer.request.members |= CN_CONTROL_BOARD;
     return ask(&steer, positional[0], command, wait_s);

@@ -157,7 +157,7 @@ static int run(const struct cn_ports *ports, int argc, char **argv)
             max_weight = optarg;
         else if (option == 'o')
             out = optarg;
-        else if (!cn_steer_take_option(&steer, option, optarg))
+        else if (!cn_steer_read_option(&steer, option, optarg))
             return CN_EXIT_USAGE;
     }
     if (!cn_aggregator_positional(argc, argv, 2, positional))

@@ -152,7 +152,7 @@ static int view(const struct options *options, const char *profile, const char *
 static int steer(struct options *options, const char *profile, const char *verb, const char *name)
 {
     char command[CN_CONTROL_COMMAND_SIZE];
-    if (!cn_steer_take_name(name, options->steer.request.job))
+    if (!cn_steer_set_name(name, options->steer.request.job))
         return CN_EXIT_USAGE;
     options->steer.request.members |= CN_CONTROL_JOB;
     snprintf(command, sizeof(command), "job-%s", verb);
@@ -181,7 +181,7 @@ static int run(const struct cn_ports *ports, int argc, char **argv)
     while ((option = getopt_long(argc, argv, "", known, NULL)) != -1) {
         bool good = true;
         if (option == 'n')
-            good = cn_steer_take_name(submission->name = optarg, name);
+            good = cn_steer_set_name(submission->name = optarg, name);
         else if (option == 'p')
             good =
                 take_number("--priority", optarg, 0, CN_JOB_PRIORITY_MOST, &submission->priority);
@@ -196,7 +196,7 @@ static int run(const struct cn_ports *ports, int argc, char **argv)
         else if (option == 'y')
             options.steer.request.yes = true, options.steer.request.members |= CN_CONTROL_YES;
         else
-            good = cn_steer_take_option(&options.steer, option, optarg);
+            good = cn_steer_read_option(&options.steer, option, optarg);
         if (!good)
             return CN_EXIT_USAGE;
     }

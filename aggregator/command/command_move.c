@@ -28,7 +28,7 @@ static int run(const struct cn_ports *ports, int argc, char **argv)
     while ((option = getopt_long(argc, argv, "g:", known, NULL)) != -1) {
         if (option == 'g')
             group = optarg;
-        else if (!cn_steer_take_option(&steer, option, optarg))
+        else if (!cn_steer_read_option(&steer, option, optarg))
             return CN_EXIT_USAGE;
     }
     if (!cn_aggregator_positional(argc, argv, 2, positional))
@@ -37,8 +37,8 @@ static int run(const struct cn_ports *ports, int argc, char **argv)
         fprintf(stderr, "error: --group G is missing; see --help\n");
         return CN_EXIT_USAGE;
     }
-    if (!cn_steer_take_name(positional[1], steer.request.board) ||
-        !cn_steer_take_name(group, steer.request.group))
+    if (!cn_steer_set_name(positional[1], steer.request.board) ||
+        !cn_steer_set_name(group, steer.request.group))
         return CN_EXIT_USAGE;
     return cn_steer_send(&steer, positional[0], "move");
 }

@@ -33,7 +33,7 @@ static int run_pause(const struct cn_ports *ports, int argc, char **argv)
     while ((option = getopt_long(argc, argv, "", known, NULL)) != -1) {
         if (option == 'n')
             steer.request.now = true;
-        else if (!cn_steer_take_option(&steer, option, optarg))
+        else if (!cn_steer_read_option(&steer, option, optarg))
             return CN_EXIT_USAGE;
     }
     if (!cn_aggregator_positional(argc, argv, 1, positional))

@@ -55,7 +55,7 @@ static cn_err remake(struct replay *replay, uint32_t number, struct cn_model *ne
     const struct cn_setup *setup = replay->setup;
     if (!replay->current.bytes)
         return CN_ENOTFOUND;
-    cn_err err = cn_remake_take_settings(replay->setup, number, &replay->job);
+    cn_err err = cn_remake_load_settings(replay->setup, number, &replay->job);
     if (err)
         return err;
     const struct cn_merge_config config = {
@@ -94,7 +94,7 @@ static cn_err step_over(struct replay *replay, const struct cn_ledger_version *r
 {
     struct cn_model stored;
     const struct cn_setup *setup = replay->setup;
-    cn_err err = cn_remake_take_settings(replay->setup, recorded->number ? recorded->number : 1,
+    cn_err err = cn_remake_load_settings(replay->setup, recorded->number ? recorded->number : 1,
                                          &replay->job);
     if (err)
         return err;

@@ -23,11 +23,11 @@ static int run(const struct cn_ports *ports, int argc, char **argv)
     int option;
     (void)ports;
     while ((option = getopt_long(argc, argv, "", known, NULL)) != -1)
-        if (!cn_steer_take_option(&steer, option, optarg))
+        if (!cn_steer_read_option(&steer, option, optarg))
             return CN_EXIT_USAGE;
     if (!cn_aggregator_positional(argc, argv, 2, positional))
         return CN_EXIT_USAGE;
-    if (!cn_steer_take_name(positional[1], steer.request.board))
+    if (!cn_steer_set_name(positional[1], steer.request.board))
         return CN_EXIT_USAGE;
     if (cn_steer_is_needed(&steer, positional[0]))
         return cn_steer_send(&steer, positional[0], "revoke");

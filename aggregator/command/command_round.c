@@ -32,7 +32,7 @@ static int run_close(const struct cn_ports *ports, int argc, char **argv)
     while ((option = getopt_long(argc, argv, "", known, NULL)) != -1) {
         if (option == 'y')
             steer.request.yes = true;
-        else if (!cn_steer_take_option(&steer, option, optarg))
+        else if (!cn_steer_read_option(&steer, option, optarg))
             return CN_EXIT_USAGE;
     }
     if (!cn_aggregator_positional(argc, argv, 1, positional))
@@ -50,7 +50,7 @@ static int run_extend(const struct cn_ports *ports, int argc, char **argv)
     int option;
     (void)ports;
     while ((option = getopt_long(argc, argv, "", known, NULL)) != -1)
-        if (!cn_steer_take_option(&steer, option, optarg))
+        if (!cn_steer_read_option(&steer, option, optarg))
             return CN_EXIT_USAGE;
     if (!cn_aggregator_arguments(argc, argv, 2, "PROFILE and TIME", positional))
         return CN_EXIT_USAGE;

@@ -19,7 +19,7 @@ static int run(const struct cn_ports *ports, int argc, char **argv)
     int option;
     (void)ports;
     while ((option = getopt_long(argc, argv, "", known, NULL)) != -1)
-        if (!cn_steer_take_option(&steer, option, optarg))
+        if (!cn_steer_read_option(&steer, option, optarg))
             return CN_EXIT_USAGE;
     if (!cn_aggregator_positional(argc, argv, 1, positional))
         return CN_EXIT_USAGE;

@@ -4,7 +4,7 @@
 #include "aggregator/merge/ruled.h"
 #include "runtime/update/tensor_rules.h"
 
-cn_err cn_remake_take_settings(struct cn_setup *setup, uint32_t round, struct cn_job *job)
+cn_err cn_remake_load_settings(struct cn_setup *setup, uint32_t round, struct cn_job *job)
 {
     struct cn_diag diag;
     cn_diag_init(&diag);

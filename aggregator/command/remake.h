@@ -9,7 +9,7 @@
 // layout. These settings decide the round's version, whatever the profile says now. Where an older
 // program recorded only their digest, the profile's settings are taken. Prints what is wrong with
 // them. Never returns CN_ENOTFOUND, which the callers take for a file that is no longer kept.
-cn_err cn_remake_take_settings(struct cn_setup *setup, uint32_t round, struct cn_job *job);
+cn_err cn_remake_load_settings(struct cn_setup *setup, uint32_t round, struct cn_job *job);
 
 // Makes a version again with which the run went back to version source. Returns CN_ENOTFOUND when
 // the file of source is no longer kept.

@@ -23,7 +23,7 @@ struct without {
 static cn_err load_start(struct without *without, uint32_t number)
 {
     struct cn_setup *setup = without->setup;
-    cn_err err = cn_remake_take_settings(setup, number ? number : 1, &without->job);
+    cn_err err = cn_remake_load_settings(setup, number ? number : 1, &without->job);
     return err ? err
                : cn_model_load(setup->store, setup->ledger, &setup->model.layout,
                                cn_merge_state_rows(&without->job), number, &without->current);
@@ -55,7 +55,7 @@ static cn_err make(struct without *without, struct cn_model *next)
     struct cn_setup *setup = without->setup;
     uint32_t number = without->current.number + 1;
     struct cn_ruling ruling;
-    cn_err err = cn_remake_take_settings(setup, number, &without->job);
+    cn_err err = cn_remake_load_settings(setup, number, &without->job);
     if (err)
         return err;
     const struct cn_merge_config config = {

@@ -18,7 +18,7 @@
 #define SERVICE_DIRECTORY "/run/cairn-aggregator"
 #define ID_BYTES 12
 
-bool cn_steer_take_option(struct cn_steer *steer, int option, const char *value)
+bool cn_steer_read_option(struct cn_steer *steer, int option, const char *value)
 {
     if (option == 'S')
         steer->socket = value;
@@ -27,7 +27,7 @@ bool cn_steer_take_option(struct cn_steer *steer, int option, const char *value)
     return option == 'S' || option == 'I';
 }
 
-bool cn_steer_take_name(const char *text, char name[CN_NAME_SIZE])
+bool cn_steer_set_name(const char *text, char name[CN_NAME_SIZE])
 {
     if (!cn_name_valid(text)) {
         fprintf(stderr,
@@ -263,12 +263,12 @@ int cn_steer_group_command(int argc, char **argv, const char *command)
     const char *positional[2];
     int option;
     while ((option = getopt_long(argc, argv, "", known, NULL)) != -1)
-        if (!cn_steer_take_option(&steer, option, optarg))
+        if (!cn_steer_read_option(&steer, option, optarg))
             return CN_EXIT_USAGE;
     bool named = argc - optind == 2;
     if (!cn_aggregator_arguments(argc, argv, named ? 2 : 1, "PROFILE [GROUP]", positional))
         return CN_EXIT_USAGE;
-    if (named && !cn_steer_take_name(positional[1], steer.request.group))
+    if (named && !cn_steer_set_name(positional[1], steer.request.group))
         return CN_EXIT_USAGE;
     if (named)
         steer.request.members |= CN_CONTROL_GROUP;

@@ -28,10 +28,10 @@ struct cn_steer {
 };
 
 // Takes one of CN_STEER_OPTIONS. Returns false for any other letter.
-bool cn_steer_take_option(struct cn_steer *steer, int option, const char *value);
+bool cn_steer_read_option(struct cn_steer *steer, int option, const char *value);
 
 // Sets a name of the request. Prints what is wrong with it and returns false.
-bool cn_steer_take_name(const char *text, char name[CN_NAME_SIZE]);
+bool cn_steer_set_name(const char *text, char name[CN_NAME_SIZE]);
 
 // Returns whether a command must go over a socket instead of writing to the state itself: the user
 // named a socket, or may not write to the state.

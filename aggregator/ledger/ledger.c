@@ -176,8 +176,8 @@ cn_err cn_ledger_sql_prepare(struct cn_ledger *ledger, sqlite3_stmt **statement,
     return err;
 }
 
-cn_err cn_ledger_sql_take(struct cn_ledger *ledger, enum cn_ledger_kept which, const char *sql,
-                          const int64_t *numbers, int count, sqlite3_stmt **statement)
+cn_err cn_ledger_sql_reuse(struct cn_ledger *ledger, enum cn_ledger_kept which, const char *sql,
+                           const int64_t *numbers, int count, sqlite3_stmt **statement)
 {
     sqlite3_stmt **kept = &ledger->kept[which];
     int result = SQLITE_OK;

@@ -355,7 +355,7 @@ static cn_err read_middle(struct cn_ledger *ledger, uint32_t round, enum cn_ledg
 {
     sqlite3_stmt *statement;
     const int64_t number = round;
-    cn_err err = cn_ledger_sql_take(ledger, which, sql, &number, 1, &statement);
+    cn_err err = cn_ledger_sql_reuse(ledger, which, sql, &number, 1, &statement);
     if (err)
         return err;
     err = cn_ledger_sql_step(ledger, statement);
@@ -409,7 +409,7 @@ static cn_err read_measures(struct cn_ledger *ledger, uint32_t version, bool cen
     sqlite3_stmt *statement;
     const int64_t numbers[] = {version, central};
     cn_err err =
-        cn_ledger_sql_take(ledger, CN_LEDGER_KEPT_MEASURES, MEASURES, numbers, 2, &statement);
+        cn_ledger_sql_reuse(ledger, CN_LEDGER_KEPT_MEASURES, MEASURES, numbers, 2, &statement);
     if (err)
         return err;
     err = cn_ledger_sql_step(ledger, statement);

@@ -34,8 +34,8 @@ cn_err cn_ledger_sql_prepare(struct cn_ledger *ledger, sqlite3_stmt **statement,
 // Finds the kept statement `which`, or prepares it at its first use, and binds count numbers. sql
 // must be the same in each call for one `which`. End its use with sqlite3_reset. On an error
 // *statement is NULL.
-cn_err cn_ledger_sql_take(struct cn_ledger *ledger, enum cn_ledger_kept which, const char *sql,
-                          const int64_t *numbers, int count, sqlite3_stmt **statement);
+cn_err cn_ledger_sql_reuse(struct cn_ledger *ledger, enum cn_ledger_kept which, const char *sql,
+                           const int64_t *numbers, int count, sqlite3_stmt **statement);
 
 // Steps a statement. Returns CN_OK for a row and CN_ENOTFOUND after the last one.
 cn_err cn_ledger_sql_step(struct cn_ledger *ledger, sqlite3_stmt *statement);

@@ -375,8 +375,8 @@ static cn_err take_control(const struct cn_merge_config *config, const struct cn
     return err == CN_ENOTFOUND ? CN_OK : err;
 }
 
-cn_err cn_merge_take_state(const struct cn_merge_config *config, const struct cn_model *parent,
-                           struct cn_model *next)
+cn_err cn_merge_inherit_state(const struct cn_merge_config *config, const struct cn_model *parent,
+                              struct cn_model *next)
 {
     const struct cn_server *server = &config->job->server;
     size_t total = config->layout->total, optimizer = cn_server_rows(server->optimizer);
@@ -443,7 +443,7 @@ static cn_err finish(struct merge *merge, const struct cn_model *parent, struct 
     next->residual = calloc(total + 1, sizeof(*next->residual));
     err = block && next->residual ? CN_OK : CN_ENOMEM;
     if (!err)
-        err = cn_merge_take_state(merge->config, parent, next);
+        err = cn_merge_inherit_state(merge->config, parent, next);
     if (!err)
         err = find_mean(merge, parent, next, rows.step);
     if (!err)

@@ -43,5 +43,5 @@ cn_err cn_merge_round(const struct cn_merge_config *config, const struct cn_mode
 // then the server's control variate. The merge then updates them. In the first round of an
 // optimizer its rows and the rule's row have their initial values; in the first round of a rule,
 // only the rule's row does; in the first round of an epoch of control variates, the variate does.
-cn_err cn_merge_take_state(const struct cn_merge_config *config, const struct cn_model *parent,
-                           struct cn_model *next);
+cn_err cn_merge_inherit_state(const struct cn_merge_config *config, const struct cn_model *parent,
+                              struct cn_model *next);

@@ -48,7 +48,7 @@ cn_err cn_ruled_refuse(const struct cn_merge_config *config, const struct cn_mod
     if (!err && parent->residual)
         memcpy(next->residual, parent->residual, config->layout->total * sizeof(float));
     if (!err)
-        err = cn_merge_take_state(config, parent, next);
+        err = cn_merge_inherit_state(config, parent, next);
     if (!err)
         err = put_empty_frame(config, next);
     if (!err)

@@ -4,7 +4,7 @@
 
 #include "runtime/round/upkeep/pause_rules.h"
 
-bool cn_board_health_take(struct cn_board_health *health, const struct cn_health *said,
+bool cn_board_health_note(struct cn_board_health *health, const struct cn_health *said,
                           uint64_t now_ms)
 {
     char cleaned[CN_FAULT_SIZE];

@@ -16,7 +16,7 @@ struct cn_board_health {
 };
 
 // Takes a report. Returns false for one that is not taken, because it came too soon.
-bool cn_board_health_take(struct cn_board_health *health, const struct cn_health *said,
+bool cn_board_health_note(struct cn_board_health *health, const struct cn_health *said,
                           uint64_t now_ms);
 
 // Returns whether there is a report that is still fresh.

@@ -48,7 +48,7 @@ void cn_fault_clean(char to[CN_FAULT_SIZE], const char *text)
     to[used] = '\0';
 }
 
-bool cn_fault_take(struct cn_fault *fault, const char *text, uint64_t now_ms)
+bool cn_fault_note(struct cn_fault *fault, const char *text, uint64_t now_ms)
 {
     char cleaned[CN_FAULT_SIZE];
     bool is_new;

@@ -17,7 +17,7 @@ struct cn_fault {
 
 // Takes the error text of a registration or a report; "" means no error. Returns true when the
 // error is new and the caller should log it.
-bool cn_fault_take(struct cn_fault *fault, const char *text, uint64_t now_ms);
+bool cn_fault_note(struct cn_fault *fault, const char *text, uint64_t now_ms);
 
 // Call when the board does something that only a board that can train does. Returns true when this
 // ends an error: the board has one, and has registered without one since.

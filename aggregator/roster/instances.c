@@ -25,7 +25,7 @@ static void put_first(struct cn_instances *instances, size_t place, uint64_t num
     snprintf(recent[0].from, sizeof(recent[0].from), "%s", from);
 }
 
-bool cn_instances_take(struct cn_instances *instances, uint64_t number, const char *from,
+bool cn_instances_note(struct cn_instances *instances, uint64_t number, const char *from,
                        uint64_t now_ms)
 {
     size_t place = find(instances, number);

@@ -33,5 +33,5 @@ struct cn_instances {
 // Takes a registration. number is 0 when the board sends none. Returns true when two processes are
 // found and the last sign of two is older than CN_INSTANCES_SHOWN_MS, so that the caller should log
 // it.
-bool cn_instances_take(struct cn_instances *instances, uint64_t number, const char *from,
+bool cn_instances_note(struct cn_instances *instances, uint64_t number, const char *from,
                        uint64_t now_ms);

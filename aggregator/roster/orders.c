@@ -116,8 +116,8 @@ static bool is_of_another(const struct cn_board_order *order, const struct cn_or
             memcmp(order->text + (size_t)part->part * CN_ORDER_PART, part->bytes, part->size) != 0);
 }
 
-cn_err cn_orders_take(struct cn_orders *orders, const char *board, uint64_t now_ms,
-                      const struct cn_order_part *part)
+cn_err cn_orders_add_part(struct cn_orders *orders, const char *board, uint64_t now_ms,
+                          const struct cn_order_part *part)
 {
     struct cn_board_order *order = cn_orders_find(orders, board, now_ms);
     if (!order || order->done || order->order.seq != part->seq)

@@ -61,8 +61,8 @@ struct cn_order_part {
 // Takes a part of a board's answer. A part that does not fit those before begins the answer again:
 // a board that was started again has another answer. Returns CN_ENOTFOUND when no order of this
 // number is open for this board, CN_EFORMAT for a part that no answer has.
-cn_err cn_orders_take(struct cn_orders *orders, const char *board, uint64_t now_ms,
-                      const struct cn_order_part *part);
+cn_err cn_orders_add_part(struct cn_orders *orders, const char *board, uint64_t now_ms,
+                          const struct cn_order_part *part);
 
 // Returns the newest order of a board with its answer, or NULL.
 struct cn_board_order *cn_orders_find(struct cn_orders *orders, const char *board, uint64_t now_ms);

@@ -342,7 +342,7 @@ void cn_roster_blame(struct cn_roster *roster, const char *board, const char *fa
                      uint64_t now_ms)
 {
     struct cn_roster_board *found = find_board(&roster->boards, board);
-    if (!found || !cn_fault_take(&found->fault, fault, now_ms))
+    if (!found || !cn_fault_note(&found->fault, fault, now_ms))
         return;
     found->error_due = true;
     found->error_code = code;
@@ -369,7 +369,7 @@ void cn_roster_report(struct cn_roster *roster, const char *board, const struct 
                       uint64_t now_ms)
 {
     struct cn_roster_board *found = find_board(&roster->boards, board);
-    if (!found || found->enrolled.revoked || !cn_board_health_take(&found->health, health, now_ms))
+    if (!found || found->enrolled.revoked || !cn_board_health_note(&found->health, health, now_ms))
         return;
     const struct cn_health *said = &found->health.said;
     if (said->error[0] && !is_known(&found->fault, said->error))
@@ -414,7 +414,7 @@ void cn_roster_meet(struct cn_roster *roster, const char *board, uint64_t instan
                     const char *from, uint64_t now_ms)
 {
     struct cn_roster_board *found = find_board(&roster->boards, board);
-    if (found && cn_instances_take(&found->instances, instance, from, now_ms))
+    if (found && cn_instances_note(&found->instances, instance, from, now_ms))
         cn_log(CN_LOG_ERROR, "roster",
                "%s runs twice: two programs use its key, %s; enroll the second board under a name "
                "of its own",

@@ -146,7 +146,7 @@ static cn_err start(struct cn_run *run, uint64_t now_ms)
 {
     const struct cn_run_measure *measure = run->config.measure;
     bool idle;
-    cn_err err = cn_run_take_result(run, now_ms, &idle); // result of the version before
+    cn_err err = cn_run_store_result(run, now_ms, &idle); // result of the version before
     if (err || !idle || now_ms < run->judge_ms)
         return err;
     err = measure->start(measure->context, run->candidate.number, cn_model_weights(&run->candidate),

@@ -78,7 +78,7 @@ static cn_err take_row(struct cn_live_job *live, const struct cn_ledger_setting 
     return CN_OK;
 }
 
-cn_err cn_live_job_take(struct cn_live_job *live, uint32_t round, bool open)
+cn_err cn_live_job_follow(struct cn_live_job *live, uint32_t round, bool open)
 {
     struct cn_ledger_setting row;
     cn_err err = cn_ledger_find_setting(live->ledger, round, &row);

@@ -23,4 +23,4 @@ struct cn_live_job {
 
 // Takes the settings that hold in a round, if they are not those of job, and logs that. open: the
 // round was open before, so boards train by what they were told. On an error nothing has changed.
-cn_err cn_live_job_take(struct cn_live_job *live, uint32_t round, bool open);
+cn_err cn_live_job_follow(struct cn_live_job *live, uint32_t round, bool open);

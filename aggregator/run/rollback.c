@@ -56,7 +56,7 @@ static cn_err open_round(struct cn_run *run)
     if (run->phase == CN_RUN_GATHER)
         enter_round(run);
     if (!open && run->config.live)
-        err = cn_live_job_take(run->config.live, run->round, false);
+        err = cn_live_job_follow(run->config.live, run->round, false);
     return err ? err : cn_run_open_control(run); // also the version's round is of an epoch
 }
 

@@ -60,14 +60,14 @@ static uint32_t useful_groups(const struct cn_run *run)
 
 // --- settings ---
 
-cn_err cn_run_take_settings(struct cn_run *run, uint32_t round, bool open)
+cn_err cn_run_load_settings(struct cn_run *run, uint32_t round, bool open)
 {
     struct cn_live_job *live = run->config.live;
 
     if (!live)
         return CN_OK;
     uint32_t before = live->number;
-    cn_err err = cn_live_job_take(live, round, open);
+    cn_err err = cn_live_job_follow(live, round, open);
     if (!err && live->number != before)
         notify(run);
     return err;
@@ -78,7 +78,7 @@ cn_err cn_run_take_settings(struct cn_run *run, uint32_t round, bool open)
 static cn_err follow_settings(struct cn_run *run, uint64_t now_ms)
 {
     uint64_t deadline_ms = run->config.job->deadline_ms;
-    cn_err err = cn_run_take_settings(run, run->round, run->phase == CN_RUN_OPEN);
+    cn_err err = cn_run_load_settings(run, run->round, run->phase == CN_RUN_OPEN);
     if (err || run->phase != CN_RUN_OPEN)
         return err;
     if (run->wanted < wanted_groups(run->config.job))
@@ -143,7 +143,7 @@ static cn_err open_round(struct cn_run *run, uint64_t now_ms)
 
     // A reload writes settings for rounds that are not open. So these are the round's from here on.
     if (!err)
-        err = cn_run_take_settings(run, run->round, false);
+        err = cn_run_load_settings(run, run->round, false);
     if (!err)
         err = begin_open(run, now_ms);
     run->opened_ms = now_ms;
@@ -271,7 +271,7 @@ static cn_err begin_next(struct cn_run *run, const char **reason)
     run->round = newest_version(run) + 1;
     run->selected = run->accepted = 0;
     run->quorum_seen_ms = 0;
-    err = cn_run_take_settings(run, run->round, false);
+    err = cn_run_load_settings(run, run->round, false);
     if (!err && cn_job_is_async(run->config.job))
         err = cn_async_advance(run);
     if (!err)
@@ -332,7 +332,7 @@ static bool result_decides(const struct cn_run *run)
            (!cn_job_is_async(job) && (job->target_accuracy > 0 || job->patience > 0));
 }
 
-cn_err cn_run_take_result(struct cn_run *run, uint64_t now_ms, bool *idle)
+cn_err cn_run_store_result(struct cn_run *run, uint64_t now_ms, bool *idle)
 {
     const struct cn_run_measure *measure = run->config.measure;
     struct cn_ledger_metrics metrics;
@@ -386,12 +386,12 @@ static cn_err measure_newest(struct cn_run *run, uint64_t now_ms, bool *started)
 static cn_err tick_measure(struct cn_run *run, uint64_t now_ms)
 {
     bool idle, started;
-    cn_err err = cn_run_take_result(run, now_ms, &idle);
+    cn_err err = cn_run_store_result(run, now_ms, &idle);
 
     if (err || !idle)
         return err;
     // The settings of the next round may decide whether the result can end the run.
-    err = cn_run_take_settings(run, newest_version(run) + 1, false);
+    err = cn_run_load_settings(run, newest_version(run) + 1, false);
     if (!err)
         err = measure_newest(run, now_ms, &started);
     if (err || (started && result_decides(run)))
@@ -410,7 +410,7 @@ static cn_err recover(struct cn_run *run, uint64_t now_ms)
         return err;
     bool under_way = !err && round.state != CN_LEDGER_MERGED;
     run->round = under_way ? round.number : newest_version(run) + 1;
-    err = cn_run_take_settings(run, run->round, false);
+    err = cn_run_load_settings(run, run->round, false);
     if (err)
         return err;
     if (under_way && round.state == CN_LEDGER_CLOSING) {
@@ -503,12 +503,12 @@ cn_err cn_run_tick(struct cn_run *run, uint64_t now_ms)
     case CN_RUN_GATHER:
         err = follow_ledger(run, now_ms, &moved);
         if (!err && !moved)
-            err = cn_run_take_result(run, now_ms, &idle);
+            err = cn_run_store_result(run, now_ms, &idle);
         return err || moved ? err : tick_gather(run, now_ms);
     case CN_RUN_OPEN:
         err = follow_ledger(run, now_ms, &moved);
         if (!err && !moved)
-            err = cn_run_take_result(run, now_ms, &idle);
+            err = cn_run_store_result(run, now_ms, &idle);
         return err || moved ? err : tick_open(run, now_ms);
     case CN_RUN_CLOSING:
         return tick_closing(run, now_ms);

@@ -50,7 +50,7 @@ static cn_err merge(struct cn_run *run, uint64_t now_ms, bool *done)
     // The quorum of an open round may change by a reload. In an asynchronous run the version
     // depends on it, so the value at the end of the round counts.
     cn_err err = cn_job_is_async(run->config.job) && !run->candidate.bytes
-                     ? cn_run_take_settings(run, run->round, false)
+                     ? cn_run_load_settings(run, run->round, false)
                      : CN_OK;
     if (!err)
         err = make_candidate(run, &config);

@@ -66,7 +66,7 @@ struct cn_run {
 // Takes the settings of a round from the ledger, and tells boards when they differ from those
 // before. open says that boards already train in the round: then only values that decide when it
 // ends may change.
-cn_err cn_run_take_settings(struct cn_run *run, uint32_t round, bool open);
+cn_err cn_run_load_settings(struct cn_run *run, uint32_t round, bool open);
 
 // --- run_merge.c ---
 
@@ -83,7 +83,7 @@ cn_err cn_run_open_control(struct cn_run *run);
 // --- run.c ---
 
 // Stores a result of the evaluation of a stored version. Sets *idle when no evaluation is running.
-cn_err cn_run_take_result(struct cn_run *run, uint64_t now_ms, bool *idle);
+cn_err cn_run_store_result(struct cn_run *run, uint64_t now_ms, bool *idle);
 // Reads the bytes of the whole run: those of earlier programs and of this one.
 void cn_run_read_traffic(const struct cn_run *run, struct cn_run_traffic *traffic);
 

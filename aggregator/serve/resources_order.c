@@ -37,7 +37,7 @@ void cn_resources_order(void *context, const struct cn_coap_request *request,
         cn_coap_reply_error(reply, CN_COAP_BAD_REQUEST, "expected o/ORDER/PART/COUNT");
         return;
     }
-    cn_err err = cn_orders_take(&resources->orders, request->board, resources->now_ms(), &part);
+    cn_err err = cn_orders_add_part(&resources->orders, request->board, resources->now_ms(), &part);
     if (err == CN_ENOTFOUND)
         cn_coap_reply_error(reply, CN_COAP_NOT_FOUND, "nothing of this number is asked");
     else if (err)

@@ -243,7 +243,7 @@ static cn_err read_boards(const cJSON *root, struct cn_live_state *live)
         board->facts.ahead_lineage = read_number(item, "ahead_lineage");
         const char *fault = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(item, "fault"));
         if (fault)
-            (void)cn_fault_take(&board->fault, fault, read_number(item, "fault_ms"));
+            (void)cn_fault_note(&board->fault, fault, read_number(item, "fault_ms"));
         board->error_code = read_number(item, "fault_code");
         const char *twice = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(item, "twice"));
         board->twice_ms = twice ? read_number(item, "twice_ms") : 0;

@@ -183,7 +183,7 @@ static cn_err write_boards(struct state_answer *answer, struct cn_show_tracker *
         size_t begin = size + before.comma;
         if (json->err || !tracker)
             continue;
-        if (cn_show_tracker_take(tracker, i, json->out->data + begin, json->out->size - begin) >
+        if (cn_show_tracker_note(tracker, i, json->out->data + begin, json->out->size - begin) >
             known)
             continue;
         *json = before;

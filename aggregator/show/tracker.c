@@ -26,7 +26,7 @@ void cn_show_tracker_deinit(struct cn_show_tracker *tracker)
     memset(tracker, 0, sizeof(*tracker));
 }
 
-uint64_t cn_show_tracker_take(struct cn_show_tracker *tracker, size_t board, const void *text,
+uint64_t cn_show_tracker_note(struct cn_show_tracker *tracker, size_t board, const void *text,
                               size_t size)
 {
     struct cn_show_mark *mark = &tracker->marks[board];

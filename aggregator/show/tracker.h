@@ -25,7 +25,7 @@ cn_err cn_show_tracker_begin(struct cn_show_tracker *tracker, size_t count, uint
 void cn_show_tracker_deinit(struct cn_show_tracker *tracker);
 
 // Takes what is said about a board now. Returns the number of its newest change.
-uint64_t cn_show_tracker_take(struct cn_show_tracker *tracker, size_t board, const void *text,
+uint64_t cn_show_tracker_note(struct cn_show_tracker *tracker, size_t board, const void *text,
                               size_t size);
 
 // Returns since, after which changes are new to the reader, or 0 when the reader needs all boards.

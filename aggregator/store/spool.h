@@ -129,16 +129,16 @@ cn_err cn_spool_part_save(const struct cn_spool_config *config, struct cn_spoole
 void cn_spool_parts_remove(const struct cn_spool_config *config, const struct cn_spooled *upload);
 // Receives a saved part: its bitmap, and the bytes of all its chunks in data. declared has run,
 // round, size, digest and base.
-typedef cn_err cn_spool_take_part(void *context, const char *board, const char *group,
-                                  const struct cn_declare_request *declared, uint32_t part,
-                                  const uint8_t *bitmap, const uint8_t *data);
+typedef cn_err cn_spool_part_visit(void *context, const char *board, const char *group,
+                                   const struct cn_declare_request *declared, uint32_t part,
+                                   const uint8_t *bitmap, const uint8_t *data);
 // Reads the name of a saved part's file. owner is the board; in files of older releases, the group.
 // Returns false for any other name, also for one of an accepted frame whose group has ".part-" in
 // it.
 bool cn_spool_parse_part_name(const char *name, uint32_t *round, char owner[CN_NAME_SIZE],
                               uint32_t *part);
 // Calls take for each saved part that can be used. Removes the files of other parts.
-cn_err cn_spool_parts_load(const struct cn_spool_config *config, cn_spool_take_part *take,
+cn_err cn_spool_parts_load(const struct cn_spool_config *config, cn_spool_part_visit *take,
                            void *context);
 
 // In spool_lend.c, used by spool.c. Lends an upload chunks: copies to `to` the chunks of `from`

@@ -147,7 +147,7 @@ void cn_spool_parts_remove(const struct cn_spool_config *config, const struct cn
 
 struct loading {
     const struct cn_spool_config *config;
-    cn_spool_take_part *take;
+    cn_spool_part_visit *take;
     void *context;
 };
 
@@ -216,7 +216,7 @@ static cn_err visit(void *context, const char *name)
     return err;
 }
 
-cn_err cn_spool_parts_load(const struct cn_spool_config *config, cn_spool_take_part *take,
+cn_err cn_spool_parts_load(const struct cn_spool_config *config, cn_spool_part_visit *take,
                            void *context)
 {
     struct loading loading = {.config = config, .take = take, .context = context};

@@ -217,7 +217,7 @@ static int open_keys(const struct cn_ports *ports, const struct cn_settings *set
         return open_key(ports, settings);
     for (uint32_t place = 0; place < count; place++) {
         member = *settings;
-        if (cn_gpus_take(&member, place)) {
+        if (cn_gpus_narrow(&member, place)) {
             fprintf(stderr, "error: gpus: a name or path becomes too long\n");
             return CN_EXIT_FAILED;
         }

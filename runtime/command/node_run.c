@@ -191,7 +191,7 @@ static int run_gpu(void *context, uint32_t place)
     cn_err err;
 
     settings = *gpus->settings;
-    err = cn_gpus_take(&settings, place);
+    err = cn_gpus_narrow(&settings, place);
     if (err) {
         fprintf(stderr, "error: gpus: a name or path becomes too long: %s\n", cn_err_text(err));
         return CN_EXIT_PROFILE;

@@ -323,7 +323,7 @@ static int run(const struct cn_ports *ports, int argc, char **argv)
         code = print_status(settings, as_json);
     for (uint32_t i = 0; count > 1 && i < count; i++) {
         member = *settings;
-        if (cn_gpus_take(&member, i) || print_status(&member, as_json))
+        if (cn_gpus_narrow(&member, i) || print_status(&member, as_json))
             code = CN_EXIT_FAILED;
     }
     cn_profile_free(profile);

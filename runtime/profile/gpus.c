@@ -62,7 +62,7 @@ static cn_err derive_listen(struct cn_group_settings *group, const char *name)
     return CN_OK;
 }
 
-cn_err cn_gpus_take(struct cn_settings *settings, uint32_t place)
+cn_err cn_gpus_narrow(struct cn_settings *settings, uint32_t place)
 {
     uint32_t gpus[CN_GROUP_MAX], count = cn_gpus_list(settings, gpus);
     char name[2 * CN_NAME_SIZE], state[CN_PATH_SIZE + 16];

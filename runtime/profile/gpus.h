@@ -22,4 +22,4 @@ void cn_gpus_name(const struct cn_settings *settings, uint32_t gpu, char name[2 
 // (board-1.0.key for board-1.key) and the port, which is that of the member's entry in
 // group.members. Returns CN_ERANGE when a name or a path becomes too long, CN_EINVAL for a place
 // beyond the list; the settings may then be partly changed.
-cn_err cn_gpus_take(struct cn_settings *settings, uint32_t place);
+cn_err cn_gpus_narrow(struct cn_settings *settings, uint32_t place);
