@@ -36,6 +36,7 @@ struct merge {
     bool normalized;               // whether updates count by their steps (normalize.h)
     float factor;                  // what a normalized mean is multiplied by
     struct cn_caps_result caps;
+    bool noted; // whether a cut of the update that is being added was noted
 };
 
 static cn_err load_frame(const struct merge *merge, const struct cn_ledger_contribution *accepted,
@@ -139,12 +140,12 @@ static cn_err find_caps(struct merge *merge, uint32_t round)
 
 // --- messages to people ---
 
-static void note(const struct merge *merge, const struct cn_ledger_contribution *accepted,
-                 double norm, const char *text)
+static void note(struct merge *merge, const struct cn_ledger_contribution *accepted, double norm,
+                 const char *text)
 {
     struct cn_merge_cuts *cuts = merge->config->cuts;
     cn_log(CN_LOG_WARN, "merge", "round %u: %s", accepted->round, text);
-    cuts->count++;
+    merge->noted = true;
     if (norm < cuts->norm)
         return;
     cuts->norm = norm;
@@ -154,7 +155,7 @@ static void note(const struct merge *merge, const struct cn_ledger_contribution 
 
 // Names a group that stands far out. A group that is only a little above the median is not
 // reported. cut is the update's norm if it was scaled down, otherwise 0.
-static void note_entry(const struct merge *merge, const struct cn_ledger_contribution *accepted,
+static void note_entry(struct merge *merge, const struct cn_ledger_contribution *accepted,
                        const struct cn_caps_entry *entry, double cut)
 {
     double norm = ldexp((double)entry->norm, -27),
@@ -162,6 +163,7 @@ static void note_entry(const struct merge *merge, const struct cn_ledger_contrib
     char text[sizeof(merge->config->cuts->text)];
     if (!merge->config->cuts)
         return;
+    merge->noted = false;
     if (entry->left_out) {
         snprintf(text, sizeof(text),
                  "the update of group %s has the norm %.4g, the median of %zu groups is %.4g: it "
@@ -193,6 +195,7 @@ static void note_entry(const struct merge *merge, const struct cn_ledger_contrib
                  merge->caps.board_weight);
         note(merge, accepted, norm, text);
     }
+    merge->config->cuts->update_count += merge->noted;
 }
 
 static cn_err add_contribution(void *context, const struct cn_ledger_contribution *accepted)

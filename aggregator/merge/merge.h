@@ -9,8 +9,8 @@
 
 // The updates of a round that stood out and were scaled down, capped or left out.
 struct cn_merge_cuts {
-    // The round, and the number of cuts in it: an update may have its norm and its weight cut.
-    uint32_t round, count;
+    uint32_t round;
+    uint32_t update_count;    // number of these updates; one may have its norm and its weight cut
     double norm;              // largest norm among these updates
     char group[CN_NAME_SIZE]; // group whose update has that norm
     char text[240];           // a sentence about that update, with its numbers

@@ -22,7 +22,7 @@ struct cn_run_counts {
     uint64_t accepted, rejected, late, repeated; // verdicts about updates
     uint64_t refused[CN_REFUSAL_COUNT];          // the rejected ones, by reason
     uint64_t stale, behind;    // accepted updates from an older version; sum of their staleness
-    uint64_t cut;              // cuts of updates in merges (cn_merge_cuts)
+    uint64_t cut;              // updates that merges cut (cn_merge_cuts)
     uint64_t capped;           // updates that cn_admission_cap gave fewer samples than they said
     uint64_t merged, extended; // rounds
     struct cn_histogram round; // from the opening of a round to its version

@@ -70,7 +70,7 @@ static void count_merge(struct cn_run *run, uint64_t since_us, uint64_t now_ms)
 
     counts->merged++;
     if (run->cuts.round == run->round)
-        counts->cut += run->cuts.count;
+        counts->cut += run->cuts.update_count;
     cn_histogram_add(&counts->merge, (double)run->merge_us / 1e6);
     if (run->opened_ms)
         cn_histogram_add(&counts->round,

@@ -105,7 +105,7 @@ static void look_at_round(struct cn_event_service *service, const struct cn_run_
             "round %u has %u of %u updates at its deadline", state->round, state->accepted,
             cn_job_updates_needed(service->sources.job));
     before->extended = counts->extended;
-    if (state->cuts.count && state->cuts.round != before->state.cuts.round)
+    if (state->cuts.update_count && state->cuts.round != before->state.cuts.round)
         say(service, now_ms, CN_EVENT_UPDATE_CUT, state->cuts.group, "round %u: %s",
             state->cuts.round, state->cuts.text);
 }

@@ -87,7 +87,7 @@ static cJSON *describe_cuts(const struct cn_merge_cuts *cuts)
 {
     cJSON *object = cJSON_CreateObject();
     cJSON_AddNumberToObject(object, "round", (double)cuts->round);
-    cJSON_AddNumberToObject(object, "count", (double)cuts->count);
+    cJSON_AddNumberToObject(object, "count", (double)cuts->update_count);
     cJSON_AddNumberToObject(object, "norm", cuts->norm);
     cJSON_AddStringToObject(object, "group", cuts->group);
     cJSON_AddStringToObject(object, "text", cuts->text);
@@ -119,7 +119,7 @@ static char *describe(const struct cn_roster *roster, const struct cn_run_state 
     cJSON_AddItemToObject(root, "boards", describe_boards(roster));
     if (state->warning[0])
         cJSON_AddStringToObject(root, "warning", state->warning);
-    if (state->cuts.count)
+    if (state->cuts.update_count)
         cJSON_AddItemToObject(root, "cuts", describe_cuts(&state->cuts));
     char *text = cJSON_PrintUnformatted(root);
     cJSON_Delete(root);
@@ -263,7 +263,7 @@ static void read_cuts(const cJSON *root, struct cn_merge_cuts *cuts)
     if (!cJSON_IsNumber(norm) || !group || !text || !cn_name_valid(group))
         return;
     cuts->round = (uint32_t)read_number(object, "round");
-    cuts->count = (uint32_t)read_number(object, "count");
+    cuts->update_count = (uint32_t)read_number(object, "count");
     cuts->norm = norm->valuedouble;
     snprintf(cuts->group, sizeof(cuts->group), "%s", group);
     snprintf(cuts->text, sizeof(cuts->text), "%s", text);
@@ -477,9 +477,9 @@ static void print_cuts(const struct cn_status_report *report)
     const struct cn_merge_cuts *cuts = &report->live->cuts;
     if (report->live->warning[0] && !report->json)
         fprintf(report->stream, "%s\n", report->live->warning);
-    if (cuts->count && !report->json)
-        fprintf(report->stream, "round %u, %u of its updates: %s\n", cuts->round, cuts->count,
-                cuts->text);
+    if (cuts->update_count && !report->json)
+        fprintf(report->stream, "round %u, %u of its updates: %s\n", cuts->round,
+                cuts->update_count, cuts->text);
 }
 
 // Prints which measurements stood out in the round of the newest version.

@@ -94,11 +94,11 @@ static void add_gateway(struct alerts *alerts)
     }
     if (live->warning[0])
         snprintf(add(alerts, LEVEL_WARNING, "worse")->text, TEXT_SIZE, "%s", live->warning);
-    if (live->cuts.count) {
+    if (live->cuts.update_count) {
         struct alert *alert = add(alerts, LEVEL_INFO, "cut");
         memcpy(alert->group, live->cuts.group, sizeof(alert->group));
         snprintf(alert->text, sizeof(alert->text), "round %u, %u of its updates: %s",
-                 live->cuts.round, live->cuts.count, live->cuts.text);
+                 live->cuts.round, live->cuts.update_count, live->cuts.text);
     }
 }
 

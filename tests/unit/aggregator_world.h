@@ -26,6 +26,7 @@ struct aggregator_world {
     struct cn_layout layout;
     struct cn_job job;
     uint64_t weight; // sample count of each update; 0: it differs by group
+    float amount;    // largest change of a weight in each update; 0: 0.1
     uint32_t worse;  // version with a loss ten times that of the others; 0: none
     float *initial;
     bool measured;      // there is a central set
@@ -296,7 +297,8 @@ static inline void world_make_frame(const struct aggregator_world *world,
     float *values = calloc(2 * world->layout.total, sizeof(*values));
     snprintf(header.group, sizeof(header.group), "%s", group);
     memcpy(header.base, info->version_digest, CN_DIGEST_SIZE);
-    cn_test_fill(values, world->layout.total, salt + info->round * 100 + (uint64_t)group[0], 0.1f);
+    cn_test_fill(values, world->layout.total, salt + info->round * 100 + (uint64_t)group[0],
+                 world->amount > 0 ? world->amount : 0.1f);
     cn_buffer_init(frame, cn_update_size_max(&world->layout));
     if (cn_update_encode(&header, &world->layout, values, values + world->layout.total, frame))
         abort();

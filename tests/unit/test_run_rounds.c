@@ -69,6 +69,31 @@ static void a_run_goes_through_all_rounds_and_ends(void **state)
     assert_true(world->changes > 3);
 }
 
+static void an_update_that_is_cut_twice_counts_as_one(void **state)
+{
+    static const char *const groups[] = {"a", "b", "c"};
+    struct aggregator_world *world = *state;
+    struct cn_round_info info = {0};
+    struct cn_run_state end;
+    world_stop(world);
+    assert_int_equal(world_enroll(world, "c", "c", 0), CN_OK);
+    world->job.quorum = 3;
+    assert_int_equal(world_start(world), CN_OK);
+    for (int i = 0; i < 100 && info.version < 1; i++) {
+        assert_int_equal(world_tick(world, 50), CN_OK);
+        for (int group = 0; group < 3; group++) {
+            world->weight = group == 2 ? 1000 : 100;
+            world->amount = group == 2 ? 1 : 0.1f;
+            world_take_part(world, groups[group], groups[group]);
+        }
+        assert_true(world_get_round(world, "a", &info));
+    }
+    cn_run_get_state(world->run, world_now_ms, &end);
+    assert_int_equal(end.cuts.round, 1);
+    assert_string_equal(end.cuts.group, "c");
+    assert_int_equal(end.cuts.update_count, 1);
+}
+
 static void a_restarted_aggregator_goes_on_in_the_same_round(void **state)
 {
     struct aggregator_world *world = *state;
@@ -340,6 +365,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_run_goes_through_all_rounds_and_ends, open_world,
+                                        close_world),
+        cmocka_unit_test_setup_teardown(an_update_that_is_cut_twice_counts_as_one, open_world,
                                         close_world),
         cmocka_unit_test_setup_teardown(a_restarted_aggregator_goes_on_in_the_same_round,
                                         open_world, close_world),
