@@ -304,6 +304,9 @@ cn_err cn_ledger_add_version(struct cn_ledger *ledger, const struct cn_ledger_ve
 // Reads a version. Returns CN_ENOTFOUND when there is none with this number.
 cn_err cn_ledger_find_version(struct cn_ledger *ledger, uint32_t number,
                               struct cn_ledger_version *version);
+// Reads only its digest, without what boards measured of it.
+cn_err cn_ledger_find_digest(struct cn_ledger *ledger, uint32_t version,
+                             uint8_t digest[CN_DIGEST_SIZE]);
 // Reads the newest version. Returns CN_ENOTFOUND when there is none.
 cn_err cn_ledger_newest_version(struct cn_ledger *ledger, struct cn_ledger_version *version);
 // Records what was measured for a version on the aggregator's own set. Replaces an earlier

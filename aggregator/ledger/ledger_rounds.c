@@ -465,6 +465,21 @@ cn_err cn_ledger_find_version(struct cn_ledger *ledger, uint32_t number,
     return err ? err : read_version(ledger, statement, version);
 }
 
+cn_err cn_ledger_find_digest(struct cn_ledger *ledger, uint32_t version,
+                             uint8_t digest[CN_DIGEST_SIZE])
+{
+    sqlite3_stmt *statement;
+    cn_err err = cn_ledger_sql_prepare(
+        ledger, &statement, "SELECT digest FROM version WHERE number=?", "i", (int64_t)version);
+    if (err)
+        return err;
+    err = cn_ledger_sql_step(ledger, statement);
+    if (!err)
+        err = cn_ledger_sql_bytes(statement, 0, digest);
+    sqlite3_finalize(statement);
+    return err;
+}
+
 cn_err cn_ledger_newest_version(struct cn_ledger *ledger, struct cn_ledger_version *version)
 {
     sqlite3_stmt *statement;

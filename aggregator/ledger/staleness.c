@@ -153,18 +153,3 @@ bool cn_staleness_keeps(struct cn_ledger *ledger, uint32_t round, const char *gr
     cn_err err = cn_ledger_find_contribution(ledger, round, group, &found);
     return err ? err != CN_ENOTFOUND : found.version + keep_rounds > newest;
 }
-
-cn_err cn_staleness_base(struct cn_ledger *ledger, uint32_t version, uint8_t digest[CN_DIGEST_SIZE])
-{
-    sqlite3_stmt *statement;
-    cn_err err = cn_ledger_sql_prepare(
-        ledger, &statement, "SELECT digest FROM version WHERE number=?", "i", (int64_t)version);
-
-    if (err)
-        return err;
-    err = cn_ledger_sql_step(ledger, statement);
-    if (!err)
-        err = cn_ledger_sql_bytes(statement, 0, digest);
-    sqlite3_finalize(statement);
-    return err;
-}

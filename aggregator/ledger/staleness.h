@@ -55,7 +55,3 @@ cn_err cn_staleness_of_version(struct cn_ledger *ledger, uint32_t version, uint3
 // Returns true also when the ledger cannot be read.
 bool cn_staleness_keeps(struct cn_ledger *ledger, uint32_t round, const char *group,
                         uint64_t keep_rounds, uint32_t newest);
-
-// Reads the digest of a version. Returns CN_ENOTFOUND when there is none with this number.
-cn_err cn_staleness_base(struct cn_ledger *ledger, uint32_t version,
-                         uint8_t digest[CN_DIGEST_SIZE]);

@@ -107,7 +107,7 @@ static cn_err judge_base(struct cn_run *run, const struct cn_declare_request *de
                          struct cn_upload_status *status, enum cn_run_refusal *refusal)
 {
     uint8_t base[CN_DIGEST_SIZE];
-    cn_err err = cn_staleness_base(run->config.ledger, declared->round - 1, base);
+    cn_err err = cn_ledger_find_digest(run->config.ledger, declared->round - 1, base);
 
     if (err && err != CN_ENOTFOUND)
         return err;
