@@ -7,6 +7,7 @@
 #include "aggregator/command/status_watch.h"
 #include "aggregator/daemon/setup.h"
 #include "aggregator/serve/status.h"
+#include "aggregator/serve/status_print.h"
 #include "runtime/command/terminal/wrap.h"
 #include "runtime/port/platform.h"
 

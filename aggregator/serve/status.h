@@ -5,8 +5,6 @@
 // cn_platform_now_ms, a clock that all programs share. Durable facts come from the ledger.
 #pragma once
 
-#include <stdio.h>
-
 #include "aggregator/show/live.h"
 
 #define CN_STATUS_FILE "status.json"
@@ -27,8 +25,3 @@ void cn_status_deinit(struct cn_live_state *live);
 // Reads the bytes that the last program counted, up to at most a second before it ended. Sets zeros
 // when it wrote nothing.
 void cn_status_read_traffic(const char *directory, struct cn_run_traffic *traffic);
-
-// Prints run, round and version. Prints the state of each board, with the reason why it is not in
-// the round, and what became of each group's updates.
-cn_err cn_status_print(struct cn_ledger *ledger, const struct cn_job *job,
-                       const struct cn_live_state *live, uint64_t now_ms, bool json, FILE *stream);

@@ -1,7 +1,9 @@
 // status_boards.h - the part of `status` that says what each board is doing, and why.
 #pragma once
 
-#include "aggregator/serve/status.h"
+#include <stdio.h>
+
+#include "aggregator/ledger/ledger.h"
 #include "aggregator/show/round_view.h"
 
 struct cn_status_report {

@@ -12,6 +12,7 @@
 #include "aggregator/merge/stale.h"
 #include "aggregator/serve/metrics.h"
 #include "aggregator/serve/status.h"
+#include "aggregator/serve/status_print.h"
 #include "aggregator/show/round_view.h"
 #include "aggregator/show/show.h"
 #include "tests/unit/aggregator_world.h"

@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include "aggregator/serve/status.h"
+#include "aggregator/serve/status_print.h"
 #include "tests/unit/aggregator_world.h"
 
 static void expect_clean(const char *text, const char *wanted)

@@ -8,6 +8,7 @@
 
 #include "aggregator/ledger/tally.h"
 #include "aggregator/serve/status.h"
+#include "aggregator/serve/status_print.h"
 #include "tests/unit/aggregator_world.h"
 
 // Groups a, b and c of one board each; a round is open, whose quorum is two.
