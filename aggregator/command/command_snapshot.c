@@ -14,7 +14,7 @@
 #include "aggregator/merge/merge.h"
 #include "aggregator/store/model_store.h"
 #include "aggregator/store/read_store.h"
-#include "aggregator/store/spool.h"
+#include "aggregator/store/spool_name.h"
 #include "aggregator/store/state_copy.h"
 
 static const char help[] =

@@ -18,7 +18,7 @@
 #include "aggregator/merge/stale.h"
 #include "aggregator/merge/strategy.h"
 #include "aggregator/merge/variate_fold.h"
-#include "aggregator/store/spool.h"
+#include "aggregator/store/spool_name.h"
 #include "runtime/base/log.h"
 #include "runtime/update/local_tensors.h"
 

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "aggregator/merge/stale.h"
-#include "aggregator/store/spool.h"
+#include "aggregator/store/spool_name.h"
 #include "runtime/base/log.h"
 #include "runtime/port/crypto.h"
 

@@ -5,7 +5,7 @@
 
 #include "aggregator/ledger/control_epochs.h"
 #include "aggregator/merge/fold.h"
-#include "aggregator/store/spool.h"
+#include "aggregator/store/spool_name.h"
 #include "runtime/update/variate.h"
 
 #define UNIT_MAX (1u << 24)

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "aggregator/ledger/staleness.h"
-#include "aggregator/store/spool.h"
+#include "aggregator/store/spool_name.h"
 #include "runtime/base/log.h"
 #include "runtime/update/variate.h"
 

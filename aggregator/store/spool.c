@@ -5,6 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "aggregator/store/spool_lend.h"
+#include "aggregator/store/spool_name.h"
+#include "aggregator/store/spool_parts.h"
 #include "runtime/base/log.h"
 #include "runtime/base/log_limit.h"
 #include "runtime/port/crypto.h"
@@ -85,32 +88,6 @@ void cn_spool_close(struct cn_spool *spool)
     for (struct cn_spooled *upload = spool->uploads; upload; upload = upload->next)
         save(spool, upload, 0, UINT64_MAX);
     discard(spool);
-}
-
-void cn_spool_name(uint32_t round, const char *group, char name[CN_SPOOL_NAME_SIZE])
-{
-    snprintf(name, CN_SPOOL_NAME_SIZE, "round-%u-%s.update", round, group);
-}
-
-cn_err cn_spool_parse_name(const char *name, uint32_t *round, char group[CN_NAME_SIZE])
-{
-    static const char prefix[] = "round-", suffix[] = ".update";
-    char again[CN_SPOOL_NAME_SIZE], *end;
-    size_t length = strlen(name);
-    if (strncmp(name, prefix, sizeof(prefix) - 1) != 0 || length >= sizeof(again))
-        return CN_EFORMAT;
-    unsigned long number = strtoul(name + sizeof(prefix) - 1, &end, 10);
-    size_t taken = (size_t)(end - name) + 1 + sizeof(suffix) - 1; // all except the group
-    if (*end != '-' || number > UINT32_MAX || length < taken || length - taken >= CN_NAME_SIZE)
-        return CN_EFORMAT;
-    memcpy(group, end + 1, length - taken);
-    group[length - taken] = '\0';
-    *round = (uint32_t)number;
-    if (!cn_name_valid(group))
-        return CN_EFORMAT;
-    // Accepts only the spelling that cn_spool_name gives.
-    cn_spool_name(*round, group, again);
-    return strcmp(name, again) == 0 ? CN_OK : CN_EFORMAT;
 }
 
 static struct cn_spooled *find_by_board(const struct cn_spool *spool, const char *board,

@@ -22,7 +22,6 @@
 #include "runtime/port/store.h"
 #include "transport/message/message.h"
 
-#define CN_SPOOL_NAME_SIZE (CN_NAME_SIZE + 40)
 #define CN_SPOOL_PART 4096 // chunks of a part
 
 struct cn_spool_config {
@@ -121,36 +120,3 @@ void cn_spool_drop(struct cn_spool *spool, struct cn_spooled *upload);
 // than 1/64 in expiry_ms, also complete ones that are not committed. Drops uploads of rounds before
 // first or after last.
 void cn_spool_expire(struct cn_spool *spool, uint32_t first, uint32_t last, uint64_t now_ms);
-
-// In spool_parts.c, used by spool.c: save one part as a file, and remove the files of all parts.
-// Errors of save are those of the store.
-cn_err cn_spool_part_save(const struct cn_spool_config *config, struct cn_spooled *upload,
-                          uint32_t part);
-void cn_spool_parts_remove(const struct cn_spool_config *config, const struct cn_spooled *upload);
-// Receives a saved part: its bitmap, and the bytes of all its chunks in data. declared has run,
-// round, size, digest and base.
-typedef cn_err cn_spool_part_visit(void *context, const char *board, const char *group,
-                                   const struct cn_declare_request *declared, uint32_t part,
-                                   const uint8_t *bitmap, const uint8_t *data);
-// Reads the name of a saved part's file. owner is the board; in files of older releases, the group.
-// Returns false for any other name, also for one of an accepted frame whose group has ".part-" in
-// it.
-bool cn_spool_parse_part_name(const char *name, uint32_t *round, char owner[CN_NAME_SIZE],
-                              uint32_t *part);
-// Calls take for each saved part that can be used. Removes the files of other parts.
-cn_err cn_spool_parts_load(const struct cn_spool_config *config, cn_spool_part_visit *take,
-                           void *context);
-
-// In spool_lend.c, used by spool.c. Lends an upload chunks: copies to `to` the chunks of `from`
-// that it lacks. On an error some chunks have been copied.
-cn_err cn_spool_lend(const struct cn_spool_config *config, const struct cn_spooled *from,
-                     struct cn_spooled *to);
-// Notes that the board itself has sent these chunks, so they are no longer lent.
-void cn_spool_own(struct cn_spooled *upload, uint32_t first, uint32_t count);
-// Marks all lent chunks as missing. Returns whether there were any.
-bool cn_spool_give_back(struct cn_spooled *upload);
-
-// Makes the name of an accepted frame's file.
-void cn_spool_name(uint32_t round, const char *group, char name[CN_SPOOL_NAME_SIZE]);
-// Reads the name of an accepted frame's file. Returns CN_EFORMAT for any other name.
-cn_err cn_spool_parse_name(const char *name, uint32_t *round, char group[CN_NAME_SIZE]);

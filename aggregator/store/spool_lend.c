@@ -1,10 +1,10 @@
 // Chunks that one board of a group lends to another for the same frame. Lent chunks are not
 // verified: the lender may have sent anything. So chunks that the borrower sends itself replace
 // them. If the complete frame has the wrong digest, all lent chunks are discarded, and only those.
+#include "aggregator/store/spool_lend.h"
+
 #include <stdlib.h>
 #include <string.h>
-
-#include "aggregator/store/spool.h"
 
 #define COPIED_AT_ONCE (64 * 1024)
 

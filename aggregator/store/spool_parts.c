@@ -2,11 +2,13 @@
 // part, and the bytes of all chunks. Chunks that the board has not sent are zeros. Version 1 of the
 // header is only read: its file had the group's name, and it did not name the board. There is no
 // checksum, because the store keeps a file complete and the frame's digest is checked in the end.
+#include "aggregator/store/spool_parts.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "aggregator/store/spool.h"
+#include "aggregator/store/spool_name.h"
 #include "runtime/base/log.h"
 
 #define MAGIC_SIZE 8
@@ -15,16 +17,9 @@
 #define HEADER_1_SIZE (MAGIC_SIZE + 8 + 4 + 8 + 2 * CN_DIGEST_SIZE + 4)
 // Version 2 adds board and group, each padded with zeros.
 #define HEADER_SIZE (HEADER_1_SIZE + 2 * CN_NAME_SIZE)
-#define SUFFIX ".part-"
 
 static const uint8_t magic[MAGIC_SIZE] = {'c', 'a', 'i', 'r', 'n', 'p', 't', '2'};
 static const uint8_t magic_1[MAGIC_SIZE] = {'c', 'a', 'i', 'r', 'n', 'p', 't', '1'};
-
-static void part_name(uint32_t round, const char *owner, uint32_t part,
-                      char name[CN_SPOOL_NAME_SIZE])
-{
-    snprintf(name, CN_SPOOL_NAME_SIZE, "round-%u-%s" SUFFIX "%u", round, owner, part);
-}
 
 static const char *owner_of(const struct cn_spooled *upload)
 {
@@ -118,7 +113,7 @@ cn_err cn_spool_part_save(const struct cn_spool_config *config, struct cn_spoole
     uint8_t *bitmap = put_header(config, upload, bytes);
     for (size_t i = 0; i < bits && i < BITMAP_SIZE; i++)
         bitmap[i] = (uint8_t)(upload->bitmap[first + i] & ~upload->lent[first + i]);
-    part_name(upload->declared.round, owner_of(upload), part, name);
+    cn_spool_part_name(upload->declared.round, owner_of(upload), part, name);
     cn_err err = read_chunks(config, upload, part, bitmap, bitmap + BITMAP_SIZE, size);
     if (!err) {
         upload->parts[part].exists =
@@ -137,7 +132,7 @@ void cn_spool_parts_remove(const struct cn_spool_config *config, const struct cn
     for (uint32_t i = 0; i * (uint64_t)CN_SPOOL_PART < upload->chunk_count; i++) {
         if (!upload->parts[i].exists)
             continue;
-        part_name(upload->declared.round, owner_of(upload), i, name);
+        cn_spool_part_name(upload->declared.round, owner_of(upload), i, name);
         if (config->store->ops->remove(config->store, name))
             cn_log(CN_LOG_DEBUG, "spool", "%s stays", name);
     }
@@ -147,28 +142,9 @@ void cn_spool_parts_remove(const struct cn_spool_config *config, const struct cn
 
 struct loading {
     const struct cn_spool_config *config;
-    cn_spool_part_visit *take;
+    cn_spool_part_visit *visit;
     void *context;
 };
-
-bool cn_spool_parse_part_name(const char *name, uint32_t *round, char owner[CN_NAME_SIZE],
-                              uint32_t *part)
-{
-    char copy[CN_SPOOL_NAME_SIZE], again[CN_SPOOL_NAME_SIZE];
-    size_t length = strlen(name);
-    if (length >= sizeof(copy) || !strstr(name, SUFFIX))
-        return false;
-    memcpy(copy, name, length + 1);
-    char *suffix = strstr(copy, SUFFIX);
-    for (char *next = suffix; (next = strstr(next + 1, SUFFIX));)
-        suffix = next; // the last one, because a board's name may contain SUFFIX too
-    *part = (uint32_t)strtoul(suffix + sizeof(SUFFIX) - 1, NULL, 10);
-    snprintf(suffix, sizeof(copy) - (size_t)(suffix - copy), ".update");
-    if (cn_spool_parse_name(copy, round, owner) != CN_OK)
-        return false;
-    part_name(*round, owner, *part, again);
-    return strcmp(name, again) == 0; // only the spelling that part_name gives
-}
 
 static cn_err load_part(const struct loading *loading, const char *name, const char *owner,
                         uint32_t round, uint32_t part)
@@ -184,8 +160,8 @@ static cn_err load_part(const struct loading *loading, const char *name, const c
     size_t header = get_header(config, bytes, size, owner, &declared, board, group);
     bool fits = header && size > header + BITMAP_SIZE && declared.round == round &&
                 size == header + BITMAP_SIZE + part_bytes(config, declared.size, part);
-    err = fits ? loading->take(loading->context, board, group, &declared, part, bytes + header,
-                               bytes + header + BITMAP_SIZE)
+    err = fits ? loading->visit(loading->context, board, group, &declared, part, bytes + header,
+                                bytes + header + BITMAP_SIZE)
                : CN_EFORMAT;
     free(bytes);
     return err;
@@ -193,7 +169,7 @@ static cn_err load_part(const struct loading *loading, const char *name, const c
 
 // Removes a file that cannot be used, and the board sends its chunks again. On a full disk this
 // makes room.
-static cn_err visit(void *context, const char *name)
+static cn_err visit_file(void *context, const char *name)
 {
     const struct loading *loading = context;
     struct cn_store *store = loading->config->store;
@@ -216,9 +192,9 @@ static cn_err visit(void *context, const char *name)
     return err;
 }
 
-cn_err cn_spool_parts_load(const struct cn_spool_config *config, cn_spool_part_visit *take,
+cn_err cn_spool_parts_load(const struct cn_spool_config *config, cn_spool_part_visit *visit,
                            void *context)
 {
-    struct loading loading = {.config = config, .take = take, .context = context};
-    return config->store->ops->list(config->store, visit, &loading);
+    struct loading loading = {.config = config, .visit = visit, .context = context};
+    return config->store->ops->list(config->store, visit_file, &loading);
 }

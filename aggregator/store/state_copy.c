@@ -13,7 +13,7 @@
 
 #include "aggregator/ledger/ledger_sql.h"
 #include "aggregator/store/audit.h"
-#include "aggregator/store/spool.h"
+#include "aggregator/store/spool_name.h"
 #include "runtime/port/platform.h"
 
 #define TRIES 5

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "aggregator/store/spool.h"
+#include "aggregator/store/spool_name.h"
 #include "runtime/base/log.h"
 #include "tests/support/flaky_store.h"
 

@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "aggregator/merge/merge.h"
+#include "aggregator/store/spool_name.h"
 #include "tests/unit/aggregator_world.h"
 
 static const char *const boards[] = {"a", "b"};

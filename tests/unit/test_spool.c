@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "aggregator/store/spool.h"
+#include "aggregator/store/spool_name.h"
 #include "runtime/port/crypto.h"
 #include "tests/support/flaky_store.h"
 

@@ -16,7 +16,7 @@
 #include "aggregator/merge/fold.h"
 #include "aggregator/merge/merge.h"
 #include "aggregator/merge/robust.h"
-#include "aggregator/store/spool.h"
+#include "aggregator/store/spool_name.h"
 #include "ports/cpu/compute_cpu.h"
 #include "runtime/base/log.h"
 #include "runtime/engine/data/dataset.h"
