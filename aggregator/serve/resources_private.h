@@ -14,6 +14,10 @@ void cn_resources_health(void *context, const struct cn_coap_request *request,
 void cn_resources_order(void *context, const struct cn_coap_request *request,
                         struct cn_coap_reply *reply);
 
+// Handles all methods of u.
+void cn_resources_upload(void *context, const struct cn_coap_request *request,
+                         struct cn_coap_reply *reply);
+
 // Finds the board behind a request and notes that it was heard. Sets *resources, which are the
 // gateway's, to those of the job that its group serves. If the board is not enrolled, or the job
 // does not know it yet, answers and returns NULL.
@@ -24,6 +28,18 @@ const struct cn_roster_board *cn_resources_identify(struct cn_resources **resour
 // Copies the bytes, at most CN_COAP_BODY_MAX, into the reply.
 void cn_resources_reply(struct cn_coap_reply *reply, enum cn_coap_code code, const uint8_t *bytes,
                         size_t size);
+
+// Answers with the status of an upload.
+void cn_resources_reply_status(struct cn_coap_reply *reply, enum cn_coap_code code,
+                               const struct cn_upload_status *status);
+
+// Answers after a passing error of the aggregator itself: the board keeps what it has and comes
+// back.
+void cn_resources_reply_trouble(struct cn_resources *resources, struct cn_coap_reply *reply,
+                                cn_err err);
+
+// Reads a decimal number that ends at stop or at the end of text. Sets *rest to what follows stop.
+bool cn_resources_parse_number(const char *text, char stop, uint32_t *number, const char **rest);
 
 // Returns the gateway's resources.
 struct cn_resources *cn_resources_gateway(struct cn_resources *resources);

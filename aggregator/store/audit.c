@@ -13,6 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "aggregator/store/audit_private.h"
 #include "runtime/port/crypto.h"
 #include "runtime/port/platform.h"
 
@@ -24,8 +25,7 @@ struct cn_audit_who cn_audit_self(const char *by)
     return (struct cn_audit_who){.uid = getuid(), .pid = getpid(), .by = by};
 }
 
-// Makes the path of the file, or of an older one.
-static cn_err make_path(const char *directory, int age, char path[PATH_MAX])
+cn_err cn_audit_path(const char *directory, int age, char path[PATH_MAX])
 {
     int length = age ? snprintf(path, PATH_MAX, "%s/%s.%d", directory, CN_AUDIT_FILE, age)
                      : snprintf(path, PATH_MAX, "%s/%s", directory, CN_AUDIT_FILE);
@@ -41,7 +41,7 @@ struct tail {
     off_t size; // of the file up to the end of the newest line
 };
 
-static void digest_line(const char *line, size_t size, char text[2 * CN_DIGEST_SIZE + 1])
+void cn_audit_digest_line(const char *line, size_t size, char text[2 * CN_DIGEST_SIZE + 1])
 {
     uint8_t digest[CN_DIGEST_SIZE];
     cn_crypto_digest(line, size, digest);
@@ -79,7 +79,7 @@ static cn_err search_tail(const char *path, struct tail *tail)
     if (end) {
         const char *line = find_line(bytes, end);
         tail->size = end - bytes + 1;
-        digest_line(line, (size_t)(end - line), tail->prev);
+        cn_audit_digest_line(line, (size_t)(end - line), tail->prev);
     }
     while (end && !tail->counted) {
         const char *line = find_line(bytes, end);
@@ -113,7 +113,7 @@ static cn_err read_tail(int file, const char *path, struct tail *tail)
     tail->seq = seq;
     tail->counted = true;
     tail->size = begin + (end - bytes) + 1;
-    digest_line(line, (size_t)(end - line), tail->prev);
+    cn_audit_digest_line(line, (size_t)(end - line), tail->prev);
     return CN_OK;
 }
 
@@ -123,12 +123,12 @@ static cn_err find_tail(const char *directory, int file, struct tail *tail)
 {
     char path[PATH_MAX];
     struct tail before;
-    cn_err err = make_path(directory, 0, path);
+    cn_err err = cn_audit_path(directory, 0, path);
     if (!err)
         err = read_tail(file, path, tail);
     if (err || tail->counted)
         return err;
-    err = make_path(directory, 1, path);
+    err = cn_audit_path(directory, 1, path);
     if (err)
         return err;
     int older = open(path, O_RDONLY | O_CLOEXEC);
@@ -168,9 +168,9 @@ static cn_err rotate(const char *directory)
 {
     char from[PATH_MAX], to[PATH_MAX];
     for (int age = CN_AUDIT_KEPT - 1; age >= 0; age--) {
-        cn_err err = make_path(directory, age, from);
+        cn_err err = cn_audit_path(directory, age, from);
         if (!err)
-            err = make_path(directory, age + 1, to);
+            err = cn_audit_path(directory, age + 1, to);
         if (err)
             return err;
         if (rename(from, to) != 0 && errno != ENOENT)
@@ -271,7 +271,7 @@ cn_err cn_audit_append(const char *directory, const struct cn_audit_entry *entry
     char path[PATH_MAX];
     struct stat info;
     int file = -1;
-    cn_err err = make_path(directory, 0, path);
+    cn_err err = cn_audit_path(directory, 0, path);
     if (!err)
         err = open_locked(path, &file);
     if (!err && fstat(file, &info) == 0 && info.st_size >= (off_t)CN_AUDIT_SIZE) {
@@ -286,84 +286,4 @@ cn_err cn_audit_append(const char *directory, const struct cn_audit_entry *entry
     if (file >= 0)
         close(file);
     return err;
-}
-
-// --- verifying ---
-
-struct check {
-    struct cn_audit_verdict *verdict;
-    const char *expected;
-    char prev[2 * CN_DIGEST_SIZE + 1]; // digest of the line before; "": none yet
-    char name[32];                     // of the file
-};
-
-static void check_line(struct check *check, uint64_t number, const char *line, size_t size)
-{
-    struct cn_audit_verdict *verdict = check->verdict;
-    cJSON *root = cJSON_ParseWithLength(line, size);
-    const cJSON *seq = cJSON_GetObjectItemCaseSensitive(root, "seq");
-    const char *prev = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(root, "prev"));
-    double value = cJSON_IsNumber(seq) ? seq->valuedouble : 0;
-    uint64_t read = value >= 1 && value < 9e15 ? (uint64_t)value : 0;
-    bool numbered = read && (verdict->lines == 0 || read == verdict->last + 1);
-    bool chained = prev && (!check->prev[0] || strcmp(prev, check->prev) == 0);
-    if (!numbered || !chained)
-        snprintf(verdict->fault, sizeof(verdict->fault), "%s:%" PRIu64 ": %s", check->name, number,
-                 !root       ? "is no line of this file"
-                 : !numbered ? "its seq is not the next one: lines are missing or were moved"
-                             : "its prev is not the digest of the line before: that was changed");
-    if (numbered && chained) {
-        verdict->last = read;
-        if (verdict->lines++ == 0)
-            verdict->first = verdict->last;
-        digest_line(line, size, check->prev);
-        memcpy(verdict->newest, check->prev, sizeof(verdict->newest));
-        if (check->expected && strcmp(check->expected, check->prev) == 0)
-            verdict->expected_found = true;
-    }
-    cJSON_Delete(root);
-}
-
-static cn_err check_file(struct check *check, FILE *file, bool newest)
-{
-    char *line = NULL;
-    size_t room = 0;
-    uint64_t number = 0;
-    ssize_t size;
-    while (!check->verdict->fault[0] && (size = getline(&line, &room, file)) > 0) {
-        number++;
-        if (line[size - 1] == '\n')
-            check_line(check, number, line, (size_t)size - 1);
-        else if (newest)
-            check->verdict->torn = true;
-        else
-            snprintf(check->verdict->fault, sizeof(check->verdict->fault),
-                     "%s:%" PRIu64 ": the line is cut off", check->name, number);
-    }
-    free(line);
-    return ferror(file) ? CN_EIO : CN_OK;
-}
-
-cn_err cn_audit_verify(const char *directory, const char *expected,
-                       struct cn_audit_verdict *verdict)
-{
-    struct check check = {.verdict = verdict, .expected = expected};
-    char path[PATH_MAX];
-    cn_err err = CN_OK;
-    bool found = false;
-    *verdict = (struct cn_audit_verdict){0};
-    for (int age = CN_AUDIT_KEPT; age >= 0 && !err && !verdict->fault[0]; age--) {
-        err = make_path(directory, age, path);
-        FILE *file = err ? NULL : fopen(path, "re");
-        if (!file) {
-            if (!err && errno != ENOENT)
-                err = cn_err_from_errno(errno);
-            continue;
-        }
-        found = true;
-        snprintf(check.name, sizeof(check.name), "%s", strrchr(path, '/') + 1);
-        err = check_file(&check, file, age == 0);
-        fclose(file);
-    }
-    return err || found ? err : CN_ENOTFOUND;
 }

@@ -3,8 +3,8 @@
 
 #include "aggregator/store/spool.h"
 
-// Lends an upload chunks: copies to `to` the chunks of `from` that it lacks. On an error some chunks
-// have been copied.
+// Lends an upload chunks: copies to `to` the chunks of `from` that it lacks. On an error some
+// chunks have been copied.
 cn_err cn_spool_lend(const struct cn_spool_config *config, const struct cn_spooled *from,
                      struct cn_spooled *to);
 // Notes that the board itself has sent these chunks, so they are no longer lent.

@@ -33,7 +33,7 @@ cn_err cn_spool_parse_name(const char *name, uint32_t *round, char group[CN_NAME
 }
 
 void cn_spool_part_name(uint32_t round, const char *owner, uint32_t part,
-                      char name[CN_SPOOL_NAME_SIZE])
+                        char name[CN_SPOOL_NAME_SIZE])
 {
     snprintf(name, CN_SPOOL_NAME_SIZE, "round-%u-%s" SUFFIX "%u", round, owner, part);
 }
