@@ -48,12 +48,13 @@ ENDED = {"dead": "status=203/EXEC", "later": "status=7/"}  # systemd's words of 
 
 
 def go_and_come_back(plant, kind):
-    version, begun = VERSIONS[kind], len(plant.guest.log())
-    boots = len(plant.slots_started())
+    version, begun, boots = VERSIONS[kind], len(plant.guest.log()), len(plant.slots_started())
     plant.install(version)
     plant.say(f"{kind}: version {version} is installed")
     plant.wait_for_update("rolled-back", version, "A", "", timeout=900)  # unknown before a first update
     assert plant.slots_started()[boots:] == "BBBA", f"other slots were started: {plant.slots_started()}"
+    tries = re.findall("cairn: slot .*left.*", plant.guest.log().replace("\r", ""))[boots:]
+    assert all("A has 3 tries left" in line for line in tries[:3]), f"the old system was not marked as good: {tries}"
     assert f"slot A, version unknown; update to {version}: rolled-back" in plant.table_of_boards(), plant.table_of_boards()
     log = plant.guest.log()[begun:]
     assert len(re.findall(f"cairn-node.service: Main process exited.*{ENDED[kind]}", log)) >= 3, plant.guest.tail()

@@ -66,6 +66,11 @@ class Guest:
                 raise AssertionError(f"the guest did not say '{text}' {count} times in {timeout} s\n{self.tail()}")
             time.sleep(0.05)
 
+    def written(self):
+        """The bytes that QEMU has written, most of them to its disks."""
+        with open(f"/proc/{self.process.pid}/io") as file:
+            return int(dict(line.split(": ") for line in file)["wchar"])
+
     def log(self):
         with open(self.log_path, errors="replace") as file:
             return file.read()

@@ -129,10 +129,16 @@ class Plant(Cluster):
         self.say("joined")
         self.wait_for_version(versions, SECONDS)
 
+    def ssh_command(self, script):
+        return [self.path("bin", "ssh"), "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", BOARD, script]
+
+    def ssh_start(self, script, log):
+        """Runs a script on the board as root; its process here."""
+        return subprocess.Popen(self.ssh_command(script), stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+
     def ssh(self, script, check=True, timeout=SECONDS):
         """Runs a script on the board as root; its output. With check=False the connection may break."""
-        result = subprocess.run([self.path("bin", "ssh"), "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", BOARD, script],
-                                capture_output=True, text=True, timeout=timeout)
+        result = subprocess.run(self.ssh_command(script), stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout)
         assert not check or result.returncode == 0, f"{script}: {result.returncode}\n{result.stdout}{result.stderr}"
         return result.stdout + result.stderr
 
