@@ -80,6 +80,7 @@ install_update()
     version=$new slot=B stage=installing tries=0 returns=0
     if [ "$current" = B ]; then slot=A; fi
     lost=$(residuals_lost)
+    store_host_keys
     remove_note "version.$slot"
     write_pending
     code=0

@@ -15,7 +15,7 @@ if [ ! -e /var/lib/private/asked ]; then
     : >/var/lib/private/asked
     sync /var/lib/private
     say "slot $slot asks, node $(dpkg-query -W -f '${Version}' cairn-node)"
-    cairn-update install /run/bundle/fleet.raucb >/dev/console 2>&1 || say "the installation failed"
+    cairn-update install /run/bundle/9.0.0.raucb >/dev/console 2>&1 || say "the installation failed"
     exit
 fi
 until [ ! -e /var/lib/private/cairn-update/pending ]; do sleep 1; done

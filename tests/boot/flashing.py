@@ -35,8 +35,8 @@ def make_packages(guest_build, folder, *names):
     return {name: glob.glob(os.path.join(folder, f"{name}_*.deb"))[0] for name in names}
 
 
-def change_package(package, out, version, *changes):
-    """The same package as another version; changes are (control file, pattern, text)."""
+def change_package(package, out, version, *changes, files=()):
+    """The same package as another version; changes are (control file, pattern, text), files (path, content)."""
     with tempfile.TemporaryDirectory() as tree:
         subprocess.run(["dpkg-deb", "-R", package, tree], check=True)
         for name, pattern, text in (("control", r"^Version: .*", f"Version: {version}"), *changes):
@@ -44,6 +44,11 @@ def change_package(package, out, version, *changes):
             with open(path) as file:
                 content, count = re.subn(pattern, text, file.read(), flags=re.MULTILINE)
             assert count == 1, f"{pattern} in {name}"
+            with open(path, "w") as file:
+                file.write(content)
+        for name, content in files:
+            path = os.path.join(tree, name)
+            os.makedirs(os.path.dirname(path), exist_ok=True)
             with open(path, "w") as file:
                 file.write(content)
         subprocess.run(["dpkg-deb", "--root-owner-group", "-b", tree, out], check=True, capture_output=True)

@@ -24,12 +24,14 @@ class Guest:
     def __exit__(self, *_):
         self.cut_power()
 
-    def start(self, options=None, devices=()):
+    def start(self, options=None, devices=(), ssh_port=None):
+        """ssh_port: of this machine's loopback, for the guest's ssh server."""
+        forward = f",hostfwd=tcp:127.0.0.1:{ssh_port}-:22" if ssh_port else ""
         words = f"console=ttyAMA0 panic=-1 quiet root=PARTUUID={ROOT} ro init=/sbin/init "
         command = [
             QEMU, "-M", "virt", "-cpu", "cortex-a57", "-smp", str(self.processors), "-m", str(self.memory), "-nographic",
             "-nodefaults", "-serial", "stdio",
-            "-netdev", "user,id=net,restrict=off", "-device", "virtio-net-pci,netdev=net,romfile=",
+            "-netdev", f"user,id=net,restrict=off{forward}", "-device", "virtio-net-pci,netdev=net,romfile=",
             "-drive", f"file={self.image},if=none,id=disk,format=raw", "-device", "nvme,drive=disk,serial=cairn",
             *devices,
         ]
@@ -54,12 +56,20 @@ class Guest:
             raise AssertionError(f"the guest did not power off in {timeout} s\n{self.tail()}") from None
         assert code == 0, f"QEMU ended with {code}\n{self.tail()}"
 
-    def wait_for_line(self, text, count=1, timeout=60):
+    def wait_for_line(self, text, count=1, timeout=60, unless=None):
+        """Fails at once when the guest says what must not be: unless."""
         deadline = time.monotonic() + timeout
         while self.log().count(text) < count:
+            if unless and unless in self.log():
+                raise AssertionError(f"the guest said '{unless}'\n{self.tail()}")
             if time.monotonic() > deadline or self.process.poll() is not None:
                 raise AssertionError(f"the guest did not say '{text}' {count} times in {timeout} s\n{self.tail()}")
             time.sleep(0.05)
+
+    def written(self):
+        """The bytes that QEMU has written, most of them to its disks."""
+        with open(f"/proc/{self.process.pid}/io") as file:
+            return int(dict(line.split(": ") for line in file)["wchar"])
 
     def log(self):
         with open(self.log_path, errors="replace") as file:

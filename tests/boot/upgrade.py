@@ -16,6 +16,7 @@ sys.path += [HERE, os.path.join(SOURCE, "tests", "end_to_end")]
 from cluster import Cluster  # noqa: E402
 from flashing import SITE, change_package, flash, make_base, make_packages, wait_until_joined  # noqa: E402
 from guest import Guest, missing_tools  # noqa: E402
+from undisturbed import EMULATOR, undisturbed  # noqa: E402
 
 BOARD = "board-1"
 ROUNDS = 6
@@ -32,21 +33,13 @@ ExecStart=/bin/sh /data/upgrade.sh
 """
 
 
-def undisturbed(host_bin):
-    """The digest of the last version of the same run on this machine."""
-    with Cluster(host_bin, {"gate": [BOARD]}, **JOB) as cluster:
-        cluster.start_all()
-        cluster.wait_for_end(120)
-        return cluster.digest()
-
-
 def main(host_bin, guest_build):
     begun = time.monotonic()
 
     def say(text):
         print(f"{time.monotonic() - begun:6.1f} s  {text}", flush=True)
 
-    wanted = undisturbed(host_bin)
+    wanted = undisturbed(host_bin, guest_build, BOARD, **JOB)
     with Cluster(host_bin, {}, **JOB) as cluster:
         package = make_packages(guest_build, cluster.path("packages"), "cairn-node")["cairn-node"]
         newer = change_package(package, cluster.path("newer.deb"), "9.0.0")
@@ -76,11 +69,11 @@ def main(host_bin, guest_build):
         assert facts["before"][1] != facts["upgraded"][1], "the service was not restarted by the upgrade"
         assert "the downgrade is refused" in said, said
         assert cluster.digest() == wanted, "the run did not end as an undisturbed one does"
-        say(f"the last version is that of an undisturbed run on this machine; {cluster.replay()[-1]}")
+        say(f"the last version is that of an undisturbed run; {cluster.replay()[-1]}")
 
 
 if __name__ == "__main__":
-    if os.getuid() != 0 or missing_tools("mmdebstrap"):
+    if os.getuid() != 0 or missing_tools("mmdebstrap", EMULATOR[0]):
         print("skipped: the full image needs root and mmdebstrap")
         sys.exit(77)
     main(os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2]))

@@ -457,6 +457,35 @@ def the_identity_moves_to_the_data_partition(folder):
     assert result.returncode == 1 and "no partition is mounted" in result.stderr
 
 
+@each_kind
+def a_new_system_has_the_host_keys_of_the_old_one(life):
+    board, key = life.board, "etc/ssh/ssh_host_ed25519_key"
+
+    def boot(reboot, own):
+        """Each slot has the key that its first boot made."""
+        life.boot(reboot)
+        board.write(key, own)
+        os.chmod(board.path(key), 0o600)
+        assert board.run("cairn-update", "keep").returncode == 0
+        return board.read(key)
+
+    assert boot(None, "of A\n") == "of A\n"
+    board.write(key + ".pub", "of A, public\n")
+    life.check()
+    reboot = life.install()
+    os.remove(board.path(key + ".pub"))
+    life.node("active", "registering", "0")
+    assert boot(reboot, "of B\n") == "of A\n" and board.read(key + ".pub") == "of A, public\n"
+    assert os.stat(board.path(key)).st_mode & 0o777 == 0o600
+    reboot = life.check()
+    life.node_works()
+    assert boot(reboot, "of B\n") == "of A\n", "each try has them"
+    assert life.check() is None
+    assert boot(None, "changed on purpose\n") == "changed on purpose\n", "after the decision they are left alone"
+    board.write("state/target", "A")
+    assert boot(life.install("1.5.0"), "of A\n") == "changed on purpose\n", "an older copy is taken"
+
+
 CASES = [a_system_that_works_stays, a_system_whose_node_does_not_register_is_given_up,
          a_system_that_never_comes_up_is_given_up, tries_are_counted_where_the_boot_chain_forgets,
          a_boot_chain_that_never_starts_the_slot_is_not_asked_for_ever, lost_state_is_no_working_system,
@@ -465,7 +494,8 @@ CASES = [a_system_that_works_stays, a_system_whose_node_does_not_register_is_giv
          damaged_notes_keep_the_system_that_runs, an_installation_waits_for_the_round, what_rauc_refuses_is_reported,
          a_connection_that_breaks_ends_no_installation, what_rauc_does_without_its_program_is_tried_first,
          two_installations_at_a_time_are_refused, a_full_disk_keeps_no_system_that_does_not_work,
-         versions_and_orders_are_checked, the_identity_moves_to_the_data_partition]
+         versions_and_orders_are_checked, the_identity_moves_to_the_data_partition,
+         a_new_system_has_the_host_keys_of_the_old_one]
 
 if __name__ == "__main__":
     run_cases(CASES, sys.argv[1:])
