@@ -30,10 +30,14 @@ static struct part_case {
     double clip;
     enum cn_optimizer optimizer;
     bool frozen; // nothing of the first part is trained
-    bool deep;   // the model with a weight that two layers, and so both parts, use; else the text
+    enum {
+        TEXT,
+        DEEP,   // a weight is used by two layers, and so by both parts
+        DIGITS, // the frozen first part has less than a granule
+    } model;
 } trial;
 
-static struct cn_mapping text; // the model of the text
+static struct cn_mapping text, digits; // files
 
 struct chain_rank {
     struct rank *rank;
@@ -98,12 +102,12 @@ static void fill(struct chain_rank *chain)
     uint32_t rank = chain->rank->config.view.rank;
 
     for (size_t b = 0; b < STEPS + 4; b++) {
-        for (size_t i = 0; trial.deep && i < SAMPLES * DEEP_INPUTS; i++)
+        for (size_t i = 0; trial.model != TEXT && i < SAMPLES * DEEP_INPUTS; i++)
             chain->inputs[b][i] = sinf((float)(i * 31 + 5 * rank + b));
         for (size_t i = 0; i < SAMPLES * WORDS; i++) {
-            chain->labels[b][i] =
-                (int32_t)((i * 7919 + 31 * rank + 57 * b) % (trial.deep ? DEEP_CLASSES : 127));
-            if (i && !trial.deep)
+            chain->labels[b][i] = (int32_t)((i * 7919 + 31 * rank + 57 * b) %
+                                            (trial.model != TEXT ? DEEP_CLASSES : 127));
+            if (i && trial.model == TEXT)
                 memcpy(&chain->inputs[b][i], &chain->labels[b][i - 1], sizeof(float));
         }
     }
@@ -139,20 +143,25 @@ static void open_chain(struct chain_rank *chain, struct rank *rank)
 {
     struct cn_rules rules = {
         .optimizer = trial.optimizer, .clip = trial.clip, .batch_norm = CN_BATCH_NORM_FROZEN};
-    size_t size = text.size;
-    const void *data = trial.deep ? deep_model(&size) : text.data;
+    bool small = trial.model == DIGITS;
+    size_t size = small ? digits.size : text.size;
+    const void *data = small ? digits.data : text.data;
     struct cn_trainer_config config = config_of(&rules);
     struct cn_graph graph;
     struct cn_cut cut;
     size_t words;
 
-    if (trial.frozen) // all that lies before wide.weight
-        snprintf(rules.freeze, sizeof(rules.freeze), "tokens* places* norm1* norm2* qkv* out*");
+    if (trial.model == DEEP)
+        data = deep_model(&size);
+    if (trial.frozen) // all that lies before the cut
+        snprintf(rules.freeze, sizeof(rules.freeze), "%s",
+                 small ? "0.*" : "tokens* places* norm1* norm2* qkv* out*");
     chain->rank = rank;
     assert_int_equal(cn_onnx_open(data, size, NULL, &chain->onnx), CN_OK);
     assert_int_equal(
         cn_trainer_import(chain->onnx, config.loss, &rules, NULL, &chain->layout, &graph), CN_OK);
-    assert_int_equal(trial.frozen ? cn_cut_read(&graph, &chain->layout, "wide.weight", NULL, &cut)
+    assert_int_equal(trial.frozen ? cn_cut_read(&graph, &chain->layout,
+                                                small ? "2.weight" : "wide.weight", NULL, &cut)
                                   : cn_trainer_choose_cut(&graph, PARTS, NULL, &cut),
                      CN_OK);
     cn_graph_deinit(&graph);
@@ -465,7 +474,7 @@ static void a_tensor_of_two_parts_counts_once_in_the_norm(void **state)
     static struct fixture one, other;
 
     (void)state;
-    trial = (struct part_case){.stage = 1, .passes = 1, .deep = true};
+    trial = (struct part_case){.stage = 1, .passes = 1, .model = DEEP};
     group_set_up(&one, MEMBERS);
     group_run(&one, find_squares);
     trial.stage = 2;
@@ -482,9 +491,12 @@ static void a_tensor_of_two_parts_counts_once_in_the_norm(void **state)
 static void a_part_that_is_not_trained_has_nothing_to_share(void **state)
 {
     (void)state;
-    for (uint32_t stage = 1; stage <= 3; stage++)
+    for (uint32_t stage = 1; stage <= 3; stage++) {
         assert_true(difference((struct part_case){.stage = stage, .passes = 1, .frozen = true}) <=
                     0);
+        assert_true(difference((struct part_case){
+                        .stage = stage, .passes = 1, .frozen = true, .model = DIGITS}) <= 0);
+    }
 }
 
 static uint64_t memory_of(const struct cn_onnx *onnx, const struct cn_cut *cut, uint32_t shards,
@@ -533,19 +545,21 @@ static void a_part_needs_memory_for_its_share_of_the_state_only(void **state)
     cn_onnx_close(onnx);
 }
 
-static int map_text(void **state)
+static int map_models(void **state)
 {
     size_t size;
 
     (void)state;
     deep_model(&size); // before there are threads
-    return cn_platform_map(CAIRN_TEST_DATA "/text/char-gpt.onnx", 1 << 20, &text);
+    return cn_platform_map(CAIRN_TEST_DATA "/text/char-gpt.onnx", 1 << 20, &text) ||
+           cn_platform_map(CAIRN_TEST_DATA "/digits/digits-cnn.onnx", 1 << 20, &digits);
 }
 
-static int unmap_text(void **state)
+static int unmap_models(void **state)
 {
     (void)state;
     cn_platform_unmap(&text);
+    cn_platform_unmap(&digits);
     return 0;
 }
 
@@ -560,5 +574,5 @@ int main(void)
         cmocka_unit_test(a_part_needs_memory_for_its_share_of_the_state_only),
     };
 
-    return cmocka_run_group_tests(tests, map_text, unmap_text);
+    return cmocka_run_group_tests(tests, map_models, unmap_models);
 }

@@ -3,7 +3,8 @@
     wide_model.py FILE SHAPE HIDDEN... CLASSES       SHAPE is that of a sample: 1,8,8
 
 Weights are drawn from a fixed generator, so the file is the same everywhere. A hidden layer is Gemm and Relu, or Gemm,
-BatchNormalization in training and Relu; layers from the second on may share one weight, which then is of equal sizes.
+BatchNormalization in training and Relu; layers from the second on, all or those in `tied`, may share the second's weight,
+which then is of equal sizes.
 Each hidden layer may end with a Dropout in training, and the last may add what the first gave, or the sample, of the
 same size.
 """
@@ -90,7 +91,7 @@ def perceptron(shape, sizes, norm=False, tied=False, drops=False, skips=False, e
         tensors += [scalar("ratio", 1, struct.pack("<f", 0.5)), scalar("trains", 9, b"\1")]
     for i, size in enumerate(sizes):
         last = i + 1 == len(sizes)
-        shares = tied and 1 < i and not last
+        shares = 1 < i and not last and (tied is True or tied and i in tied)
         weight = "w1" if shares else f"w{i}"
         if not shares:
             tensors.append(drawn(generator, weight, size, words))

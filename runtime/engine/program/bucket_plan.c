@@ -1,5 +1,6 @@
 #include "runtime/engine/program/bucket_plan.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -206,6 +207,8 @@ static cn_err place_gradients(struct maker *maker)
     find_first_writes(maker);
     for (uint32_t b = 0; b < plan->count; b++) {
         plan->buckets[b].segment = maker->segment_of[maker->finished[b] - 1];
+        assert(!maker->apart ||
+               plan->buckets[b].segment >= plan->forward); // else none waits for it
         maker->blocks[b] = (struct cn_plan_block){.words = plan->buckets[b].count,
                                                   .first = maker->segment_of[maker->written[b]],
                                                   .last = plan->buckets[b].segment + 1};

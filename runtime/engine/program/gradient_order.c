@@ -51,6 +51,15 @@ static size_t find_parts(const struct cn_graph *graph, struct part *parts, size_
     return count;
 }
 
+static bool is_any_trained(const struct part *parts, size_t count)
+{
+    size_t i = 0;
+
+    while (i < count && !parts[i].words)
+        i++;
+    return i < count;
+}
+
 // Returns the number of leading parts that make a granule.
 static size_t granule_of(const struct part *parts, size_t count)
 {
@@ -106,7 +115,7 @@ cn_err cn_gradient_order(struct cn_graph *graph, const struct cn_layout *layout,
         count = find_parts(graph, parts, part_of);
         if (layout->total > CN_GRANULE_WORDS)
             place(graph, parts, count, order);
-        else
+        else if (is_any_trained(parts, count))
             order->ends[order->granules++] = layout->total;
         note_places(graph, layout, parts, count, order);
     }

@@ -6,7 +6,7 @@
 //
 // Neighbours that together have CN_GRANULE_WORDS make a granule. Within a granule the order is that
 // of the layout, so that the optimizer still works on long ranges. A model of one granule keeps the
-// layout's order throughout.
+// layout's order throughout; one of which nothing is trained has no granule.
 #pragma once
 
 #include "runtime/engine/graph/graph.h"

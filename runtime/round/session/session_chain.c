@@ -224,13 +224,34 @@ static void tell_fewer(const struct cn_session *session, uint32_t ranks,
            wish->shards, session->chain.members, names, place->parts, place->shards);
 }
 
+// Opens the trainer for this board's place. A share that is larger than the job wants may not fit,
+// and then all members wait. Where places change within an epoch nobody can wait.
+static cn_err open_place(struct cn_session *session, struct cn_collective *collective,
+                         uint32_t ranks, const struct cn_chain_wish *wish,
+                         const struct cn_chain_place *place)
+{
+    const struct cn_session_sets *sets = session->planning.sets;
+    const struct cn_part_share share = {place->part, place->shards, place->shard};
+    cn_err err = CN_OK, own = CN_OK;
+    uint32_t lacking = 0;
+
+    if (!place->idle)
+        own = cn_session_change_part(session, &session->cut.at, &share);
+    if (place->shards >= wish->shards || sets->train || (own && own != CN_ENOMEM))
+        return own;
+    err = cn_session_agree_opened(session, collective, place->all.id & cn_session_everybody(sets),
+                                  own, &lacking);
+    if (!err && lacking)
+        cn_session_wait_for_members(session, ranks, "a share that fits", "more memory");
+    return err;
+}
+
 cn_err cn_session_form_chains(struct cn_session *session, struct cn_collective *collective)
 {
     const struct cn_view *view = &session->planning.sets->view;
     struct cn_chain_wish wish = cn_session_chain_wish(session);
     struct cn_chain_place place;
     uint32_t order[CN_GROUP_MAX], ranks = cn_session_everybody(session->planning.sets);
-    struct cn_part_share share;
     char what[64];
     cn_err err = CN_OK;
 
@@ -247,10 +268,8 @@ cn_err cn_session_form_chains(struct cn_session *session, struct cn_collective *
         return CN_OK;
     }
     tell_fewer(session, ranks, &wish, &place);
-    share = (struct cn_part_share){place.part, place.shards, place.shard};
-    if (!place.idle)
-        err = cn_session_change_part(session, &session->cut.at, &share);
-    return err ? err : cn_session_begin_chains(session, collective, &place);
+    err = open_place(session, collective, ranks, &wish, &place);
+    return err || session->chain.waits ? err : cn_session_begin_chains(session, collective, &place);
 }
 
 bool cn_session_waits(const struct cn_session *session)

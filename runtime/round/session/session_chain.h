@@ -95,6 +95,11 @@ uint32_t cn_session_without_other_samples(const struct cn_session *session, uint
 // members alike, and opens the trainer for it. If no layout fits, the session waits.
 cn_err cn_session_form_layout(struct cn_session *session, struct cn_collective *collective);
 
+// Tells all members whether this board's trainer could be opened. Sets *lacking to those of the
+// ranks whose trainer could not.
+cn_err cn_session_agree_opened(struct cn_session *session, struct cn_collective *collective,
+                               uint32_t ranks, cn_err own, uint32_t *lacking);
+
 // --- session_replan.c ---
 
 // Notes the computing times of a step. Call it after each.
@@ -113,7 +118,8 @@ uint32_t cn_session_find_alike(struct cn_session *session, const int64_t *sample
 
 // Forms as many chains as there are members for, the same on all members, and gives this board's
 // trainer its part of the held state. Members with other samples than most do not train. With too
-// few members it logs who is missing, and the session waits.
+// few members, or if one cannot hold the larger share of a part that has fewer members, it logs who
+// is missing, and the session waits.
 cn_err cn_session_form_chains(struct cn_session *session, struct cn_collective *collective);
 
 // Lets the members train in the chains of a place, whose part the trainer holds.

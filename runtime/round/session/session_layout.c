@@ -27,10 +27,8 @@ static uint32_t find_members(struct cn_session *session, const struct cn_layout_
                       : cn_session_find_alike(session, samples);
 }
 
-// Tells whether this board's trainer is open for the layout. Sets *lacking to the ranks of the
-// members that are to train and whose trainer is not.
-static cn_err agree(struct cn_session *session, struct cn_collective *collective, cn_err own,
-                    uint32_t *lacking)
+cn_err cn_session_agree_opened(struct cn_session *session, struct cn_collective *collective,
+                               uint32_t ranks, cn_err own, uint32_t *lacking)
 {
     const struct cn_view *view = &session->planning.sets->view;
     int64_t errors[CN_GROUP_MAX] = {0};
@@ -47,7 +45,7 @@ static cn_err agree(struct cn_session *session, struct cn_collective *collective
     *lacking = 0;
     for (uint32_t r = 0; !err && r < view->size; r++)
         *lacking |= (uint32_t)(errors[r] != 0) << r;
-    *lacking &= cn_session_layout_ranks(&session->planning.sets->layout);
+    *lacking &= ranks;
     return err;
 }
 
@@ -100,7 +98,8 @@ static cn_err open_any(struct cn_session *session, struct cn_collective *collect
         own = open_for(session, place);
         if (own && !is_of_the_layout(own))
             return own;
-        err = agree(session, collective, own, lacking);
+        err = cn_session_agree_opened(session, collective, cn_session_layout_ranks(layout), own,
+                                      lacking);
         if (err)
             return err;
         if (!*lacking) // a board that looks on and could hold nothing leaves

@@ -297,10 +297,12 @@ static cn_err measure_version(struct cn_session *session, struct cn_collective *
     float *local, *part = NULL;
     cn_err err = copy_localized(session, values, &local);
 
+    if (local)
+        values = local;
     if (!err)
-        err = cn_session_copy_part(session, local ? local : values, &part);
+        err = cn_session_copy_part(session, values, &part);
     if (!err)
-        err = cn_trainer_lend_weights(session->trainer, part ? part : local ? local : values);
+        err = cn_trainer_lend_weights(session->trainer, part ? part : values);
     if (!err)
         err = measure(session, collective, kept);
     (void)cn_trainer_lend_weights(session->trainer, NULL);
