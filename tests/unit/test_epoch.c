@@ -785,6 +785,7 @@ static void cut_in_shares(struct world *world, enum cn_sharing stage)
         init_board(world, i);
         close_session(&world->boards[i]);
         world->boards[i].settings.data[0] = world->boards[0].settings.data[0];
+        world->boards[i].mortal.stores = true;
         open_session(world, i);
     }
 }
@@ -807,6 +808,61 @@ static void sweep_chains_in_shares(struct world *world, bool hears, bool dies)
             assert_int_equal(cn_trainer_stage(session->trainer), stage + CN_STAGE_OPTIMIZER);
         }
         assert_int_equal(sweep_calls(world, hears, dies, undisturbed), 0);
+    }
+}
+
+static bool all_have_a_middle(const struct world *world)
+{
+    for (int i = 0; i < world->count; i++) {
+        const struct cn_session *session = world->boards[i].session;
+
+        if (session->held.step != 1 || !session->sharing.let_go)
+            return false;
+    }
+    return true;
+}
+
+// Each member has the same rows, and in the optimizer's the values of both shares.
+static void expect_whole_state(const struct world *world)
+{
+    const struct cn_layout *layout = world->boards[0].session->layout;
+    const struct cn_checkpoint *first = &world->boards[0].session->held;
+
+    for (int i = 0; i < world->count; i++) {
+        const struct cn_checkpoint *held = &world->boards[i].session->held;
+
+        assert_int_equal(cn_session_recall(world->boards[i].session), CN_OK);
+        assert_memory_equal(held->weights, first->weights, held->total * sizeof(float));
+        assert_memory_equal(held->optimizer, first->optimizer, held->total * sizeof(float));
+    }
+    for (size_t t = 0; t < layout->tensor_count; t++) {
+        size_t moved = 0;
+
+        for (size_t i = 0; i < layout->tensors[t].count; i++)
+            moved += first->optimizer[layout->tensors[t].offset + i] != 0.0f;
+        assert_true(moved > layout->tensors[t].count / 2);
+    }
+}
+
+// Whoever comes next may hold another part, or another share of it.
+static void each_member_of_chains_in_shares_stores_the_whole_state(void **state)
+{
+    struct world *world = *state;
+    uint8_t digest[CN_DIGEST_SIZE];
+
+    world->job.local_steps = 2;
+    for (int stage = CN_SHARING_OPTIMIZER; stage <= CN_SHARING_WEIGHTS; stage++) {
+        uint32_t calls = 0;
+
+        cut_in_shares(world, (enum cn_sharing)stage);
+        do {
+            begin_anew(world);
+            start(world, 32, 0, 3, ++calls);
+            cn_mailbox_put_news(&world->boards[0].box, &world->news);
+            assert_false(serve_until_upload(world, digest));
+            end_epoch(world);
+        } while (!all_have_a_middle(world));
+        expect_whole_state(world);
     }
 }
 
@@ -1145,6 +1201,8 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup_teardown(a_loss_in_any_call_of_a_chain_changes_nothing_in_the_update,
                                         set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_death_after_any_call_of_a_chain_in_shares_changes_nothing,
+                                        set_up, tear_down),
+        cmocka_unit_test_setup_teardown(each_member_of_chains_in_shares_stores_the_whole_state,
                                         set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_loss_in_any_call_of_a_chain_in_shares_changes_nothing,
                                         set_up, tear_down),
