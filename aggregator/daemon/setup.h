@@ -56,7 +56,8 @@ int cn_setup_check_weights(const struct cn_setup *setup);
 cn_err cn_setup_open_evaluator(const struct cn_setup *setup, const struct cn_ports *ports,
                                struct cn_evaluator **evaluator);
 
-// Finds the job of the round under way. Where the ledger has none, the profile's counts.
+// Finds the job of the round under way, or after it of the next one. Where the ledger has none, the
+// profile's counts.
 cn_err cn_setup_find_job(const struct cn_setup *setup, struct cn_job *job);
 
 // Finds the version that text names: "last", "best" or a number. Returns CN_ENOTFOUND for any other

@@ -135,15 +135,18 @@ static void look_at(struct cn_event_service *service, struct cn_event_mark *mark
     tell_hook(service, mark, now_ms);
 }
 
-// Two processes that go on make one event, not one for each sign of them.
+// Two processes that go on make one event, not one for each sign of them. An event for which there
+// is no room is told later.
 static void look_for_twice(struct cn_event_service *service, struct cn_event_mark *mark,
                            const struct cn_roster_board *board, uint64_t now_ms)
 {
     uint64_t sign_ms = board->instances.twice_ms, before_ms = mark->twice_ms;
     char text[CN_INSTANCES_TEXT + 48];
+    bool goes_on = before_ms && sign_ms - before_ms <= CN_INSTANCES_SHOWN_MS;
+    if (!sign_ms || sign_ms == before_ms || (!goes_on && !may_tell(mark, now_ms)))
+        return;
     mark->twice_ms = sign_ms;
-    if (!sign_ms || sign_ms == before_ms ||
-        (before_ms && sign_ms - before_ms <= CN_INSTANCES_SHOWN_MS) || !may_tell(mark, now_ms))
+    if (goes_on)
         return;
     snprintf(text, sizeof(text), "two programs use the board's key, %s", board->instances.twice);
     cn_event_service_add(service, CN_EVENT_BOARD_TWICE, board->enrolled.name, text, now_ms);

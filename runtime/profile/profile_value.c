@@ -6,21 +6,14 @@
 #include <string.h>
 
 #include "runtime/base/unix_path.h"
+#include "runtime/profile/profile_value_private.h"
 #include "runtime/profile/quantity.h"
 #include "runtime/profile/set_rules.h"
 
 _Static_assert(sizeof(enum cn_device) == sizeof(int), "choices are stored through an int");
 
-struct reading {
-    struct cn_diagnostics *report;
-    const char *directory;
-    const char *key;
-    const struct cn_schema_row *row;
-};
-
-// Reports "KEY: FOUND problem; expected WANTED" and returns false.
-static bool reject(const struct reading *reading, const struct cn_yaml_node *node,
-                   const char *problem)
+bool cn_value_reject(const struct cn_value_reading *reading, const struct cn_yaml_node *node,
+                     const char *problem)
 {
     char quoted[CN_QUOTE_SIZE], wanted[CN_WANTED_SIZE];
     const char *found = node->type == CN_YAML_MAP ? "a map" : "a list";
@@ -34,28 +27,30 @@ static bool reject(const struct reading *reading, const struct cn_yaml_node *nod
 }
 
 // Returns true for a scalar that can be read as text. Reports any other node.
-static bool is_text(const struct reading *reading, const struct cn_yaml_node *node)
+static bool is_text(const struct cn_value_reading *reading, const struct cn_yaml_node *node)
 {
     if (node->bad)
         return false;
     if (node->type != CN_YAML_SCALAR || !node->text[0])
-        return reject(reading, node, "");
+        return cn_value_reject(reading, node, "");
     if (node->plain && cn_value_is_special(node->text))
-        return reject(reading, node, "must be quoted if it is meant as text");
+        return cn_value_reject(reading, node, "must be quoted if it is meant as text");
     return true;
 }
 
-static bool read_name(const struct reading *reading, const struct cn_yaml_node *node, char *to)
+bool cn_value_read_name(const struct cn_value_reading *reading, const struct cn_yaml_node *node,
+                        char *to)
 {
     if (!is_text(reading, node))
         return false;
     if (!cn_name_valid(node->text))
-        return reject(reading, node, "is not a valid name");
+        return cn_value_reject(reading, node, "is not a valid name");
     snprintf(to, CN_NAME_SIZE, "%s", node->text);
     return true;
 }
 
-static bool read_path(const struct reading *reading, const struct cn_yaml_node *node, char *to)
+bool cn_value_read_path(const struct cn_value_reading *reading, const struct cn_yaml_node *node,
+                        char *to)
 {
     const char *directory = reading->directory;
     int length;
@@ -69,7 +64,7 @@ static bool read_path(const struct reading *reading, const struct cn_yaml_node *
     if (length < CN_PATH_SIZE)
         return true;
     to[0] = '\0';
-    return reject(reading, node, "is too long");
+    return cn_value_reject(reading, node, "is too long");
 }
 
 // Returns the length of the host in "host:port", 0 if the text cannot be one.
@@ -98,7 +93,7 @@ static bool is_any_host(const char *address)
     return strncmp(address, "0.0.0.0:", 8) == 0 || strncmp(address, "[::]:", 5) == 0;
 }
 
-static bool read_address(const struct reading *reading, const struct cn_yaml_node *node,
+static bool read_address(const struct cn_value_reading *reading, const struct cn_yaml_node *node,
                          bool listen, char *to)
 {
     uint64_t port = 0;
@@ -108,12 +103,12 @@ static bool read_address(const struct reading *reading, const struct cn_yaml_nod
         return false;
     length = host_length(node->text);
     if (length == 0 || node->text[length] != ':' || strlen(node->text) >= CN_ADDRESS_SIZE)
-        return reject(reading, node, "is not an address");
+        return cn_value_reject(reading, node, "is not an address");
     if (cn_quantity_parse(node->text + length + 1, cn_units_none, &port) || port < 1 ||
         port > 65535)
-        return reject(reading, node, "has a port outside 1 to 65535");
+        return cn_value_reject(reading, node, "has a port outside 1 to 65535");
     if (!listen && is_any_host(node->text))
-        return reject(reading, node, "is no address to connect to");
+        return cn_value_reject(reading, node, "is no address to connect to");
     snprintf(to, CN_ADDRESS_SIZE, "%s", node->text);
     return true;
 }
@@ -121,7 +116,8 @@ static bool read_address(const struct reading *reading, const struct cn_yaml_nod
 #define UNIX_PATH_MAX 107 // bytes, as unix(7) has it
 
 // Reads "host:port" or "unix:PATH"; the path is relative to the directory of the file.
-static bool read_http(const struct reading *reading, const struct cn_yaml_node *node, char *to)
+static bool read_http(const struct cn_value_reading *reading, const struct cn_yaml_node *node,
+                      char *to)
 {
     struct cn_yaml_node path;
     char full[CN_PATH_SIZE];
@@ -133,16 +129,16 @@ static bool read_http(const struct reading *reading, const struct cn_yaml_node *
     path = *node;
     path.text += strlen(CN_UNIX_PREFIX);
     if (!path.text[0])
-        return reject(reading, node, "has no path");
-    if (!read_path(reading, &path, full))
+        return cn_value_reject(reading, node, "has no path");
+    if (!cn_value_read_path(reading, &path, full))
         return false;
     if (strlen(full) > UNIX_PATH_MAX)
-        return reject(reading, node, "has a path of more than 107 bytes");
+        return cn_value_reject(reading, node, "has a path of more than 107 bytes");
     snprintf(to, CN_PATH_SIZE, CN_UNIX_PREFIX "%.*s", UNIX_PATH_MAX, full);
     return true;
 }
 
-static bool read_addresses(const struct reading *reading, const struct cn_yaml_node *node,
+static bool read_addresses(const struct cn_value_reading *reading, const struct cn_yaml_node *node,
                            bool listen, char to[CN_LINK_ADDRESSES][CN_ADDRESS_SIZE],
                            uint32_t *count)
 {
@@ -151,7 +147,7 @@ static bool read_addresses(const struct reading *reading, const struct cn_yaml_n
 
     *count = 0;
     if (node->type == CN_YAML_LIST && (node->count == 0 || node->count > CN_LINK_ADDRESSES))
-        return reject(reading, node, node->count ? "is too long" : "is empty");
+        return cn_value_reject(reading, node, node->count ? "is too long" : "is empty");
     for (; item; item = node->type == CN_YAML_LIST ? item->next : NULL) {
         if (!read_address(reading, item, listen, to[*count])) {
             good = false;
@@ -159,14 +155,14 @@ static bool read_addresses(const struct reading *reading, const struct cn_yaml_n
         }
         for (uint32_t i = 0; i < *count; i++)
             if (strcmp(to[i], to[*count]) == 0)
-                good = reject(reading, item, "is there twice");
+                good = cn_value_reject(reading, item, "is there twice");
         (*count)++;
     }
     return good;
 }
 
-// Checks that the name of an entry is valid.
-static bool check_entry_name(const struct reading *reading, const struct cn_yaml_node *entry)
+bool cn_value_check_entry_name(const struct cn_value_reading *reading,
+                               const struct cn_yaml_node *entry)
 {
     char quoted[CN_QUOTE_SIZE];
 
@@ -178,15 +174,16 @@ static bool check_entry_name(const struct reading *reading, const struct cn_yaml
     return false;
 }
 
-// Checks that node is a map of 1 to limit entries.
-static bool check_map(const struct reading *reading, const struct cn_yaml_node *node, size_t limit)
+bool cn_value_check_map(const struct cn_value_reading *reading, const struct cn_yaml_node *node,
+                        size_t limit)
 {
     if (node->bad)
         return false;
     if (node->type != CN_YAML_MAP)
-        return reject(reading, node, "");
+        return cn_value_reject(reading, node, "");
     if (node->count == 0 || node->count > limit)
-        return reject(reading, node, node->count ? "with too many entries" : "without entries");
+        return cn_value_reject(reading, node,
+                               node->count ? "with too many entries" : "without entries");
     return true;
 }
 
@@ -195,19 +192,19 @@ static int compare_members(const void *a, const void *b)
     return strcmp(((const struct cn_member *)a)->name, ((const struct cn_member *)b)->name);
 }
 
-static bool read_members(const struct reading *reading, const struct cn_yaml_node *node,
+static bool read_members(const struct cn_value_reading *reading, const struct cn_yaml_node *node,
                          struct cn_group_settings *group)
 {
     bool good = true;
 
     group->member_count = 0;
-    if (!check_map(reading, node, CN_GROUP_MAX))
+    if (!cn_value_check_map(reading, node, CN_GROUP_MAX))
         return false;
     for (const struct cn_yaml_node *entry = node->first; entry; entry = entry->next) {
         struct cn_member *member = &group->members[group->member_count];
 
         memset(member, 0, sizeof(*member));
-        if (!check_entry_name(reading, entry) ||
+        if (!cn_value_check_entry_name(reading, entry) ||
             !read_address(reading, entry, false, member->address)) {
             good = false;
             continue;
@@ -219,133 +216,27 @@ static bool read_members(const struct reading *reading, const struct cn_yaml_nod
     return good;
 }
 
-// A dataset cuts the names of a model's inputs to fit, too. Names that are the same then would all
-// get the first one's file.
-static bool check_apart(const struct reading *reading, const struct cn_yaml_node *entry,
-                        const struct cn_data_paths *paths)
-{
-    for (uint32_t i = 0; i < paths->file_count; i++)
-        if (strncmp(paths->files[i].name, entry->key, CN_NAME_SIZE - 1) == 0) {
-            cn_diagnostics_error(reading->report, entry->key_mark,
-                                 "%s: another input begins with the same %d bytes; expected inputs "
-                                 "that differ in these",
-                                 reading->key, CN_NAME_SIZE - 1);
-            return false;
-        }
-    return true;
-}
-
-// Reads the files of inputs by their names in the model, which may be any text in one line.
-static bool read_files(const struct reading *reading, const struct cn_yaml_node *node,
-                       struct cn_data_paths *paths)
-{
-    bool good = check_map(reading, node, CN_DATA_FILES);
-
-    paths->file_count = 0;
-    for (const struct cn_yaml_node *entry = node->first; good && entry; entry = entry->next) {
-        good = check_apart(reading, entry, paths) &&
-               read_path(reading, entry, paths->files[paths->file_count].path);
-        snprintf(paths->files[paths->file_count++].name, CN_NAME_SIZE, "%s", entry->key);
-    }
-    if (good)
-        memcpy(paths->inputs, paths->files[0].path, CN_PATH_SIZE);
-    return good;
-}
-
-static bool read_data_entry(const struct reading *reading, const struct cn_yaml_node *entry,
-                            struct cn_data_paths *paths)
-{
-    const struct cn_yaml_node *inputs = cn_yaml_get(entry, "inputs");
-    const struct cn_yaml_node *labels = cn_yaml_get(entry, "labels");
-    const struct cn_yaml_node *held_out = cn_yaml_get(entry, "held_out");
-    char quoted[CN_QUOTE_SIZE];
-    bool good = true;
-
-    paths->file_count = 0;
-    if (!check_entry_name(reading, entry) || entry->bad)
-        return false;
-    if (entry->type != CN_YAML_MAP)
-        return reject(reading, entry, "");
-    for (const struct cn_yaml_node *child = entry->first; child; child = child->next)
-        if (strcmp(child->key, "inputs") != 0 && strcmp(child->key, "labels") != 0 &&
-            strcmp(child->key, "held_out") != 0) {
-            cn_diagnostics_error(reading->report, child->key_mark,
-                                 "%s.%s: unknown key %s; expected inputs, labels and held_out",
-                                 reading->key, entry->key, cn_quote(quoted, child->key));
-            good = false;
-        }
-    if (!inputs || (!labels && inputs->type != CN_YAML_MAP))
-        return reject(reading, entry, inputs ? "without labels" : "without inputs");
-    good &= inputs->type == CN_YAML_MAP ? read_files(reading, inputs, paths)
-                                        : read_path(reading, inputs, paths->inputs);
-    paths->labels[0] = '\0';
-    if (labels)
-        good &= read_path(reading, labels, paths->labels);
-    paths->held_out[0] = '\0';
-    if (held_out)
-        good &= read_name(reading, held_out, paths->held_out);
-    snprintf(paths->name, sizeof(paths->name), "%s", entry->key);
-    return good;
-}
-
-// Checks that the data set named in held_out is one of this map.
-static bool check_held_out(const struct reading *reading, const struct cn_yaml_node *node,
-                           const struct cn_settings *settings)
-{
-    char quoted[CN_QUOTE_SIZE];
-    bool good = true;
-
-    for (const struct cn_yaml_node *entry = node->first; entry; entry = entry->next) {
-        const struct cn_data_paths *paths = cn_profile_data(settings, entry->key);
-        const struct cn_yaml_node *name = cn_yaml_get(entry, "held_out");
-
-        if (!paths || !paths->held_out[0] ||
-            (strcmp(paths->held_out, paths->name) != 0 &&
-             cn_profile_data(settings, paths->held_out)))
-            continue;
-        cn_diagnostics_error(reading->report, name->mark,
-                             "%s.%s.held_out: %s; expected the name of another data set",
-                             reading->key, entry->key, cn_quote(quoted, paths->held_out));
-        good = false;
-    }
-    return good;
-}
-
-static bool read_data(const struct reading *reading, const struct cn_yaml_node *node,
-                      struct cn_settings *settings)
-{
-    bool good = true;
-
-    settings->data_count = 0;
-    if (!check_map(reading, node, CN_DATASET_MAX))
-        return false;
-    for (const struct cn_yaml_node *entry = node->first; entry; entry = entry->next) {
-        if (read_data_entry(reading, entry, &settings->data[settings->data_count]))
-            settings->data_count++;
-        else
-            good = false;
-    }
-    return check_held_out(reading, node, settings) && good;
-}
-
-static bool read_choice(const struct reading *reading, const struct cn_yaml_node *node, int *to)
+static bool read_choice(const struct cn_value_reading *reading, const struct cn_yaml_node *node,
+                        int *to)
 {
     for (int i = 0; reading->row->choices[i]; i++)
         if (strcmp(node->text, reading->row->choices[i]) == 0) {
             *to = i;
             return true;
         }
-    return reject(reading, node, "");
+    return cn_value_reject(reading, node, "");
 }
 
-static bool read_bool(const struct reading *reading, const struct cn_yaml_node *node, bool *to)
+static bool read_bool(const struct cn_value_reading *reading, const struct cn_yaml_node *node,
+                      bool *to)
 {
     *to = node->plain && strcmp(node->text, "true") == 0;
-    return *to || (node->plain && strcmp(node->text, "false") == 0) || reject(reading, node, "");
+    return *to || (node->plain && strcmp(node->text, "false") == 0) ||
+           cn_value_reject(reading, node, "");
 }
 
 // Reports a value that this version does not support. Returns false.
-static bool reject_only(const struct reading *reading, const struct cn_yaml_node *node)
+static bool reject_only(const struct cn_value_reading *reading, const struct cn_yaml_node *node)
 {
     char quoted[CN_QUOTE_SIZE];
 
@@ -355,25 +246,26 @@ static bool reject_only(const struct reading *reading, const struct cn_yaml_node
     return false;
 }
 
-static bool reject_number(const struct reading *reading, const struct cn_yaml_node *node,
+static bool reject_number(const struct cn_value_reading *reading, const struct cn_yaml_node *node,
                           cn_err err)
 {
     size_t length = strlen(node->text);
 
     if (err == CN_ERANGE)
-        return reject(reading, node, "is out of range");
+        return cn_value_reject(reading, node, "is out of range");
     if (err == CN_EINVAL)
-        return reject(reading, node,
-                      cn_value_units(reading->row->type) == cn_units_none
-                          ? "is not a whole number"
-                          : "is not a whole number of the smallest unit");
+        return cn_value_reject(reading, node,
+                               cn_value_units(reading->row->type) == cn_units_none
+                                   ? "is not a whole number"
+                                   : "is not a whole number of the smallest unit");
     if (err == CN_ENOTFOUND && isdigit((unsigned char)node->text[length - 1]) &&
         strspn(node->text, "0123456789.") == length)
-        return reject(reading, node,
-                      reading->row->type == CN_VALUE_COUNT || reading->row->type == CN_VALUE_LONG
-                          ? ""
-                          : "has no unit");
-    return reject(reading, node, "");
+        return cn_value_reject(reading, node,
+                               reading->row->type == CN_VALUE_COUNT ||
+                                       reading->row->type == CN_VALUE_LONG
+                                   ? ""
+                                   : "has no unit");
+    return cn_value_reject(reading, node, "");
 }
 
 void cn_value_set_integer(const struct cn_schema_row *row, uint64_t value,
@@ -387,7 +279,7 @@ void cn_value_set_integer(const struct cn_schema_row *row, uint64_t value,
         *(uint64_t *)to = value;
 }
 
-static bool read_integer(const struct reading *reading, const struct cn_yaml_node *node,
+static bool read_integer(const struct cn_value_reading *reading, const struct cn_yaml_node *node,
                          struct cn_settings *settings)
 {
     const struct cn_schema_row *row = reading->row;
@@ -407,7 +299,8 @@ static bool read_integer(const struct reading *reading, const struct cn_yaml_nod
     return true;
 }
 
-static bool read_real(const struct reading *reading, const struct cn_yaml_node *node, double *to)
+static bool read_real(const struct cn_value_reading *reading, const struct cn_yaml_node *node,
+                      double *to)
 {
     const struct cn_schema_row *row = reading->row;
     double value = 0.0;
@@ -424,7 +317,7 @@ static bool read_real(const struct reading *reading, const struct cn_yaml_node *
     return true;
 }
 
-static bool read_numeric(const struct reading *reading, const struct cn_yaml_node *node,
+static bool read_numeric(const struct cn_value_reading *reading, const struct cn_yaml_node *node,
                          struct cn_settings *settings)
 {
     enum cn_value_type type = reading->row->type;
@@ -440,11 +333,11 @@ static bool read_numeric(const struct reading *reading, const struct cn_yaml_nod
         return true;
     }
     if (!node->plain && cn_value_units(type) == cn_units_none && type != CN_VALUE_SHARE)
-        return reject(reading, node, "is quoted and so a text");
+        return cn_value_reject(reading, node, "is quoted and so a text");
     return real ? read_real(reading, node, to) : read_integer(reading, node, settings);
 }
 
-static bool read_plain(const struct reading *reading, const struct cn_yaml_node *node,
+static bool read_plain(const struct cn_value_reading *reading, const struct cn_yaml_node *node,
                        struct cn_settings *settings)
 {
     void *to = (char *)settings + reading->row->offset;
@@ -452,7 +345,7 @@ static bool read_plain(const struct reading *reading, const struct cn_yaml_node 
     if (node->bad)
         return false;
     if (node->type != CN_YAML_SCALAR || !node->text[0])
-        return reject(reading, node, "");
+        return cn_value_reject(reading, node, "");
     if (reading->row->type == CN_VALUE_CHOICE)
         return read_choice(reading, node, to);
     if (reading->row->type == CN_VALUE_BOOL)
@@ -461,14 +354,15 @@ static bool read_plain(const struct reading *reading, const struct cn_yaml_node 
 }
 
 // Reads one word or a list of words into a text with blanks between them.
-static bool read_words(const struct reading *reading, const struct cn_yaml_node *node, char *to)
+static bool read_words(const struct cn_value_reading *reading, const struct cn_yaml_node *node,
+                       char *to)
 {
     const struct cn_yaml_node *item = node->type == CN_YAML_LIST ? node->first : node;
     size_t length = 0;
 
     to[0] = '\0';
     if (node->bad || node->type == CN_YAML_MAP)
-        return !node->bad && reject(reading, node, "");
+        return !node->bad && cn_value_reject(reading, node, "");
     if (node->type == CN_YAML_SCALAR && strcmp(node->text, reading->row->zero) == 0)
         return true;
     for (; item; item = node->type == CN_YAML_LIST ? item->next : NULL) {
@@ -480,38 +374,39 @@ static bool read_words(const struct reading *reading, const struct cn_yaml_node 
         if (item->type != CN_YAML_SCALAR || !item->text[0] || strchr(item->text, ' ') ||
             (numeric && (cn_number_parse(item->text, &number) || number < reading->row->min ||
                          number > reading->row->max)))
-            return reject(reading, item, "");
+            return cn_value_reject(reading, item, "");
         length += (size_t)snprintf(to + length, CN_WORDS_SIZE - length, "%s%s", length ? " " : "",
                                    item->text);
         if (length >= CN_WORDS_SIZE) {
             to[0] = '\0';
-            return reject(reading, node, "is too long");
+            return cn_value_reject(reading, node, "is too long");
         }
     }
     return true;
 }
 
 // Parses "name: rule" or "name: [boards]" to check it, and adds it to the text `to`.
-static bool read_set(const struct reading *reading, const struct cn_yaml_node *entry, char *to)
+static bool read_set(const struct cn_value_reading *reading, const struct cn_yaml_node *entry,
+                     char *to)
 {
     static struct cn_set_rules rules; // too large for a stack; one thread reads profiles
     char text[CN_SETS_SIZE], reason[CN_DIAG_LINE_SIZE];
     size_t length = (size_t)snprintf(text, sizeof(text), "%s: ", entry->key), used = strlen(to);
 
-    if (!check_entry_name(reading, entry) || entry->bad || entry->type == CN_YAML_MAP)
-        return !entry->bad && reject(reading, entry, "");
+    if (!cn_value_check_entry_name(reading, entry) || entry->bad || entry->type == CN_YAML_MAP)
+        return !entry->bad && cn_value_reject(reading, entry, "");
     if (entry->type == CN_YAML_SCALAR)
         length += (size_t)snprintf(text + length, sizeof(text) - length, "%s", entry->text);
     for (const struct cn_yaml_node *item = entry->type == CN_YAML_LIST ? entry->first : NULL;
          item && length < sizeof(text); item = item->next) {
         if (item->type != CN_YAML_SCALAR || !cn_name_valid(item->text))
-            return reject(reading, item, "is not the name of a board");
+            return cn_value_reject(reading, item, "is not the name of a board");
         length +=
             (size_t)snprintf(text + length, sizeof(text) - length, "%s%s%s",
                              item == entry->first ? "[" : " ", item->text, item->next ? "" : "]");
     }
     if (used + length + 3 > CN_SETS_SIZE || strchr(text, ';'))
-        return reject(reading, entry, "is too long, or has a ';'");
+        return cn_value_reject(reading, entry, "is too long, or has a ';'");
     rules = (struct cn_set_rules){0};
     if (cn_set_rules_add(text, reason, &rules)) {
         cn_diagnostics_error(reading->report, entry->mark, "%s: %s", reading->key, reason);
@@ -521,9 +416,10 @@ static bool read_set(const struct reading *reading, const struct cn_yaml_node *e
     return true;
 }
 
-static bool read_sets(const struct reading *reading, const struct cn_yaml_node *node, char *to)
+static bool read_sets(const struct cn_value_reading *reading, const struct cn_yaml_node *node,
+                      char *to)
 {
-    bool good = check_map(reading, node, CN_SET_MAX);
+    bool good = cn_value_check_map(reading, node, CN_SET_MAX);
 
     to[0] = '\0';
     for (const struct cn_yaml_node *entry = good ? node->first : NULL; entry; entry = entry->next)
@@ -531,24 +427,25 @@ static bool read_sets(const struct reading *reading, const struct cn_yaml_node *
     return good;
 }
 
-static bool read_phases(const struct reading *reading, const struct cn_yaml_node *node, char *to)
+static bool read_phases(const struct cn_value_reading *reading, const struct cn_yaml_node *node,
+                        char *to)
 {
-    bool good = check_map(reading, node, CN_WORDS_SIZE);
+    bool good = cn_value_check_map(reading, node, CN_WORDS_SIZE);
     size_t length = 0;
 
     to[0] = '\0';
     for (const struct cn_yaml_node *entry = good ? node->first : NULL; entry; entry = entry->next) {
         uint64_t round = 0;
 
-        if (!check_entry_name(reading, entry))
+        if (!cn_value_check_entry_name(reading, entry))
             return false;
         if (entry->type != CN_YAML_SCALAR ||
             cn_quantity_parse(entry->text, cn_units_none, &round) || !round || round > 1000000)
-            return reject(reading, entry, "is not a round from 1 to 1000000");
+            return cn_value_reject(reading, entry, "is not a round from 1 to 1000000");
         length += (size_t)snprintf(to + length, CN_WORDS_SIZE - length, "%s%s=%" PRIu64,
                                    length ? " " : "", entry->key, round);
         if (length >= CN_WORDS_SIZE)
-            return reject(reading, node, "is too long");
+            return cn_value_reject(reading, node, "is too long");
     }
     return good;
 }
@@ -557,14 +454,14 @@ bool cn_value_read(struct cn_diagnostics *report, const char *directory, const c
                    const struct cn_schema_row *row, const struct cn_yaml_node *node,
                    struct cn_settings *settings)
 {
-    const struct reading reading = {report, directory, key, row};
+    const struct cn_value_reading reading = {report, directory, key, row};
     void *to = (char *)settings + row->offset;
 
     switch (row->type) {
     case CN_VALUE_NAME:
-        return read_name(&reading, node, to);
+        return cn_value_read_name(&reading, node, to);
     case CN_VALUE_PATH:
-        return read_path(&reading, node, to);
+        return cn_value_read_path(&reading, node, to);
     case CN_VALUE_LISTEN:
         return read_address(&reading, node, true, to);
     case CN_VALUE_HTTP:
@@ -577,7 +474,7 @@ bool cn_value_read(struct cn_diagnostics *report, const char *directory, const c
     case CN_VALUE_MEMBERS:
         return read_members(&reading, node, &settings->group);
     case CN_VALUE_DATA:
-        return read_data(&reading, node, settings);
+        return cn_value_read_data(&reading, node, settings);
     case CN_VALUE_SETS:
         return read_sets(&reading, node, to);
     case CN_VALUE_PHASES:

@@ -358,7 +358,7 @@ const struct cn_schema_row cn_schema[] = {
      .about = "most replicas of the sharded state that train"},
     {"job.parallel.shard", CN_VALUE_COUNT, JOB, AT(job.parallel.shard), 1, 16, "none",
      .word_only = true, .initial = "none", .uses = GATEWAY,
-     .about = "number of members that hold the state of the model, or of a part, together"},
+     .about = "members that hold a model's state, or a part's, together"},
     {"job.parallel.stage", CN_VALUE_CHOICE, JOB, AT(job.parallel.stage), .choices = stages,
      .initial = "1", .uses = GATEWAY,
      .about =
@@ -411,8 +411,7 @@ const struct cn_schema_row cn_schema[] = {
      .about = "tensors of train.freeze: in each update as zeros, or in none (local)"},
     {"job.update.small", CN_VALUE_CHOICE, JOB, AT(job.options.small), .choices = smalls,
      .initial = "q8", .uses = GATEWAY,
-     .about =
-         "topk, sign: encoding of trained tensors of fewer than 1024 values; sign: fewer bytes"},
+     .about = "topk, sign: encoding of trained tensors of fewer than 1024 values"},
     {"job.update.snapshot_every", CN_VALUE_COUNT, JOB, AT(job.options.snapshot_every), 1,
      CN_CHAIN_MAX, "never", .initial = "8", .uses = GATEWAY,
      .about = "number of versions from one q8 snapshot to the next; boards that were away take "

@@ -287,6 +287,20 @@ def each_member_is_killed_and_the_versions_are_the_same(build):
     assert logs["board-1"].count("part 1 of 2") > 3, "nobody was killed while a chain trained"
 
 
+def kill_at_drawn_times(cluster, boards, seed):
+    """Kills each of that many boards once, in a drawn order. Returns the numbers of those for which there was time."""
+    draw, killed = random.Random(seed), []
+    cluster.wait_for_line("board-1", "version 0: held-out")
+    for number in draw.sample(range(1, boards + 1), boards):
+        time.sleep(draw.uniform(0.1, 1.5))
+        if cluster.processes["gateway"].poll() is not None:
+            break
+        cluster.kill(f"board-{number}")
+        cluster.start(f"board-{number}")
+        killed.append(number)
+    return killed
+
+
 @scenario
 def nine_boards_in_three_chains_are_killed_and_the_versions_are_the_same(build):
     """One after the other, at drawn times: while they form, compute, add up, store, gather, send and measure."""
@@ -294,19 +308,8 @@ def nine_boards_in_three_chains_are_killed_and_the_versions_are_the_same(build):
     settings = {"batch": "16, accumulate: 1", "extra": "parallel: {pipeline: 3, replicate: 3}", "local_steps": 120,
                 "rounds": 4, "rejoin": "20 s"}
     wanted, _ = digests_of(build, nine, **settings)
-    draw, killed = random.Random(19), []
-
-    def disturb(cluster):
-        cluster.wait_for_line("board-1", "version 0: held-out")
-        for number in draw.sample(range(1, 10), 9):
-            time.sleep(draw.uniform(0.1, 1.5))
-            if cluster.processes["gateway"].poll() is not None:
-                return
-            cluster.kill(f"board-{number}")
-            cluster.start(f"board-{number}")
-            killed.append(number)
-
-    found, logs = digests_of(build, nine, disturb, **settings)
+    killed = []
+    found, logs = digests_of(build, nine, lambda cluster: killed.extend(kill_at_drawn_times(cluster, 9, 19)), **settings)
     assert found == wanted, f"undisturbed {wanted}, after the deaths of {killed} {found}"
     formed = logs["board-5"].count("part 2 of 3")
     assert len(killed) > 4 and formed > 4, f"{killed} were killed, chains formed {formed} times"

@@ -912,13 +912,7 @@ static void a_disk_that_takes_nothing_of_shards_changes_nothing_in_the_update(vo
     world->job.parallel.shard = 2;
     world->job.parallel.stage = CN_SHARING_WEIGHTS;
     for (uint32_t knows = 0; knows < 2; knows++) {
-        for (int i = 0; i < world->count; i++) {
-            close_session(&world->boards[i]);
-            snprintf(world->boards[i].settings.state, CN_PATH_SIZE, "%s/%d-%u", world->directory, i,
-                     world->trials);
-            open_session(world, i);
-        }
-        world->trials++;
+        begin_anew(world);
         full->settings.reserve = knows ? UINT64_MAX : 0;
         snprintf(command, sizeof(command), "rm -rf %s", full->settings.state);
         if (!knows)

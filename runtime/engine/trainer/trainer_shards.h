@@ -1,10 +1,10 @@
 // trainer_shards.h - one model that several members hold together.
 //
 // Members may hold one model, or one part of it (trainer_parts.h), together (ZeRO,
-// arXiv:1910.02054). Each then holds a share: of
-// the optimizer's state in stage 1, of the gradient too in stage 2, of the weights too in stage 3.
-// Everything else is whole on each member. The stage decides which calls are allowed. In this table
-// the names lack cn_trainer_, "whole" is the whole row, and "-" is a call that must not be made:
+// arXiv:1910.02054). Each then holds a share: of the optimizer's state in stage 1, of the gradient
+// too in stage 2, of the weights too in stage 3. Everything else is whole on each member. The stage
+// decides which calls are allowed. In this table the names lack cn_trainer_, "whole" is the whole
+// row, and "-" is a call that must not be made:
 //
 //                                        no shards    stage 1      stage 2      stage 3
 //   set_share                            not needed   needed       needed       needed

@@ -89,23 +89,25 @@ static cn_err find_bucket(struct cn_session *session, size_t place, struct tied_
     struct cn_trainer *trainer = session->trainer;
     size_t before = 0, count; // values of the share before the bucket
     uint32_t b = 0;
-    float *room;
-    cn_err err = cn_trainer_lend_bucket(trainer, &room);
+    cn_err err;
 
     *bucket = (struct tied_bucket){.words = cn_trainer_bucket_words(trainer, 0)};
+    err = cn_trainer_lend_bucket(trainer, &bucket->data);
+    if (err)
+        return err;
     while (place >= bucket->first + bucket->words) {
         before += cn_session_own_piece(session, b, bucket->first).count;
         bucket->first += bucket->words;
         bucket->words = cn_trainer_bucket_words(trainer, ++b);
     }
     bucket->own = cn_session_own_piece(session, b, bucket->first);
-    bucket->data = room;
-    if (err || cn_trainer_stage(trainer) >= CN_STAGE_GRADIENTS) {
-        err = err ? err : cn_trainer_share(trainer, &bucket->share, &count);
-        bucket->share += before;
-    } else {
+    if (cn_trainer_stage(trainer) < CN_STAGE_GRADIENTS) {
         bucket->data += bucket->first;
+        return CN_OK;
     }
+    err = cn_trainer_share(trainer, &bucket->share, &count);
+    if (!err)
+        bucket->share += before;
     return err;
 }
 
