@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "runtime/base/random.h"
+#include "runtime/profile/profile.h"
 #include "runtime/profile/schema.h"
 
 // Keys that a sweep may not change: each trial has to learn the same model from the same samples,
@@ -70,7 +71,12 @@ static struct cn_sweep_key *begin_key(struct cn_sweep_space *space, const char *
     snprintf(full, sizeof(full), "job.%s", key->path);
     *row = cn_schema_find(full);
     if (!*row) {
-        cn_diag_add(diag, "%s: is no key of a job; see cairn-profile(5)", key->path);
+        char suggestion[CN_PATH_SIZE];
+        cn_profile_suggest_job_key(key->path, suggestion);
+        if (suggestion[0])
+            cn_diag_add(diag, "%s: is no key of a job; did you mean '%s'?", key->path, suggestion);
+        else
+            cn_diag_add(diag, "%s: is no key of a job; see cairn-profile(5)", key->path);
         return NULL;
     }
     if (is_fixed(key->path) || !is_single((*row)->type)) {

@@ -477,6 +477,21 @@ static void refuse_wishes(const struct cn_profile *profile, struct cn_diagnostic
     }
 }
 
+// Refuses a file of a lower layer, which lacks all that only a site says.
+static bool refuse_layer(const struct cn_profile *profile, struct cn_diagnostics *report)
+{
+    const struct cn_profile_file *top = profile->sources[profile->site_count - 1];
+
+    if (top->layer == CN_LAYER_SITE)
+        return false;
+    cn_diagnostics_error(report, (struct cn_mark){1, 1},
+                         "schema: this file is a %s; expected the profile of a site, which names "
+                         "it: '%s: FILE'",
+                         cn_layer_name(top->layer),
+                         top->layer == CN_LAYER_JOB ? "job" : "extends");
+    return true;
+}
+
 cn_err cn_profile_require(const struct cn_profile *profile, enum cn_profile_use use,
                           struct cn_diag *diag)
 {
@@ -484,6 +499,8 @@ cn_err cn_profile_require(const struct cn_profile *profile, enum cn_profile_use 
     const struct cn_profile_file *top = profile->sources[profile->site_count - 1];
     struct cn_diagnostics report = {diag, top->path, 0};
 
+    if (refuse_layer(profile, &report))
+        return CN_EINVAL;
     if (use == CN_PROFILE_TRAIN && cn_profile_names_no_job(profile, &report))
         return CN_EINVAL;
     for (size_t i = 0; i < cn_schema_count; i++) {

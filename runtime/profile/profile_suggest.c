@@ -102,3 +102,20 @@ void cn_profile_suggest(const char *prefix, const char *key, enum cn_layer layer
         suggest_path("", key, 1u << CN_LAYER_JOB, suggestion);
     }
 }
+
+void cn_profile_suggest_job_key(const char *key, char suggestion[CN_PATH_SIZE])
+{
+    const char *dot = strrchr(key, '.');
+    const char *word = dot ? dot + 1 : key;
+    int section = (int)(word - key);
+    char prefix[CN_PATH_SIZE], found[CN_PATH_SIZE];
+
+    suggestion[0] = '\0';
+    if (snprintf(prefix, sizeof(prefix), "job.%.*s", section, key) >= (int)sizeof(prefix))
+        return;
+    cn_profile_suggest(prefix, word, CN_LAYER_JOB, found);
+    if (!found[0] || strchr(found, '.')) // none, or already a whole path
+        snprintf(suggestion, CN_PATH_SIZE, "%s", found);
+    else if (snprintf(suggestion, CN_PATH_SIZE, "%.*s%s", section, key, found) >= CN_PATH_SIZE)
+        suggestion[0] = '\0';
+}

@@ -206,7 +206,7 @@ static cn_err take_alias(struct builder *builder, const yaml_event_t *event)
     struct cn_mark mark = mark_of(event->start_mark);
     struct cn_yaml_node *node;
 
-    cn_diagnostics_error(builder->report, mark, "an alias (*); expected the value itself");
+    cn_diagnostics_error(builder->report, mark, "an alias (*); expected the value itself, or quotes around a text with *");
     if (wants_key(builder)) {
         builder->done = true;
         return CN_OK;
@@ -292,6 +292,7 @@ static cn_err report_syntax(struct builder *builder, const yaml_parser_t *parser
                             size_t size)
 {
     struct cn_mark mark = mark_of(parser->problem_mark);
+    bool alias = parser->context && strstr(parser->context, "alias");
 
     if (parser->error == YAML_MEMORY_ERROR)
         return CN_ENOMEM;
@@ -302,9 +303,10 @@ static cn_err report_syntax(struct builder *builder, const yaml_parser_t *parser
             mark.column = text[i] == '\n' ? 1 : mark.column + 1;
         }
     }
-    cn_diagnostics_error(builder->report, mark, "not YAML: %s%s%s",
+    cn_diagnostics_error(builder->report, mark, "not YAML: %s%s%s%s",
                          parser->problem ? parser->problem : "unreadable",
-                         parser->context ? " " : "", parser->context ? parser->context : "");
+                         parser->context ? " " : "", parser->context ? parser->context : "",
+                         alias ? "; expected quotes around a text that begins with *" : "");
     if (builder->newest)
         builder->newest->bad = true; // the node may have swallowed the text before the mistake
     builder->done = true;

@@ -393,6 +393,19 @@ static void a_profile_without_a_job_is_told_so_once(void **state)
     cn_profile_free(profile);
 }
 
+static void a_job_is_no_profile_of_a_board(void **state)
+{
+    struct cn_profile *profile = parse("schema: cairn/job/v1\nname: j\nmodel: m.onnx\n");
+
+    (void)state;
+    cn_diag_init(&diag);
+    assert_int_equal(cn_profile_require(profile, CN_PROFILE_NODE, &diag), CN_EINVAL);
+    assert_int_equal(diag.count, 1);
+    assert_string_equal(diag.lines[0], "test.yaml:1:1: error: schema: this file is a job; expected "
+                                       "the profile of a site, which names it: 'job: FILE'");
+    cn_profile_free(profile);
+}
+
 static void a_job_needs_a_mapped_data_set_to_train(void **state)
 {
     struct cn_profile *profile = parse("schema: cairn/site/v1\n"
@@ -749,6 +762,7 @@ int main(void)
         cmocka_unit_test(a_round_waits_for_what_the_robust_rule_needs_or_takes_its_quorum),
         cmocka_unit_test(what_a_program_requires_is_told_at_once),
         cmocka_unit_test(a_profile_without_a_job_is_told_so_once),
+        cmocka_unit_test(a_job_is_no_profile_of_a_board),
         cmocka_unit_test(a_job_needs_a_mapped_data_set_to_train),
         cmocka_unit_test(held_out_names_another_data_set),
         cmocka_unit_test(every_good_profile_prints_to_what_loads_to_the_same),

@@ -95,7 +95,10 @@ static void what_cannot_be_swept_is_refused_with_one_line(void **state)
     } wrong[] = {
         {"train.learning_rate", false, "expected KEY=VALUES"},
         {"=1,2", false, "expected KEY=VALUES"},
-        {"train.learning_rat=1,2", false, "is no key of a job"},
+        {"train.learning_rat=1,2", false, "did you mean 'train.learning_rate'?"},
+        {"trian.learning_rate=1,2", false, "did you mean 'train.learning_rate'?"},
+        {"learning_rate=1,2", false, "did you mean"},
+        {"qqqqq.zzzzzz=1,2", false, "is no key of a job; see cairn-profile(5)"},
         {"gateway.listen=1", false, "is no key of a job"},
         {"train=1", false, "is no key of a job"},
         {"rounds.count=1,2", false, "cannot be swept"},
