@@ -167,6 +167,7 @@ def a_port_that_is_taken_is_said_without_contradiction(build):
             said = expect(cluster.command(cluster.node, "run", "board-1.yaml", check=False), 1,
                           f"group.listen 127.0.0.1:{port}: another program uses this UDP port")
             assert "exists already" not in said, said
+        cluster.wait_for_line("gateway", f"board-1 cannot use group.listen 127.0.0.1:{port}: another program uses this UDP")
         with socket.socket() as other:  # a member that is alone for now uses no such port, and is told all the same
             other.bind(("127.0.0.1", port))
             other.listen()

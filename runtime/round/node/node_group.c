@@ -56,7 +56,7 @@ bool cn_node_group_is_led(const struct cn_node_group *group)
 }
 
 cn_err cn_node_group_connect(struct cn_node_group *group, cn_open_peer_link *open,
-                             const struct cn_manifest *manifest)
+                             const struct cn_manifest *manifest, char fault[CN_FAULT_SIZE])
 {
     const struct cn_group_settings *settings = group->settings;
     cn_err err;
@@ -69,11 +69,12 @@ cn_err cn_node_group_connect(struct cn_node_group *group, cn_open_peer_link *ope
     close_peers(group);
     err =
         open(settings->listen, group->members, settings->member_count, group->self, &group->peers);
-    if (err)
-        cn_log_within(&group->lines, cn_platform_now_ms(), CN_LOG_ERROR, "node",
-                      "%s cannot use group.listen %s: %s", group->members[group->self].name,
-                      settings->listen,
-                      err == CN_EEXIST ? "another program uses this UDP port" : cn_err_text(err));
+    if (err) {
+        snprintf(fault, CN_FAULT_SIZE, "%s cannot use group.listen %s: %s",
+                 group->members[group->self].name, settings->listen,
+                 err == CN_EEXIST ? "another program uses this UDP port" : cn_err_text(err));
+        cn_log_within(&group->lines, cn_platform_now_ms(), CN_LOG_ERROR, "node", "%s", fault);
+    }
     return err == CN_EEXIST ? CN_EINVAL : err; // counts as an error of the profile, logged above
 }
 

@@ -9,6 +9,7 @@
 
 #include "runtime/base/log_limit.h"
 #include "runtime/group/membership.h"
+#include "runtime/port/link.h"
 #include "runtime/port/peer_link.h"
 #include "runtime/port/store.h"
 #include "runtime/profile/profile.h"
@@ -39,9 +40,10 @@ cn_err cn_node_group_init(struct cn_node_group *group, const struct cn_settings 
 void cn_node_group_deinit(struct cn_node_group *group);
 
 // Takes the pair keys of a registration and opens the link to the members again with them. Returns
-// CN_EINVAL when another program uses the port of group.listen.
+// CN_EINVAL when another program uses the port of group.listen. fault then says so, to people at the
+// aggregator, too.
 cn_err cn_node_group_connect(struct cn_node_group *group, cn_open_peer_link *open,
-                             const struct cn_manifest *manifest);
+                             const struct cn_manifest *manifest, char fault[CN_FAULT_SIZE]);
 
 // Tells the members that this board has the pair keys of this key epoch.
 void cn_node_group_hold_keys(struct cn_node_group *group, uint64_t key_epoch);

@@ -109,7 +109,8 @@ static cn_err adopt(struct cn_node_owner *node, const struct cn_manifest *manife
     node->registered = true;
     node->manifest = *manifest;
     cn_node_keys_drop(&node->keys);
-    err = cn_node_group_connect(&node->group, node->config.ports->open_peer_link, &node->manifest);
+    err = cn_node_group_connect(&node->group, node->config.ports->open_peer_link, &node->manifest,
+                                node->fault);
     return err ? err : cn_node_prepare(node);
 }
 
