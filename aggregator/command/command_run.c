@@ -174,6 +174,9 @@ static int serve(struct cn_daemon *daemon, const atomic_bool *stop, bool stay)
     daemon->over_at_start = state.phase == CN_RUN_ENDED;
     bool left_before =
         daemon->over_at_start && cn_job_set_is_over(&daemon->jobs) && was_left(daemon);
+    if (daemon->over_at_start && !left_before && !stay)
+        cn_log(CN_LOG_INFO, "run", "the run is over: %s; boards have up to %u s to learn of it",
+               state.end_reason, LINGER_MS / 1000);
     cn_platform_notify("READY=1");
     while (!atomic_load(stop) && !daemon->stops && !drained && !err) {
         err = tick(daemon, &state);

@@ -131,8 +131,8 @@ static void note_result(struct cn_control *control, const struct cn_audit_who *w
     if (control->config.note && answer->ok)
         control->config.note(control->config.noting, request->command, result);
     if (control->config.run)
-        cn_log(CN_LOG_INFO, "control", "%s, asked by user %u at %s: %.*s", request->command,
-               who->uid, who->by, length, answer->text);
+        cn_log(CN_LOG_INFO, "control", "%s, asked by user %u at %s: %s", request->command, who->uid,
+               who->by, result);
 }
 
 // Finds the answer to a command that was carried out before. Returns false when there is none. If
