@@ -21,6 +21,7 @@ const Cairn = {};
     missing: ["!", "worry", "missing", 1],
     paused: ["‖", "wait", "paused", 2],
     never: ["!", "worry", "never heard", 1],
+    expected: ["◌", "none", "not heard yet", 2],
     halted: ["◌", "none", "stopped", 2],
     stopped: ["◌", "none", "stopped", 2],
     awaited: ["◐", "wait", "awaited", 3],

@@ -23,6 +23,7 @@ struct cn_roster {
     struct cn_roster_group *groups; // sorted by name
     size_t group_count;
     uint64_t stored_ms; // clock when errors were stored last; 0: not yet
+    uint64_t opened_ms; // clock
     uint64_t read_ms;   // clock when the ledger was last read; 0: not since the roster was opened
     const struct cn_roster *gateway; // of the gateway, if this is the roster of a job; borrowed
 };
@@ -230,6 +231,7 @@ cn_err cn_roster_open(struct cn_ledger *ledger, struct cn_roster **roster)
     if (!opened)
         return CN_ENOMEM;
     opened->ledger = ledger;
+    opened->opened_ms = cn_platform_now_ms();
     cn_err err = cn_ledger_generation(ledger, &opened->generation);
     if (!err)
         err = reload(opened, NULL, NULL);
@@ -283,6 +285,11 @@ void cn_roster_lend(struct cn_roster *roster, const char *group, bool away, uint
     found->away = away;
     if (!away && found->heard_ms < heard_ms)
         found->heard_ms = heard_ms;
+}
+
+uint64_t cn_roster_opened_ms(const struct cn_roster *roster)
+{
+    return roster->opened_ms;
 }
 
 uint64_t cn_roster_read_ms(const struct cn_roster *roster)

@@ -95,6 +95,9 @@ void cn_roster_expire(struct cn_roster *roster);
 // heard it, in whatever job.
 void cn_roster_lend(struct cn_roster *roster, const char *group, bool away, uint64_t heard_ms);
 
+// Returns the clock when the roster was opened: no board was heard before.
+uint64_t cn_roster_opened_ms(const struct cn_roster *roster);
+
 // Returns the clock at the last successful refresh: enrolments and revocations before it are known.
 // 0: no refresh yet.
 uint64_t cn_roster_read_ms(const struct cn_roster *roster);

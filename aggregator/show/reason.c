@@ -8,6 +8,7 @@ static const struct {
     const char *word, *sentence;
 } reasons[] = {
     [CN_REASON_REVOKED] = {"revoked", "revoked: its key is refused"},
+    [CN_REASON_EXPECTED] = {"expected", NULL},
     [CN_REASON_NEVER] = {"never", "not heard since the aggregator started: check its power, "
                                   "network, key"},
     [CN_REASON_TWICE] = {"twice", NULL},
@@ -55,6 +56,16 @@ static enum cn_reason_kind find_place(const struct cn_reason_facts *facts, const
     return running ? CN_REASON_AWAITED : CN_REASON_HALTED;
 }
 
+// Returns the reason of a board that was not heard since the aggregator started. Boards come back
+// one after the other, so a board without an error has the time after which it would be silent.
+static struct cn_reason find_silence(const struct cn_reason_facts *facts, const char *error)
+{
+    uint64_t opened_ms = facts->live->opened_ms;
+    if (!error && is_recent(facts, opened_ms, CN_REASON_SILENT_MS))
+        return (struct cn_reason){.kind = CN_REASON_EXPECTED, .since_ms = opened_ms};
+    return (struct cn_reason){.kind = CN_REASON_NEVER, .detail = error};
+}
+
 struct cn_reason cn_reason_of(const struct cn_reason_facts *facts,
                               const struct cn_ledger_board *board,
                               const struct cn_live_board *found)
@@ -66,7 +77,7 @@ struct cn_reason cn_reason_of(const struct cn_reason_facts *facts,
     const char *error = cn_round_view_error(facts->view, board->name);
     if (facts->live->running && !live->heard_ms && !live->missing_ms &&
         (error || !facts->view->end_reason)) // nobody waits for a board of a run that is over
-        return (struct cn_reason){.kind = CN_REASON_NEVER, .detail = error};
+        return find_silence(facts, error);
     if (is_recent(facts, live->twice_ms, CN_INSTANCES_SHOWN_MS))
         return (struct cn_reason){CN_REASON_TWICE, live->twice_ms, live->twice};
     if (live->fault.told_ms)
@@ -137,6 +148,11 @@ void cn_reason_text(const struct cn_reason *reason, uint64_t now_ms, bool ages,
     else if (reason->kind == CN_REASON_FAILED)
         snprintf(text, CN_REASON_SIZE, "error%s%s: %s%s", age, ages ? " ago" : "", detail,
                  cure_of(reason->code));
+    else if (reason->kind == CN_REASON_EXPECTED && ages)
+        snprintf(text, CN_REASON_SIZE, "not heard yet: the aggregator started %" PRIu64 " s ago",
+                 seconds);
+    else if (reason->kind == CN_REASON_EXPECTED)
+        snprintf(text, CN_REASON_SIZE, "not heard yet: the aggregator has just started");
     else if (reason->kind == CN_REASON_NEVER && *detail)
         snprintf(text, CN_REASON_SIZE, "not heard since the aggregator started; it said last: %s",
                  detail);

@@ -14,6 +14,8 @@
 // order of cn_reason_of.
 enum cn_reason_kind {
     CN_REASON_REVOKED,
+    CN_REASON_EXPECTED,   // not heard yet, and the aggregator started less than CN_REASON_SILENT_MS
+                          // ago
     CN_REASON_NEVER,      // not heard since the aggregator started; detail: its last error. Without
                           // one only while the run goes on
     CN_REASON_TWICE,      // two processes use its key

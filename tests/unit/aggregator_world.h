@@ -18,6 +18,8 @@
 
 #define WORLD_GROUPS 3
 
+#define WORLD_START_MS 1000000
+
 static uint64_t world_now_ms;
 
 struct aggregator_world {
@@ -80,7 +82,7 @@ static inline void world_init(struct aggregator_world *world)
 {
     static const struct cn_test_tensor tensors[] = {{5000, CN_TENSOR_PARAM}, {40, CN_TENSOR_STAT}};
     memset(world, 0, sizeof(*world));
-    world_now_ms = 1000000;
+    world_now_ms = WORLD_START_MS;
     snprintf(world->directory, sizeof(world->directory), "%s/cairn-world-XXXXXX",
              access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp"); // syncs cost nothing there
     if (!mkdtemp(world->directory))
