@@ -59,11 +59,10 @@ static bool read_schema(struct loader *loader, struct cn_profile_file *source)
     if (!schema || !source->root || source->root->first != schema) {
         bool empty = !source->root || !source->root->first;
 
-        cn_diagnostics_error(&loader->report, (struct cn_mark){1, 1},
-                             "schema: %s; expected 'schema: ' and %s",
-                             empty ? "the file says nothing (`init` writes a profile)"
-                                   : "not the first key",
-                             wanted);
+        cn_diagnostics_error(
+            &loader->report, (struct cn_mark){1, 1}, "schema: %s; expected 'schema: ' and %s",
+            empty ? "the file says nothing (`init` writes a profile)" : "not the first key",
+            wanted);
         return false;
     }
     for (int layer = 0; layer < CN_LAYER_COUNT && schema->type == CN_YAML_SCALAR; layer++) {

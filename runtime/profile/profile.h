@@ -165,7 +165,8 @@ const struct cn_settings *cn_profile_settings(const struct cn_profile *profile);
 // start with "job.", as in "job.rounds.quorum". The key must exist.
 bool cn_profile_is_set(const struct cn_profile *profile, const char *key);
 
-// Writes the key of a job, without "job.", that an unknown one probably means; "" when none is near.
+// Writes the key of a job, without "job.", that an unknown one probably means; "" when none is
+// near.
 void cn_profile_suggest_job_key(const char *key, char suggestion[CN_PATH_SIZE]);
 
 // Uses path as the board's key instead of aggregator.key. Returns CN_ERANGE when the path is too

@@ -487,8 +487,7 @@ static bool refuse_layer(const struct cn_profile *profile, struct cn_diagnostics
     cn_diagnostics_error(report, (struct cn_mark){1, 1},
                          "schema: this file is a %s; expected the profile of a site, which names "
                          "it: '%s: FILE'",
-                         cn_layer_name(top->layer),
-                         top->layer == CN_LAYER_JOB ? "job" : "extends");
+                         cn_layer_name(top->layer), top->layer == CN_LAYER_JOB ? "job" : "extends");
     return true;
 }
 

@@ -206,7 +206,8 @@ static cn_err take_alias(struct builder *builder, const yaml_event_t *event)
     struct cn_mark mark = mark_of(event->start_mark);
     struct cn_yaml_node *node;
 
-    cn_diagnostics_error(builder->report, mark, "an alias (*); expected the value itself, or quotes around a text with *");
+    cn_diagnostics_error(builder->report, mark,
+                         "an alias (*); expected the value itself, or quotes around a text with *");
     if (wants_key(builder)) {
         builder->done = true;
         return CN_OK;

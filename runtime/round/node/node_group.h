@@ -40,8 +40,8 @@ cn_err cn_node_group_init(struct cn_node_group *group, const struct cn_settings 
 void cn_node_group_deinit(struct cn_node_group *group);
 
 // Takes the pair keys of a registration and opens the link to the members again with them. Returns
-// CN_EINVAL when another program uses the port of group.listen. fault then says so, to people at the
-// aggregator, too.
+// CN_EINVAL when another program uses the port of group.listen. fault then says so, to people at
+// the aggregator, too.
 cn_err cn_node_group_connect(struct cn_node_group *group, cn_open_peer_link *open,
                              const struct cn_manifest *manifest, char fault[CN_FAULT_SIZE]);
 
