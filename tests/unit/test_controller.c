@@ -139,6 +139,30 @@ static void losses_of_one_round_that_may_be_undone_do_not_change_the_rate(void *
     assert_int_equal(path.controller.phase, CN_CONTROLLER_PROBE_BW);
 }
 
+// Runs for a while. A tenth of each round counts as lost.
+static void run_with_losses(struct path *path, int rounds)
+{
+    for (int i = 0; i < rounds; i++) {
+        cn_controller_lost(&path->controller, 5 * UNIT);
+        run(path, QUEUE_RTT_US);
+    }
+}
+
+// With a short queue sending faster drops the packets of others. What they then leave is no free
+// rate.
+static void a_rate_that_cost_losses_behind_a_queue_is_not_learned(void **state)
+{
+    static struct path path;
+
+    (void)state;
+    open_cruising_path(&path);
+    path.gap_us = 800;
+    run_with_losses(&path, 24); // three cycles
+    assert_true(path.controller.bandwidth < 1100000);
+    run(&path, 24 * QUEUE_RTT_US);
+    assert_in_range((uint64_t)path.controller.bandwidth, 1200000, 1300000);
+}
+
 static void after_forgetting_comes_startup_and_an_undone_loss_restores_the_rate(void **state)
 {
     static struct path path;
@@ -246,6 +270,7 @@ int main(void)
         cmocka_unit_test(the_rate_of_the_link_is_found_and_its_queue_drained),
         cmocka_unit_test(a_rate_that_falls_is_followed),
         cmocka_unit_test(losses_of_one_round_that_may_be_undone_do_not_change_the_rate),
+        cmocka_unit_test(a_rate_that_cost_losses_behind_a_queue_is_not_learned),
         cmocka_unit_test(after_forgetting_comes_startup_and_an_undone_loss_restores_the_rate),
         cmocka_unit_test(an_uplink_limit_is_kept),
         cmocka_unit_test(a_longer_path_is_noticed_by_probing),

@@ -78,6 +78,18 @@ static void a_flow_that_was_there_first_leaves_ours_its_part(void **state)
     assert_shares(true);
 }
 
+// Ours does not take the rate that the other one leaves after the losses which ours caused.
+static void behind_a_queue_of_a_round_trip_cubic_gets_nearly_half(void **state)
+{
+    (void)state;
+    for (int first = 0; first < 2; first++) {
+        double share = share_beside_cubic(&usual, usual.rtt_us / 1000, first);
+
+        if (share > 0.55)
+            fail_msg("ours has %.2f of the link", share);
+    }
+}
+
 // Prints a line for each link and order of the flows: the share of ours by length of the queue.
 static void print_shares(void)
 {
@@ -107,6 +119,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(both_that_begin_together_get_their_part),
         cmocka_unit_test(a_flow_that_was_there_first_leaves_ours_its_part),
+        cmocka_unit_test(behind_a_queue_of_a_round_trip_cubic_gets_nearly_half),
     };
 
     if (argc > 1 && strcmp(argv[1], "print") == 0) {

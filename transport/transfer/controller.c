@@ -23,6 +23,7 @@
 #define SAME_PROBES 2       // repetitions of a probe's round trip that show a longer path
 #define IDLE_ROUNDS 8       // rounds without a queue after which the rival counts as gone
 #define FLOOD 0.2           // a larger share lost in a round behind a queue means a slower link
+#define FORCED 0.02 // share lost behind a queue, beside the link's own, that shows no free rate
 
 static const double cycle_gains[CYCLES] = {1.25, 0.75, 1, 1, 1, 1, 1, 1};
 
@@ -204,6 +205,8 @@ static void renew_bandwidth(struct cn_controller *controller, uint64_t now_us)
     rate = 1e6 * (double)(controller->delivered - mark->delivered) / (double)interval;
     if (mark->limited && rate < controller->bandwidth)
         return;
+    if (controller->rate_max > 0 && rate > controller->rate_max)
+        rate = controller->rate_max;
     if (rate > *slot)
         *slot = rate;
     controller->bandwidth = 0;
@@ -275,6 +278,32 @@ static bool is_flood(uint64_t lost, uint64_t delivered)
     return (double)lost > FLOOD * (double)(lost + delivered);
 }
 
+// Returns whether this round and the one before lost more than the link loses by itself. A loss is
+// often noticed in the round after that of the datagram.
+static bool is_forced(const struct cn_controller *controller)
+{
+    double lost = (double)(controller->round_lost + controller->last_lost);
+    double all = lost + (double)(controller->round_delivered + controller->last_delivered);
+
+    return lost > (controller->loss + FORCED) * all;
+}
+
+// Keeps the bandwidth from growing by this round and the next: its rate was reached only because
+// others lost.
+static void discard_growth(struct cn_controller *controller)
+{
+    uint64_t now = controller->rounds % CN_CONTROLLER_ROUNDS;
+
+    controller->rate_max = 0;
+    for (uint64_t i = 0; i < CN_CONTROLLER_ROUNDS; i++) {
+        if (i != now && controller->round_rate[i] > controller->rate_max)
+            controller->rate_max = controller->round_rate[i];
+    }
+    if (controller->rate_max <= 0 || controller->round_rate[now] <= controller->rate_max)
+        return;
+    controller->round_rate[now] = controller->bandwidth = controller->rate_max;
+}
+
 // Judges the loss of a round. Without a queue it is the link's random loss, for which the rate
 // makes up. Much loss behind a queue in two rounds means that the link has become slower.
 static void judge_loss(struct cn_controller *controller, uint64_t now_us)
@@ -283,11 +312,14 @@ static void judge_loss(struct cn_controller *controller, uint64_t now_us)
     uint64_t all = controller->round_lost + controller->round_delivered;
     double share = all ? (double)controller->round_lost / (double)all : 0;
 
+    controller->rate_max = 0;
     if (!controller->full)
         return;
     if (queue_stands(controller)) {
         flood = controller->phase == CN_CONTROLLER_PROBE_BW && // the queue is not from STARTUP
                 is_flood(controller->round_lost, controller->round_delivered);
+        if (controller->phase == CN_CONTROLLER_PROBE_BW && is_forced(controller))
+            discard_growth(controller);
         share = 0; // the link is full: sending faster cannot make up for the loss
     }
     controller->loss += (share - controller->loss) / 8;

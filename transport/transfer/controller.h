@@ -58,8 +58,9 @@ struct cn_controller {
     uint64_t srtt_us; // an estimate of the round trip, for pacing while beginning is set; 0: none
     double bandwidth; // largest of round_rate, bytes per second; 0: no sample yet
     double round_rate[CN_CONTROLLER_ROUNDS]; // largest rate of each round, bytes per second
-    uint64_t min_rtt_us, min_rtt_at_us;      // smallest round trip and when it was seen; 0: none
-    uint64_t cycle_rtt_us;                   // smallest round trip of this cycle of PROBE_BW
+    double rate_max;                    // rates above it are not learned in this round; 0: all are
+    uint64_t min_rtt_us, min_rtt_at_us; // smallest round trip and when it was seen; 0: none
+    uint64_t cycle_rtt_us;              // smallest round trip of this cycle of PROBE_BW
     // As in cn_send_mark, for the next datagram.
     uint64_t delivered, delivered_us, first_us;
     uint64_t lost; // bytes lost in all
