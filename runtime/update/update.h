@@ -33,6 +33,10 @@ struct cn_update_header {
 // Returns the name of a mode as a profile writes it, for example "topk".
 const char *cn_update_mode_name(enum cn_update_mode mode);
 
+// Returns whether a frame can have this rule: one from another board or an old file may be
+// anything.
+bool cn_update_rule_is_valid(const struct cn_update_rule *rule);
+
 // Returns the bytes of the largest frame that any rule can give for this layout.
 size_t cn_update_size_max(const struct cn_layout *layout);
 

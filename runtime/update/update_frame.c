@@ -34,7 +34,7 @@ const char *cn_update_mode_name(enum cn_update_mode mode)
 }
 
 // Density and value bits are 0 in the frame of a dense rule, whatever the profile says.
-static bool rule_is_valid(const struct cn_update_rule *rule)
+bool cn_update_rule_is_valid(const struct cn_update_rule *rule)
 {
     if (rule->mode == CN_UPDATE_TOPK)
         return rule->density > 0 && rule->density <= 1 && rule->value_bits <= VALUE_BITS_MAX;
@@ -55,8 +55,8 @@ cn_err cn_update_frame_put(const struct cn_update_header *header, size_t total,
     bool is_topk = header->rule.mode == CN_UPDATE_TOPK;
     size_t group_size = strnlen(header->group, CN_NAME_SIZE);
 
-    if (!rule_is_valid(&header->rule) || !flags_are_valid(header) || group_size == CN_NAME_SIZE ||
-        (group_size && !cn_name_valid(header->group)))
+    if (!cn_update_rule_is_valid(&header->rule) || !flags_are_valid(header) ||
+        group_size == CN_NAME_SIZE || (group_size && !cn_name_valid(header->group)))
         return CN_EINVAL;
     if (header->weight < 1 || header->weight > CN_UPDATE_WEIGHT_MAX)
         return CN_ERANGE;
@@ -89,7 +89,7 @@ static cn_err get_rule(const uint8_t *bytes, struct cn_diag *diag, struct cn_upd
     *rule = (struct cn_update_rule){.mode = (enum cn_update_mode)bytes[8],
                                     .value_bits = bytes[9],
                                     .density = cn_get_f64(bytes + 40)};
-    if (rule->mode == CN_UPDATE_TOPK ? rule_is_valid(rule)
+    if (rule->mode == CN_UPDATE_TOPK ? cn_update_rule_is_valid(rule)
                                      : bytes[9] == 0 && memcmp(bytes + 40, zeros, 8) == 0)
         return CN_OK;
     cn_diag_add(diag,

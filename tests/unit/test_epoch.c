@@ -422,6 +422,62 @@ static void a_member_that_lost_everything_heals_from_the_other(void **state)
     finish_run(world, 32, digest);
 }
 
+#define FAR_ROUND 1000000
+
+// A leader that lies: in news of its own.
+static void a_leader_that_names_a_round_far_ahead_is_not_obeyed(void **state)
+{
+    struct world *world = *state;
+    const struct cn_session *member = world->boards[1].session;
+    struct cn_round_info lie;
+
+    world->news.round = 7;
+    lie = world->news;
+    lie.round = FAR_ROUND;
+    start(world, 16, 0, NOBODY, 0);
+    cn_mailbox_put_news(&world->boards[1].box, &world->news);
+    cn_mailbox_put_news(&world->boards[0].box, &lie);
+    serve_version(world);
+    join(&world->boards[1]);
+    join(&world->boards[0]);
+    assert_int_equal(world->boards[1].err, CN_EFORMAT);
+    assert_int_equal(member->held.phase, CN_PHASE_BASE);
+    assert_true(member->held.round < 7 && member->held.counted.round < 7);
+}
+
+static void a_version_far_ahead_is_not_taken(void **state)
+{
+    struct world *world = *state;
+    struct cn_round_info lie = world->news;
+
+    lie.version = FAR_ROUND;
+    start(world, 16, 0, NOBODY, 0);
+    cn_mailbox_put_news(&world->boards[1].box, &world->news);
+    cn_mailbox_put_news(&world->boards[0].box, &lie);
+    serve_version(world);
+    join(&world->boards[1]);
+    join(&world->boards[0]);
+    assert_int_equal(world->boards[1].err, CN_EFORMAT);
+    assert_int_equal(world->boards[1].session->held.phase, CN_PHASE_EMPTY);
+}
+
+static void a_state_far_ahead_is_not_taken(void **state)
+{
+    struct world *world = *state;
+    uint8_t digest[CN_DIGEST_SIZE];
+
+    train_round(world, digest);
+    lose_second(world);
+    open_session(world, 1);
+    world->boards[0].session->held.round = FAR_ROUND;
+    start(world, 32, 0, NOBODY, 0);
+    cn_mailbox_put_news(&world->boards[1].box, &world->news);
+    join(&world->boards[1]);
+    join(&world->boards[0]);
+    assert_int_equal(world->boards[1].err, CN_ERANGE);
+    assert_int_equal(world->boards[1].session->held.round, 1);
+}
+
 static void expect_rows(const struct cn_row *a, const struct cn_row *b, size_t total)
 {
     assert_non_null(a->data);
@@ -1165,6 +1221,10 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_member_that_lost_everything_heals_from_the_other, set_up,
                                         tear_down),
+        cmocka_unit_test_setup_teardown(a_leader_that_names_a_round_far_ahead_is_not_obeyed, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(a_version_far_ahead_is_not_taken, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_state_far_ahead_is_not_taken, set_up, tear_down),
         cmocka_unit_test_setup_teardown(the_plan_of_a_run_has_room_for_a_version, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(a_version_of_an_impossible_size_is_not_asked_for, set_up,

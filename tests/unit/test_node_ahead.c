@@ -43,11 +43,79 @@ static void a_message_that_was_overtaken_is_not_told(void **state)
     assert_false(cn_node_ahead_tell(&ahead, 9000));
 }
 
+static bool is_false(const struct cn_progress *progress, const struct cn_round_info *news,
+                     uint64_t lasting_ms)
+{
+    struct cn_node_ahead ahead = {0};
+
+    cn_node_ahead_hear(&ahead, progress, news, 1000);
+    if (lasting_ms)
+        cn_node_ahead_hear(&ahead, progress, news, 1000 + lasting_ms);
+    return ahead.false_state;
+}
+
+// A member of the group gave it: no aggregator had such a round, or such a version.
+static void a_state_of_no_aggregator_is_false(void **state)
+{
+    const struct cn_progress held = {
+        .phase = CN_PHASE_BASE, .run = 7, .lineage = 1, .round = 90, .version = 10};
+    struct cn_round_info news = {.run = 7, .lineage = 1, .round = 12, .version = 10};
+
+    (void)state;
+    assert_false(is_false(&held, &news, 0));
+    assert_false(is_false(&held, &news, 5000));
+    assert_true(is_false(&held, &news, 15000));
+    news.version = 11;
+    assert_true(is_false(&held, &news, 15000));
+    news.version = 9; // perhaps restored from a backup
+    assert_false(is_false(&held, &news, 15000));
+    news = (struct cn_round_info){.run = 7, .lineage = 1, .round = 90, .version = 10};
+    assert_false(is_false(&held, &news, 15000));
+    news.version_digest[3] = 1; // another model
+    assert_true(is_false(&held, &news, 0));
+    news.run = 8;
+    assert_false(is_false(&held, &news, 15000));
+}
+
+// The leader hears of each round first.
+static void rounds_that_follow_one_another_are_not_false(void **state)
+{
+    struct cn_node_ahead ahead = {0};
+
+    (void)state;
+    for (uint32_t round = 2; round < 40; round++) {
+        struct cn_progress held = {
+            .phase = CN_PHASE_TRAIN, .lineage = 1, .round = round, .version = round - 1};
+        struct cn_round_info news = {.lineage = 1, .round = round - 1, .version = round - 1};
+
+        cn_node_ahead_hear(&ahead, &held, &news, 1000 * round);
+        assert_false(ahead.false_state || cn_node_ahead_tell(&ahead, 1000 * round));
+    }
+}
+
+static void a_board_asks_again_when_the_round_stays_behind(void **state)
+{
+    const struct cn_progress held = {.phase = CN_PHASE_BASE, .lineage = 1, .round = 90};
+    struct cn_round_info news = {.lineage = 1, .round = 12};
+    struct cn_node_ahead ahead = {0};
+
+    (void)state;
+    assert_false(cn_node_ahead_asks(&ahead, 90000));
+    cn_node_ahead_hear(&ahead, &held, &news, 100000);
+    assert_false(cn_node_ahead_asks(&ahead, 104000));
+    assert_true(cn_node_ahead_asks(&ahead, 111000));
+    assert_false(cn_node_ahead_asks(&ahead, 112000));
+    assert_true(cn_node_ahead_asks(&ahead, 122000));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_older_round_is_told_once_when_it_lasts),
         cmocka_unit_test(a_message_that_was_overtaken_is_not_told),
+        cmocka_unit_test(a_state_of_no_aggregator_is_false),
+        cmocka_unit_test(rounds_that_follow_one_another_are_not_false),
+        cmocka_unit_test(a_board_asks_again_when_the_round_stays_behind),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -194,6 +194,30 @@ static cn_err create_on_full_disk(struct cn_store *store, const char *name,
     return CN_ENOSPC;
 }
 
+// The order of a member that lies. With such a rule no frame could be made at the end of the round.
+static void an_order_with_an_impossible_rule_is_refused(void **state)
+{
+    static const struct cn_update_rule rules[] = {
+        {CN_UPDATE_TOPK, NAN, 2}, {CN_UPDATE_TOPK, 2, 2},           {CN_UPDATE_TOPK, 0.5, 9},
+        {CN_UPDATE_AUTO, 0.5, 2}, {(enum cn_update_mode)9, 0.5, 2},
+    };
+    struct world *world = *state;
+    struct cn_link_path_stats link = {0};
+    struct cn_round_order order;
+
+    open_session(world);
+    cn_session_plan(world->session, 1, &link, 60000, &order);
+    for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++) {
+        struct cn_round_order lie = order;
+
+        lie.rule = rules[i];
+        assert_int_equal(cn_session_begin(world->session, &lie), CN_EFORMAT);
+    }
+    order.newest.round = 2; // counted before it is begun
+    assert_int_equal(cn_session_begin(world->session, &order), CN_EFORMAT);
+    assert_int_equal(world->session->held.phase, CN_PHASE_BASE);
+}
+
 static void a_full_disk_is_said_once(void **state)
 {
     struct world *world = *state;
@@ -874,6 +898,8 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(an_order_with_an_impossible_rule_is_refused, set_up,
+                                        tear_down),
         TEST(a_full_disk_is_said_once),
         TEST(a_model_file_that_cannot_be_replaced_is_said_once),
         TEST(control_variates_count_in_the_memory_plan),

@@ -142,6 +142,15 @@ static cn_err check_sizes(const uint8_t *bytes, uint64_t size, size_t total_limi
                     phase, presence, frame_size);
         return CN_EFORMAT;
     }
+    const struct cn_update_rule rule = {.mode = (enum cn_update_mode)cn_get_u32(bytes + 264),
+                                        .value_bits = cn_get_u32(bytes + 268),
+                                        .density = cn_get_f64(bytes + 272)};
+
+    if (rule.mode == CN_UPDATE_TOPK && !cn_update_rule_is_valid(&rule)) {
+        cn_diag_add(diag, "checkpoint: density %g with %u value bits is not a valid rule",
+                    rule.density, rule.value_bits);
+        return CN_EFORMAT;
+    }
     if (cn_get_u32(bytes + 264) > CN_UPDATE_SKIP || bytes[300] > 1 || bytes[301] > SCALE_MAX ||
         (!bytes[301] && (bytes[302] || bytes[303])) ||
         (header_size(bytes) >= HEADER_SIZE_4 && cn_get_u32(bytes + 348) > 1)) {

@@ -11,6 +11,7 @@
 #include "runtime/round/epoch/epoch_command.h"
 #include "runtime/round/epoch/epoch_control.h"
 #include "runtime/round/epoch/epoch_heal.h"
+#include "runtime/round/epoch/epoch_limits.h"
 #include "runtime/round/epoch/epoch_say.h"
 #include "runtime/round/epoch/round_file.h"
 #include "runtime/round/round.h"
@@ -478,6 +479,8 @@ static cn_err obey(struct cn_epoch *epoch, struct cn_epoch_command *command)
     struct cn_session *session = epoch->session;
     enum cn_phase phase = cn_session_held(session)->phase;
 
+    if (!cn_epoch_may_obey(epoch, command))
+        return CN_EFORMAT;
     switch (command->kind) {
     case CN_EPOCH_IDLE:
     case CN_EPOCH_END:

@@ -16,6 +16,7 @@ struct cn_epoch {
     const char *secure; // name of the backend that encrypts, for people; NULL: none
     struct cn_membership_view view;
     struct cn_mailbox *box;
+    struct cn_log_quotas *lines; // of lines that members cause; borrowed; NULL: no limits
     bool ended;                  // the last command was END
     bool fresh;                  // the outbox was filled in this epoch and has not been sent
     bool avoid_delta;            // the last delta did not fit: fetch the full version

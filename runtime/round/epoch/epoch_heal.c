@@ -6,6 +6,7 @@
 #include "runtime/base/log.h"
 #include "runtime/group/ranks.h"
 #include "runtime/port/crypto.h"
+#include "runtime/round/epoch/epoch_limits.h"
 #include "runtime/round/epoch/recovery.h"
 
 enum fingerprint { ROWS = 0x6865616c, SIZE, DIGESTS, WANTED, PIECE };
@@ -315,8 +316,14 @@ static cn_err take(struct cn_epoch *epoch, uint32_t source, const struct cn_set 
     if (epoch->view.view.rank == source)
         return err;
     cn_session_keep_part(session, NULL);
-    if (!err)
-        return cn_session_take(session, transfer->state.data, transfer->state.size);
+    if (!err) {
+        uint32_t most = cn_epoch_newest_round(epoch);
+
+        err = cn_session_take(session, transfer->state.data, transfer->state.size, most);
+        if (err == CN_ERANGE)
+            cn_epoch_disbelieve(epoch, source, most);
+        return err;
+    }
     cn_log(CN_LOG_WARN, "epoch",
            "%zu pieces of the state arrived; they are kept for the next epoch", transfer->came);
     cn_session_keep_part(session, &transfer->state);

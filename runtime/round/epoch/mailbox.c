@@ -119,18 +119,24 @@ void cn_mailbox_put_news(struct cn_mailbox *box, const struct cn_round_info *new
     pthread_mutex_unlock(&box->lock);
 }
 
-bool cn_mailbox_news(struct cn_mailbox *box, struct cn_round_info *news)
+bool cn_mailbox_news_age(struct cn_mailbox *box, struct cn_round_info *news, uint64_t *age_ms)
 {
-    uint64_t age_ms;
     bool has_news;
 
     pthread_mutex_lock(&box->lock);
     has_news = box->has_news;
     *news = box->news;
-    age_ms = cn_platform_now_ms() - box->news_ms;
+    *age_ms = cn_platform_now_ms() - box->news_ms;
     pthread_mutex_unlock(&box->lock);
-    news->remaining_ms -= age_ms < news->remaining_ms ? age_ms : news->remaining_ms;
+    news->remaining_ms -= *age_ms < news->remaining_ms ? *age_ms : news->remaining_ms;
     return has_news;
+}
+
+bool cn_mailbox_news(struct cn_mailbox *box, struct cn_round_info *news)
+{
+    uint64_t age_ms;
+
+    return cn_mailbox_news_age(box, news, &age_ms);
 }
 
 void cn_mailbox_put_link(struct cn_mailbox *box, const struct cn_link_path_stats *link)

@@ -71,7 +71,8 @@ static cn_err run_epoch(struct cn_worker *worker, struct cn_session *session,
         .lines = config->lines,
         .lossy_paths = &worker->lossy_paths,
     };
-    struct cn_epoch epoch = {.session = session, .view = *view, .box = config->box};
+    struct cn_epoch epoch = {
+        .session = session, .view = *view, .box = config->box, .lines = config->lines};
     cn_err err;
 
     *left = (struct cn_left){.lost = NOBODY};

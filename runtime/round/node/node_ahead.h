@@ -1,8 +1,10 @@
-// node_ahead.h - notices that this board holds a newer version of the run than the aggregator.
+// node_ahead.h - notices that this board's state is not one of the aggregator's run.
 //
-// That happens when the gateway's state was restored from a backup. The board then waits until the
-// aggregator's rounds catch up, or for a new lineage (docs/backup.md). Pure decisions: the node
-// reports. Threading: none.
+// It holds a newer version than the aggregator when the gateway's state was restored from a backup.
+// It then waits until the aggregator's rounds catch up, or for a new lineage (docs/backup.md). A
+// round that the aggregator has not opened, with a version that it has, came from a member of the
+// group that lied, and so did a version with another digest: the board gives that state up, since
+// no news would change it. Pure decisions: the node acts. Threading: none.
 #pragma once
 
 #include <stdbool.h>
@@ -12,6 +14,9 @@
 
 struct cn_node_ahead {
     uint64_t since_ms;         // when the aggregator was first seen to be older; 0: it is not
+    uint32_t round, held;      // the board's round and version at that time
+    uint64_t asked_ms;         // when cn_node_ahead_asks returned true; 0: not yet
+    bool false_state;          // the state is not of the aggregator's run: it must be given up
     bool told;                 // cn_node_ahead_tell has returned true
     uint32_t lineage, version; // the board's
     uint32_t news_lineage, news_version; // the aggregator's
@@ -21,6 +26,10 @@ struct cn_node_ahead {
 void cn_node_ahead_hear(struct cn_node_ahead *ahead, const struct cn_progress *progress,
                         const struct cn_round_info *news, uint64_t now_ms);
 
-// Returns true once, when the aggregator has been older for 2 s. A message that was overtaken by a
-// newer one does not last that long.
+// Returns true once, when the aggregator's version has been older for 2 s. A message that was
+// overtaken by a newer one does not last that long.
 bool cn_node_ahead_tell(struct cn_node_ahead *ahead, uint64_t now_ms);
+
+// Returns true, at most every 10 s, when the board must ask for the round again: the link reports a
+// round only when it changes, and what lasts must be told twice.
+bool cn_node_ahead_asks(struct cn_node_ahead *ahead, uint64_t now_ms);

@@ -29,6 +29,7 @@ struct cn_node_owner {
     struct cn_manifest manifest;
     struct cn_node_keys keys;
     struct cn_node_ahead ahead;
+    bool discards; // the next worker begins without the stored state
     bool fetching_graph;
     struct cn_mapping model; // the ONNX file made from the graph blob
     struct cn_store *files;  // those of the manifest's run in the board's store; NULL: not open

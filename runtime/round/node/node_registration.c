@@ -224,10 +224,35 @@ cn_err cn_node_poll_report(struct cn_node_owner *node, uint64_t now)
     return CN_OK;
 }
 
+// Starts the worker again without the state that is held.
+static cn_err give_state_up(struct cn_node_owner *node)
+{
+    const struct cn_progress *progress = &node->status.progress;
+    const struct cn_round_info *news = &node->status.news;
+
+    cn_log_within(&node->link_lines, cn_platform_now_ms(), CN_LOG_ERROR, "node",
+                  "this board's state (round %u, version %u) is not one of the aggregator's run, "
+                  "which is at round %u, version %u: a member of the group has given it; it is "
+                  "given up, with the residual",
+                  progress->round, progress->version, news->round, news->version);
+    cn_node_stop_worker(node);
+    node->ahead = (struct cn_node_ahead){0};
+    node->status.progress = (struct cn_progress){0};
+    node->discards = true;
+    return cn_node_prepare(node);
+}
+
 cn_err cn_node_poll_ahead(struct cn_node_owner *node, uint64_t now)
 {
     const struct cn_node_ahead *ahead = &node->ahead;
 
+    if (ahead->false_state && node->working)
+        return give_state_up(node);
+    if (cn_node_ahead_asks(&node->ahead, now) && !cn_node_group_is_led(&node->group)) {
+        cn_err err = cn_node_watch(node, false);
+
+        return err ? err : cn_node_watch(node, true);
+    }
     if (!cn_node_ahead_tell(&node->ahead, now))
         return CN_OK;
     cn_log(CN_LOG_ERROR, "node",

@@ -46,6 +46,7 @@ static cn_err start_worker(struct cn_node_owner *node)
                 .disk = &node->disk,
                 .given_up = &node->given_up,
                 .live = &node->live,
+                .anew = node->discards,
             },
         .box = &node->box,
         .collectives = {.secure = config->ports->collective,
@@ -80,6 +81,7 @@ static cn_err start_worker(struct cn_node_owner *node)
         return err;
     }
     node->working = true;
+    node->discards = false;
     return CN_OK;
 }
 

@@ -372,8 +372,8 @@ static cn_err resume(struct cn_session *session, struct cn_diag *diag)
     } else if (must_stay(session)) {
         return CN_ECONFLICT;
     } else if (session->config.anew || !fits_run(session, &session->held)) {
-        cn_log(CN_LOG_INFO, "session",
-               "the stored state belongs to another run; starting from the beginning");
+        cn_log(CN_LOG_INFO, "session", "the stored state %s; starting from the beginning",
+               session->config.anew ? "is given up" : "belongs to another run");
         counter = session->held.counter;
         start_empty(session);
         session->held.counter = counter; // known, so the first save need not look through the slots
@@ -537,7 +537,7 @@ cn_err cn_session_save(struct cn_session *session, uint64_t interval_ms)
     return err;
 }
 
-cn_err cn_session_take(struct cn_session *session, const uint8_t *bytes, size_t size)
+cn_err cn_session_take(struct cn_session *session, const uint8_t *bytes, size_t size, uint32_t most)
 {
     struct cn_checkpoint taken = {0};
     struct cn_diag diag;
@@ -548,9 +548,13 @@ cn_err cn_session_take(struct cn_session *session, const uint8_t *bytes, size_t 
                                cn_update_size_max(session->layout), &diag, &taken);
     if (err)
         return err;
-    if (!fits_run(session, &taken)) {
+    if (!fits_run(session, &taken))
+        err = CN_ESTALE;
+    else if (taken.round > most || taken.version > most || taken.counted.round > most)
+        err = CN_ERANGE;
+    if (err) {
         cn_checkpoint_deinit(&taken);
-        return CN_ESTALE;
+        return err;
     }
     taken.counter = session->held.counter;
     if (taken.epoch < session->held.epoch)

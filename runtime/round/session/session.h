@@ -54,7 +54,7 @@ struct cn_session_config {
     uint32_t lineage;
     const char *group;            // name of the sender of updates
     bool alone;                   // without group and aggregator: only the trainer holds rows
-    bool anew;                    // alone: start from the beginning and ignore a stored state
+    bool anew;                    // start from the beginning and ignore a stored state
     bool replaces;                // alone: a stored state of another run may be overwritten
     bool sequential;              // samples in file order
     struct cn_timeline *timeline; // of all members' steps; NULL for none
@@ -247,8 +247,10 @@ cn_err cn_session_abandon(struct cn_session *session, const struct cn_decision *
 // keeps the stored state.
 cn_err cn_session_save(struct cn_session *session, uint64_t interval_ms);
 
-// Replaces the held state by that of another member, an encoded checkpoint. Durable.
-cn_err cn_session_take(struct cn_session *session, const uint8_t *bytes, size_t size);
+// Replaces the held state by that of another member, an encoded checkpoint. Durable. Returns
+// CN_ERANGE when its round or version is above most, the newest that there can be.
+cn_err cn_session_take(struct cn_session *session, const uint8_t *bytes, size_t size,
+                       uint32_t most);
 
 // Updates the checkpoint from the trainer, before encoding or saving it.
 cn_err cn_session_snapshot(struct cn_session *session);

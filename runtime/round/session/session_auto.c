@@ -356,6 +356,15 @@ static bool is_possible(const struct cn_session *session, const struct cn_sessio
     return true;
 }
 
+// Ends the leader's text, which may be anything, and replaces what a terminal would not print.
+static void make_printable(char *text, size_t size)
+{
+    text[size - 1] = '\0';
+    for (; *text; text++)
+        if (*text < ' ' || *text > '~')
+            *text = '?';
+}
+
 cn_err cn_session_search_layout(struct cn_session *session, struct cn_collective *collective,
                                 const struct cn_layout_words *words, uint32_t among,
                                 uint32_t not_parts)
@@ -370,10 +379,12 @@ cn_err cn_session_search_layout(struct cn_session *session, struct cn_collective
         err = cn_broadcast(collective, 0, &layout, sizeof(layout));
     if (err)
         return err;
-    layout.among = among;
-    layout.why[sizeof(layout.why) - 1] = '\0';
-    if (layout.parts && !is_possible(session, &layout, among, not_parts))
+    if (!layout.parts) // none fits
+        layout = (struct cn_session_layout){0};
+    else if (!is_possible(session, &layout, among, not_parts))
         return CN_EFORMAT;
+    layout.among = among;
+    make_printable(layout.why, sizeof(layout.why));
     sets->layout = layout;
     if (layout.parts)
         cn_log(CN_LOG_INFO, "sets", "parallel: auto: %s", layout.why);

@@ -97,12 +97,14 @@ cn_err cn_session_count_held_out(const struct cn_session *session, struct cn_col
                                       .data = count,
                                       .count = sizeof(*count),
                                       .fingerprint = HELD_OUT};
+    cn_err err;
 
     *count = cn_dataset_count(session->data.set, CN_SPLIT_HELD_OUT);
     if (!cn_session_takes_turns(session) || !place->parts || place->idle)
         return CN_OK;
     call.peer = cn_ranks_of_part(place, 0);
-    return collective->ops->run(collective, &call);
+    err = collective->ops->run(collective, &call);
+    return !err && *count > UINT32_MAX ? CN_EFORMAT : err; // no board reads so many in a round
 }
 
 // --- turns ---

@@ -141,7 +141,9 @@ void cn_session_fill_progress(struct cn_session *session, struct cn_progress *pr
     if (held->frame_size)
         session->measured.update_bytes = held->frame_size;
     progress->phase = held->phase;
+    progress->run = held->run;
     progress->round = held->round;
+    memcpy(progress->base_digest, held->base_digest, CN_DIGEST_SIZE);
     progress->step = cn_session_position(session);
     progress->steps = held->steps;
     progress->version = held->version;

@@ -106,14 +106,15 @@ void cn_session_plan(const struct cn_session *session, uint32_t round,
     skip_if_too_large(session, link, order);
 }
 
+// Returns whether an order, which may be that of another member, can be carried out.
 static bool is_possible(const struct cn_session *session, const struct cn_round_order *order)
 {
     const struct cn_job *job = session->config.job;
     uint32_t most =
         job->local_steps_most > job->local_steps ? job->local_steps_most : job->local_steps;
 
-    return order->steps > 0 && order->steps <= most &&
-           (unsigned)order->rule.mode <= CN_UPDATE_SKIP && order->rule.mode != CN_UPDATE_AUTO;
+    return order->steps > 0 && order->steps <= most && cn_update_rule_is_valid(&order->rule) &&
+           order->newest.round <= order->round;
 }
 
 cn_err cn_session_allocate_optimizer(struct cn_session *session)

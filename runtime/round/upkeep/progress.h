@@ -1,5 +1,5 @@
-// progress.h - the state of a board's training, for status, hooks and people. No decision depends
-// on it.
+// progress.h - the state of a board's training, for status, hooks and people. Only node_keys.h and
+// node_ahead.h decide by it.
 #pragma once
 
 #include "runtime/group/pipeline_order.h"
@@ -45,9 +45,11 @@ struct cn_chain_progress {
 
 struct cn_progress {
     enum cn_phase phase;
+    uint64_t run;
     uint32_t round, step, version;
-    uint32_t lineage; // lineage of the version; 0: the board holds none
-    uint32_t steps;   // steps of the round
+    uint8_t base_digest[CN_DIGEST_SIZE]; // of the version
+    uint32_t lineage;                    // lineage of the version; 0: the board holds none
+    uint32_t steps;                      // steps of the round
     uint64_t epoch, resets;
     uint32_t rank, size; // this board's rank and the size of the group; size 0 while it forms
     bool ended;
