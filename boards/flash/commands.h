@@ -10,6 +10,7 @@ extern const struct cn_command cn_flash_cards;
 extern const struct cn_command cn_flash_rootfs;
 extern const struct cn_command cn_flash_ssh;
 extern const struct cn_command cn_flash_bundle;
+extern const struct cn_command cn_flash_profile;
 extern const struct cn_command cn_flash_rollout;
 extern const struct cn_command cn_flash_verify;
 extern const struct cn_command cn_flash_wait;
