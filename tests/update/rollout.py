@@ -6,9 +6,11 @@ usage: rollout.py BIN [CASE...]
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 
 # Stands for ssh and for cairn-aggregator, by its name. The fleet is a file; each look at the status is a tick.
 DOUBLE = """\
@@ -119,13 +121,27 @@ class Fleet:
     def save(self, fleet):
         self.write("fleet.json", json.dumps(fleet))
 
-    def run(self, *more, code=0, version="1.4.0"):
-        result = subprocess.run([os.path.join(self.build, "cairn-flash"), "rollout", "hall.txt", "--bundle", "fleet.raucb", "--version",
-                                 version, "--gateway", "gateway.yaml", *more], cwd=self.folder, capture_output=True, text=True, errors="replace",
-                                env={**os.environ, "PATH": f"{self.path('bin')}:{os.environ['PATH']}"}, timeout=120)
-        self.said = result.stdout + result.stderr
-        assert result.returncode == code, f"{result.returncode}, wanted {code}\n{self.said}"
+    def start(self, *more, version="1.4.0"):
+        return subprocess.Popen([os.path.join(self.build, "cairn-flash"), "rollout", "hall.txt", "--bundle", "fleet.raucb", "--version",
+                                 version, "--gateway", "gateway.yaml", *more], cwd=self.folder, stdout=subprocess.PIPE,
+                                stderr=subprocess.PIPE, text=True, errors="replace",
+                                env={**os.environ, "PATH": f"{self.path('bin')}:{os.environ['PATH']}"})
+
+    def finish(self, process, code=0):
+        try:
+            self.said = "".join(process.communicate(timeout=120))
+        finally:
+            process.kill()
+        assert process.returncode == code, f"{process.returncode}, wanted {code}\n{self.said}"
         return self.said
+
+    def run(self, *more, code=0, version="1.4.0"):
+        return self.finish(self.start(*more, version=version), code)
+
+    def hanging(self):
+        """The processes of boards that hang which still run."""
+        with open(self.path("hanging")) as file:
+            return [pid for pid in file.read().split() if is_running(pid)]
 
     def versions(self):
         return {name: board["slot_version"] for name, board in self.load()["boards"].items()}
@@ -203,9 +219,17 @@ def a_board_that_hangs_holds_up_no_other(build):
         said = fleet.run("--timeout", "4 s", "--wave", "3", "--stop-after", "2", code=1)
         assert words in said and "3 of 4 boards have version 1.4.0" in said, f"{kind}: {said}"
         assert fleet.versions() == {"a1": "1.4.0", "b1": "1.3.0", "c1": "1.4.0", "d1": "1.4.0"}, kind
-        with open(fleet.path("hanging")) as file:
-            left = [pid for pid in file.read().split() if is_running(pid)]
-        assert not left, f"{kind}: its ssh still runs: {left}"
+        assert not fleet.hanging(), f"{kind}: its ssh still runs"
+
+
+def ctrl_c_ends_what_hangs(build):
+    fleet = Fleet(build, {"b": ["b1"]}, b1="hangs in installing")
+    process = fleet.start()
+    while not os.path.exists(fleet.path("hanging")) or not fleet.hanging():
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    fleet.finish(process, 130)
+    assert not fleet.hanging(), "ssh still runs"
 
 
 def what_a_board_says_does_not_reach_the_terminal_as_it_is(build):
@@ -245,7 +269,7 @@ def wrong_orders_change_nothing(build):
 
 CASES = [all_boards_are_updated_one_of_a_group_at_a_time, without_options_one_board_is_updated_at_a_time,
          failures_stop_it_and_it_goes_on_later,
-         a_gateway_that_is_away_for_a_while_ends_no_wave, each_kind_of_failure_is_said, a_board_that_hangs_holds_up_no_other,
+         a_gateway_that_is_away_for_a_while_ends_no_wave, each_kind_of_failure_is_said, a_board_that_hangs_holds_up_no_other, ctrl_c_ends_what_hangs,
          what_a_board_says_does_not_reach_the_terminal_as_it_is, wrong_orders_change_nothing]
 
 if __name__ == "__main__":
