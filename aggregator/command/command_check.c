@@ -14,6 +14,7 @@
 #include "aggregator/serve/resources.h"
 #include "aggregator/serve/status.h"
 #include "aggregator/store/revocations.h"
+#include "aggregator/store/state_owner.h"
 #include "runtime/port/platform.h"
 
 static const char help[] =
@@ -130,7 +131,7 @@ static int check_revocations(const char *state)
 // may be enrolled while the run waits.
 static int check_boards(const struct cn_setup *setup)
 {
-    const char *state = setup->settings->state;
+    const char *state = setup->state_name;
     uint32_t quorum = cn_job_updates_needed(&setup->settings->job), groups = 0;
     struct boards boards = {0};
     cn_err err = cn_ledger_boards(setup->ledger, count_board, &boards);
@@ -156,11 +157,11 @@ static int check_ledger(struct cn_setup *setup, bool has_model)
     const char *state = setup->settings->state;
     cn_err err = cn_ledger_open_existing(state, &setup->ledger);
     if (err == CN_ENOTFOUND) {
-        printf("boards: none; no run was begun in %s\n", state);
+        printf("boards: none; no run was begun in %s\n", setup->state_name);
         return CN_EXIT_DONE;
     }
     if (err) {
-        fprintf(stderr, "error: %s/%s: %s\n", state, CN_LEDGER_FILE, cn_err_text(err));
+        fprintf(stderr, "error: %s/%s: %s\n", setup->state_name, CN_LEDGER_FILE, cn_err_text(err));
         return CN_EXIT_FAILED;
     }
     int result = check_boards(setup);
@@ -223,8 +224,13 @@ static int check(struct cn_setup *setup, const struct cn_ports *ports)
     int state = check_state(setup->settings);
     result |= state;
     result |= check_revocations(setup->settings->state);
-    if (!state)
-        result |= check_ledger(setup, !model);
+    if (!state) {
+        int taken = cn_setup_take_rights(setup);
+        result |= taken ? taken : check_ledger(setup, !model);
+        cn_ledger_close(setup->ledger);
+        setup->ledger = NULL;
+        cn_state_owner_leave(); // addresses may need those of root
+    }
     return result | check_addresses(setup->settings);
 }
 
@@ -242,12 +248,9 @@ static int run(const struct cn_ports *ports, int argc, char **argv)
     if (!cn_aggregator_positional(argc, argv, 1, positional))
         return CN_EXIT_USAGE;
     struct cn_setup setup = {0};
-    setup.profile = cn_command_load_profile(positional[0], CN_PROFILE_GATEWAY);
-    if (!setup.profile)
-        return CN_EXIT_PROFILE;
-    setup.settings = cn_profile_settings(setup.profile);
-    setup.job = setup.settings->job;
-    int result = profile_only ? CN_EXIT_DONE : check(&setup, ports);
+    int result = cn_setup_load(&setup, positional[0]);
+    if (!result && !profile_only)
+        result = check(&setup, ports);
     if (!result)
         printf("ok\n");
     cn_setup_deinit(&setup);

@@ -10,6 +10,7 @@
 #include "aggregator/control/control.h"
 #include "aggregator/daemon/setup.h"
 #include "aggregator/serve/status.h"
+#include "aggregator/store/state_owner.h"
 #include "runtime/base/whole_number.h"
 #include "runtime/port/platform.h"
 #include "transport/coap/security.h"
@@ -106,6 +107,13 @@ static bool find_key(const struct cn_steer *steer, const char *path, const char 
     return true;
 }
 
+static void remove_key(const char *path)
+{
+    cn_state_owner_leave();
+    unlink(path);
+    cn_state_owner_return();
+}
+
 // Enrols the board with a key of its own: over a socket, or in the state that setup opened. Removes
 // the key file when the request was refused. It stays when no answer came, because the board may be
 // enrolled.
@@ -115,7 +123,10 @@ static int enroll(struct cn_steer *steer, const char *profile, const struct cn_s
     struct cn_board_key key;
     struct cn_control_request *request = &steer->request;
     bool made;
-    if (!find_key(steer, path, board->name, &key, &made))
+    cn_state_owner_leave();
+    bool found = find_key(steer, path, board->name, &key, &made);
+    cn_state_owner_return();
+    if (!found)
         return CN_EXIT_FAILED;
     memcpy(request->board, board->name, sizeof(request->board));
     memcpy(request->group, board->group, sizeof(request->group));
@@ -133,7 +144,7 @@ static int enroll(struct cn_steer *steer, const char *profile, const struct cn_s
         fprintf(stderr, "%s stays: it is the key of %s, if that is enrolled now\n", path,
                 board->name);
     else if (made)
-        unlink(path);
+        remove_key(path);
     return result;
 }
 

@@ -9,6 +9,7 @@
 #include "aggregator/command/output_file.h"
 #include "aggregator/daemon/setup.h"
 #include "aggregator/store/model_store.h"
+#include "aggregator/store/state_owner.h"
 #include "runtime/engine/onnx/onnx_inference.h"
 #include "runtime/update/local_tensors.h"
 
@@ -92,7 +93,9 @@ static int export_version(const struct cn_setup *setup, const char *version, con
                 err == CN_ENOTFOUND ? "there is none, or it is no longer kept" : cn_err_text(err));
         return CN_EXIT_FAILED;
     }
+    cn_state_owner_leave();
     int result = write_both(setup, &model, prefix, form);
+    cn_state_owner_return();
     if (!result)
         fprintf(stderr, "version %u\n", number);
     cn_model_deinit(&model);

@@ -110,15 +110,21 @@ static int find_from(const struct cn_setup *setup, const char *from, char state[
 static int submit(const struct options *options, const char *profile, const char *job)
 {
     struct cn_job_submission submission = options->submission;
-    struct cn_setup setup = {0};
-    struct cn_queued_job row;
+    struct cn_setup setup = {.rights = CN_SETUP_OF_OWNER_FOREVER};
+    struct cn_job_files files = {0};
+    struct cn_queued_job row = {0};
     struct cn_audited audited;
+    int opened = CN_EXIT_DONE;
     char state[CN_PATH_SIZE], version[CN_NAME_SIZE];
     submission.profile = profile;
     submission.job = job;
     int result = check_rule(submission.needs);
     if (!result)
-        result = cn_setup_open(&setup, profile, CN_SETUP_ENROLL);
+        result = cn_setup_load(&setup, profile);
+    if (!result) { // what is wrong with them is noted in the audit, too
+        opened = cn_job_files_open(&submission, &files);
+        result = cn_setup_open_state(&setup, CN_SETUP_ENROLL);
+    }
     if (!result && options->from) {
         result = find_from(&setup, options->from, state, version);
         submission.from = state;
@@ -127,12 +133,14 @@ static int submit(const struct options *options, const char *profile, const char
     if (!result)
         result = cn_audited_begin(&audited, setup.settings->state, "job-submit", "file", job);
     if (!result) {
-        result = cn_audited_end(&audited, cn_job_submit(&setup, &submission, &row));
+        result = opened ? opened : cn_job_submit(&setup, &submission, &files, &row);
+        result = cn_audited_end(&audited, result);
         if (!result) {
             printf("job %s is in the queue with priority %u\n", row.name, row.priority);
             cn_job_view_await(&setup, row.name);
         }
     }
+    cn_job_files_close(&files);
     cn_setup_deinit(&setup);
     return result;
 }

@@ -10,6 +10,7 @@
 #include "aggregator/daemon/setup_show.h"
 #include "aggregator/page/report_page.h"
 #include "aggregator/show/show_csv.h"
+#include "aggregator/store/state_owner.h"
 #include "runtime/base/build_version.h"
 #include "runtime/port/platform.h"
 #include "runtime/profile/job_text.h"
@@ -85,7 +86,9 @@ static cn_err make(const struct cn_setup *setup, enum form form, struct cn_buffe
 static int write_out(const struct request *request, const struct cn_buffer *out)
 {
     if (request->output) {
+        cn_state_owner_leave();
         int result = cn_output_file_write(request->output, out);
+        cn_state_owner_return();
         if (!result)
             printf("%s\n", request->output);
         return result;
@@ -105,7 +108,7 @@ static int report(const struct request *request)
     if (!result) {
         cn_err err = make(&setup, request->form, &out);
         if (err) {
-            fprintf(stderr, "%s: %s\n", setup.settings->state, cn_err_text(err));
+            fprintf(stderr, "%s: %s\n", setup.state_name, cn_err_text(err));
             result = CN_EXIT_FAILED;
         } else {
             result = write_out(request, &out);

@@ -7,6 +7,7 @@
 #include "aggregator/command/aggregator_commands.h"
 #include "aggregator/daemon/setup.h"
 #include "aggregator/store/revocations.h"
+#include "aggregator/store/state_owner.h"
 
 static const char help[] =
     "Usage: cairn-aggregator revocations PROFILE [--import FILE]\n"
@@ -48,7 +49,9 @@ static int print(struct cn_ledger *ledger, const char *path)
     struct cn_revocations_report report;
     char line[256];
     cn_err err = cn_revocations_apply(ledger, path, &report);
+    cn_state_owner_leave();
     FILE *file = err ? NULL : fopen(path, "r");
+    cn_state_owner_return();
     if (err) {
         fprintf(stderr, "%s: error: %s\n", path, cn_err_text(err));
         return CN_EXIT_FAILED;
@@ -81,7 +84,7 @@ static int run(const struct cn_ports *ports, int argc, char **argv)
     int result = cn_setup_open(&setup, positional[0], CN_SETUP_ENROLL);
     if (!result && cn_revocations_path(setup.settings->state, path, sizeof(path))) {
         fprintf(stderr, "%s: error: the name of the state directory is too long\n",
-                setup.settings->state);
+                setup.state_name);
         result = CN_EXIT_FAILED;
     }
     if (!result)

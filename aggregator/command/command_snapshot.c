@@ -16,6 +16,7 @@
 #include "aggregator/store/read_store.h"
 #include "aggregator/store/spool_name.h"
 #include "aggregator/store/state_copy.h"
+#include "aggregator/store/state_owner.h"
 
 static const char help[] =
     "Usage: cairn-aggregator snapshot PROFILE DIRECTORY\n"
@@ -135,9 +136,11 @@ static cn_err add_job(void *context, const struct cn_queued_job *job)
         !cn_job_opening_path(checked->partial, job->name, "", to))
         return CN_ERANGE;
     own.setup = &setup;
+    cn_state_owner_return();
     int result = cn_setup_open(&setup, profile, CN_SETUP_LOOK);
     if (!result)
         result = cn_setup_open_model(&setup);
+    cn_state_owner_leave();
     cn_err err = result ? CN_EIO : make_copy(&own, to, &copy);
     cn_setup_deinit(&setup);
     if (result && cn_job_is_over(job->state)) {
@@ -167,11 +170,14 @@ static cn_err add_jobs(void *context, const char *directory)
     return cn_jobs_list(checked->setup->ledger, add_job, checked);
 }
 
+// Writes the copy with the rights of the caller, and reads the state with those of its owner.
 static int copy_state(const struct cn_setup *setup, const char *to)
 {
     struct checked checked = {.setup = setup};
     struct cn_state_copy copy;
+    cn_state_owner_leave();
     cn_err err = make_copy(&checked, to, &copy);
+    cn_state_owner_return();
     if (err) {
         fprintf(stderr, "error: %s: %s\n", to,
                 err == CN_EEXIST   ? "exists already, or DIRECTORY.partial does"

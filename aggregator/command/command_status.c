@@ -93,7 +93,7 @@ static int run(const struct cn_ports *ports, int argc, char **argv)
     } else if (!result) {
         cn_err err = print(&setup, json);
         if (err)
-            fprintf(stderr, "%s: %s\n", setup.settings->state, cn_err_text(err));
+            fprintf(stderr, "%s: %s\n", setup.state_name, cn_err_text(err));
         result = err ? CN_EXIT_FAILED : CN_EXIT_DONE;
     }
     cn_setup_deinit(&setup);

@@ -253,6 +253,7 @@ static int run_trial(struct trial *trial)
 {
     char path[PATH_MAX + 16];
     snprintf(path, sizeof(path), "%s/gateway.yaml", trial->folder.path);
+    trial->setup.rights = CN_SETUP_OF_CALLER;
     int code = cn_setup_open(&trial->setup, path, CN_SETUP_LOOK);
     if (code)
         return code;

@@ -7,6 +7,7 @@
 #include "aggregator/daemon/job_list.h"
 #include "aggregator/daemon/job_opening.h"
 #include "aggregator/serve/status.h"
+#include "aggregator/store/state_owner.h"
 #include "runtime/command/terminal/wrap.h"
 
 #define LIST_MAX ((size_t)1 << 20)
@@ -102,7 +103,7 @@ static void print_groups(const cJSON *job)
 static void print_whole(const struct view *view, const struct cn_queued_job *job, bool first,
                         const char *text)
 {
-    char folder[CN_PATH_SIZE];
+    char folder[CN_PATH_SIZE], profile[CN_PATH_SIZE];
     printf("job:       %s\n", job->name);
     printf("how:       %s\n", text);
     printf("priority:  %u%s\n", job->priority, job->ahead ? ", before all others" : "");
@@ -111,14 +112,16 @@ static void print_whole(const struct view *view, const struct cn_queued_job *job
         printf("needs:     %s\n", job->needs);
     print_groups(find(view->list, job->name));
     if (!first &&
-        cn_job_opening_path(view->setup->settings->state, job->name, CN_JOB_PROFILE, folder))
-        printf("profile:   %s\n", folder);
+        cn_job_opening_path(view->setup->settings->state, job->name, CN_JOB_PROFILE, folder)) {
+        cn_state_owner_name(folder, profile);
+        printf("profile:   %s\n", profile);
+    }
 }
 
 static void print_json(struct view *view, const struct cn_queued_job *job, bool first,
                        const char *text)
 {
-    char folder[CN_PATH_SIZE];
+    char folder[CN_PATH_SIZE], profile[CN_PATH_SIZE];
     const cJSON *live = find(view->list, job->name);
     cJSON *object = cJSON_CreateObject();
     cJSON_AddStringToObject(object, "name", job->name);
@@ -131,8 +134,10 @@ static void print_json(struct view *view, const struct cn_queued_job *job, bool 
     cJSON *groups = cJSON_Duplicate(cJSON_GetObjectItem(live, "groups"), true);
     cJSON_AddItemToObject(object, "groups", groups ? groups : cJSON_CreateArray());
     if (!first &&
-        cn_job_opening_path(view->setup->settings->state, job->name, CN_JOB_PROFILE, folder))
-        cJSON_AddStringToObject(object, "profile", folder);
+        cn_job_opening_path(view->setup->settings->state, job->name, CN_JOB_PROFILE, folder)) {
+        cn_state_owner_name(folder, profile);
+        cJSON_AddStringToObject(object, "profile", profile);
+    }
     char *line = cJSON_PrintUnformatted(object);
     printf("%s%s", view->comma ? ",\n" : "", line ? line : "{}");
     view->comma = true;
@@ -178,7 +183,7 @@ int cn_job_view(const struct cn_setup *setup, const char *name, bool json)
         printf("]\n");
     cJSON_Delete(view.list);
     if (err)
-        fprintf(stderr, "error: %s: %s\n", setup->settings->state, cn_err_text(err));
+        fprintf(stderr, "error: %s: %s\n", setup->state_name, cn_err_text(err));
     else if (name && !view.found)
         fprintf(stderr, "error: no job %s was submitted\n", name);
     return err || (name && !view.found) ? CN_EXIT_FAILED : CN_EXIT_DONE;

@@ -161,7 +161,7 @@ int cn_replay_without(struct cn_setup *setup, const char *group, uint32_t from)
         without.current = next;
     }
     if (!result)
-        summarize(&without, setup->settings->state);
+        summarize(&without, setup->state_name);
     if (!result && cn_rollback_request_tell_origin(setup, group))
         result = CN_EXIT_FAILED;
     cn_model_deinit(&without.current);

@@ -44,7 +44,7 @@ int cn_rollback_request_run(const struct cn_rollback_request_command *command, i
 
 int cn_rollback_request_check(const struct cn_setup *setup, const char *reason)
 {
-    const char *state = setup->settings->state, *end = NULL;
+    const char *state = setup->state_name, *end = NULL;
     struct cn_ruling waiting;
     if (!reason) {
         fprintf(stderr, "error: --reason TEXT is missing; see --help\n");
@@ -91,7 +91,7 @@ int cn_rollback_request_write(const struct cn_setup *setup, uint32_t number, con
 {
     cn_err err = cn_rulings_ask_rollback(setup->ledger, number, reason);
     if (err) {
-        fprintf(stderr, "error: %s: %s\n", setup->settings->state,
+        fprintf(stderr, "error: %s: %s\n", setup->state_name,
                 err == CN_EEXIST ? "another rollback waits already" : cn_err_text(err));
         return CN_EXIT_FAILED;
     }

@@ -247,7 +247,7 @@ int cn_status_watch(const struct cn_setup *setup, const atomic_bool *stop)
         drawn = newest;
         forget(&watch);
         if (err) {
-            fprintf(stderr, "error: %s: %s\n", setup->settings->state, cn_err_text(err));
+            fprintf(stderr, "error: %s: %s\n", setup->state_name, cn_err_text(err));
             return CN_EXIT_FAILED;
         }
         if (!over)

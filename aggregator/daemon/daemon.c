@@ -160,6 +160,7 @@ static cn_err open_http(struct cn_daemon *daemon)
 int cn_daemon_open(struct cn_daemon *daemon, const struct cn_ports *ports, const char *profile,
                    bool restored)
 {
+    daemon->first.setup.rights = CN_SETUP_OF_CALLER;
     int result = cn_setup_open(&daemon->first.setup, profile, CN_SETUP_RUN);
     if (!result)
         result = cn_setup_open_model(&daemon->first.setup);

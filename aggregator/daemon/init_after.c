@@ -11,6 +11,7 @@
 #include "aggregator/store/model_store.h"
 #include "aggregator/store/read_store.h"
 #include "aggregator/store/revocations.h"
+#include "aggregator/store/state_owner.h"
 #include "runtime/profile/job_text.h"
 
 struct succession {
@@ -25,18 +26,20 @@ struct succession {
 
 static int open_earlier(struct succession *next)
 {
-    char path[PATH_MAX];
-    cn_err err = cn_ledger_open_existing(next->state, &next->earlier);
+    char path[PATH_MAX], state[CN_PATH_SIZE];
+    cn_err err = cn_state_owner_take(next->state, state);
+    if (!err)
+        err = cn_ledger_open_existing(state, &next->earlier);
     if (err) {
         fprintf(stderr, "error: --after %s: %s\n", next->state,
                 err == CN_ENOTFOUND ? "it has no ledger: no run was ever started there"
                                     : cn_err_text(err));
         return CN_EXIT_FAILED;
     }
-    snprintf(path, sizeof(path), "%s/files", next->state);
+    snprintf(path, sizeof(path), "%s/files", state);
     err = cn_read_store_open(path, &next->files);
     if (err)
-        fprintf(stderr, "error: %s: %s\n", path, cn_err_text(err));
+        fprintf(stderr, "error: %s/files: %s\n", next->state, cn_err_text(err));
     return err ? CN_EXIT_FAILED : CN_EXIT_DONE;
 }
 
@@ -75,9 +78,11 @@ static int take_version(struct succession *next, const char *version)
     uint32_t number = 0;
     find_job(next, &job);
     cn_err err = cn_setup_choose_version(next->earlier, &job, version, &number);
+    cn_state_owner_leave(); // the earlier run may belong to root
     if (!err)
         err = cn_model_load_weights(next->files, next->earlier, &setup->model.layout, number,
                                     &trained);
+    cn_state_owner_return();
     if (err) {
         fprintf(stderr, "error: --version %s: %s\n", version,
                 err == CN_ENOTFOUND ? "there is none, or it is no longer kept" : cn_err_text(err));
@@ -92,7 +97,7 @@ static int take_version(struct succession *next, const char *version)
         err = cn_model_save_first(setup->store, &next->first);
     cn_model_deinit(&trained);
     if (err)
-        fprintf(stderr, "error: %s/files: %s\n", setup->settings->state, cn_err_text(err));
+        fprintf(stderr, "error: %s/files: %s\n", setup->state_name, cn_err_text(err));
     return err ? CN_EXIT_FAILED : CN_EXIT_DONE;
 }
 
@@ -141,7 +146,7 @@ static int explain_state(const char *state, cn_err err)
 
 static int begin(struct succession *next, bool trained, const char *profile)
 {
-    const char *state = next->setup.settings->state;
+    const char *state = next->setup.state_name;
     uint32_t groups = 0;
     cn_err err = follow(next, trained);
     if (!err && !next->is_job) // after the boards: a board that is revoked meanwhile is in the list
@@ -175,11 +180,11 @@ int cn_init_after(const char *earlier, const char *version, const char *profile,
     struct succession next = {.state = earlier, .is_job = is_job};
     bool trained = strcmp(version, "none") != 0;
     int result = open_earlier(&next);
+    cn_state_owner_leave(); // the next run may have another owner, such as root
     if (!result)
         result = cn_setup_open(&next.setup, profile, CN_SETUP_RUN);
     if (!result) // checked before a file of the state is replaced
-        result =
-            explain_state(next.setup.settings->state, cn_ledger_check_empty(next.setup.ledger));
+        result = explain_state(next.setup.state_name, cn_ledger_check_empty(next.setup.ledger));
     if (!result)
         result = cn_setup_load_model(&next.setup);
     if (!result) // the job is of the run from here on

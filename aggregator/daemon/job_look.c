@@ -55,7 +55,7 @@ static bool is_stored(const struct cn_job_set *set, const char *name)
 static cn_err view_stored(const struct cn_job_set *set, const char *profile,
                           const struct cn_http_wish *wish, struct cn_buffer *out)
 {
-    struct cn_setup setup = {0};
+    struct cn_setup setup = {.rights = CN_SETUP_OF_CALLER};
     struct cn_setup_show show = {0};
     cn_err err = cn_setup_open(&setup, profile, CN_SETUP_LOOK) ? CN_ENOTFOUND : CN_OK;
     if (!err)

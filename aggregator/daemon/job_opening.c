@@ -35,6 +35,7 @@ static cn_err open_setup(struct cn_job_slot *slot, const char *state)
     char path[CN_PATH_SIZE];
     if (!cn_job_opening_path(state, slot->row.name, CN_JOB_PROFILE, path))
         return CN_ERANGE;
+    setup->rights = CN_SETUP_OF_CALLER;
     int result = cn_setup_open(setup, path, CN_SETUP_RUN);
     if (result) // a disk or a ledger that fails may work again; the profile and a schema do not
         return result == CN_EXIT_FAILED ? CN_EIO : CN_EINVAL;

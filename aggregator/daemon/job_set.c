@@ -12,7 +12,6 @@
 #include "runtime/base/log.h"
 
 #define PLAN_MS 200    // time between two schedules
-#define SHORT_MS 5     // a plan that takes less may be made at each request
 #define WRITE_MS 1000  // between two writes of the jobs' status files
 #define RETRY_MS 10000 // between two attempts to open a run
 #define IDLE_MS 30000  // time without use after which a run may be closed for another
@@ -340,19 +339,19 @@ void cn_job_set_step(struct cn_job_set *set, const struct cn_run_state *first,
     write_status(set, now_ms);
 }
 
-bool cn_job_set_replan(void *context)
+enum cn_replan cn_job_set_replan(void *context)
 {
     struct cn_job_set *set = context;
     uint64_t now_ms = cn_platform_now_ms();
     if (now_ms < set->replan_ms) // boards that fail all the time do not keep the gateway busy
-        return false;
+        return CN_REPLAN_LATER;
     plan(set, now_ms);
-    uint64_t took_ms = cn_platform_now_ms() - now_ms;
-    set->replan_ms = took_ms < SHORT_MS ? 0 : now_ms + 4 * took_ms;
+    uint64_t ended_ms = cn_platform_now_ms(), took_ms = ended_ms - now_ms;
+    set->replan_ms = ended_ms + 4 * (took_ms ? took_ms : 1);
     for (size_t i = 1; i < set->count; i++)
         if (is_due(&set->slots[i], now_ms))
-            return false;
-    return true;
+            return CN_REPLAN_OPENING;
+    return CN_REPLAN_DONE;
 }
 
 bool cn_job_set_is_over(const struct cn_job_set *set)

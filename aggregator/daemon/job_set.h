@@ -62,10 +62,9 @@ void cn_job_set_step(struct cn_job_set *set, const struct cn_run_state *first,
 // Says whether a submitted job waits for an update of a group, which serves it.
 bool cn_job_set_awaits(const struct cn_job_set *set, const char *group);
 
-// Decides at once which job each group serves. context is the set. Returns false when the next step
-// may decide otherwise: it decided nothing, as it did so just before, or a job is still to be
-// opened.
-bool cn_job_set_replan(void *context);
+// Decides at once which job each group serves. context is the set. Takes at most a fifth of the
+// time, however often it is called: in between it decides nothing.
+enum cn_replan cn_job_set_replan(void *context);
 
 // Returns the resources of the job that a group serves. context is the set.
 struct cn_resources *cn_job_set_serving(void *context, const char *group);

@@ -13,13 +13,10 @@
 
 #include "aggregator/daemon/init_after.h"
 #include "aggregator/daemon/job_opening.h"
-#include "runtime/engine/onnx/onnx_file.h"
 
 #define MODEL_FILE "model.onnx"
 #define WHOLE_FILE "submitted.yaml" // the profile as it was submitted, with all values
 #define OPEN_FILES 16
-
-static struct stat owner; // of the state directory, for give_entry
 
 // --- the profile of the job's run ---
 
@@ -70,19 +67,31 @@ static cn_err write_whole(const struct cn_profile *profile, struct cn_store *sto
     return err;
 }
 
-// The copy is one file: external data of the model is joined.
-static cn_err copy_model(const char *path, struct cn_store *store, struct cn_diag *diag)
+int cn_job_files_open(const struct cn_job_submission *submission, struct cn_job_files *files)
 {
-    struct cn_onnx_file file;
-    cn_err err = cn_onnx_file_open(path, diag, &file);
+    struct cn_diag diag;
+    files->profile = load(submission);
+    if (!files->profile)
+        return CN_EXIT_PROFILE;
+    const char *path = cn_profile_settings(files->profile)->model;
+    cn_diag_init(&diag);
+    cn_err err = cn_onnx_file_open(path, &diag, &files->model);
+    files->has_model = !err;
     if (err)
-        return err;
-    err = cn_store_replace(store, MODEL_FILE, file.data, file.size);
-    cn_onnx_file_close(&file);
-    return err;
+        cn_command_print_about(path, err, &diag);
+    return err ? CN_EXIT_FAILED : CN_EXIT_DONE;
 }
 
-static int write_files(const struct cn_profile *profile, const char *folder)
+void cn_job_files_close(struct cn_job_files *files)
+{
+    if (files->has_model)
+        cn_onnx_file_close(&files->model);
+    cn_profile_free(files->profile);
+    *files = (struct cn_job_files){0};
+}
+
+// The copy of the model is one file: external data of the model is joined.
+static int write_files(const struct cn_job_files *files, const char *folder)
 {
     static const char text[] = "# Written by cairn-aggregator job submit. Commands that take the\n"
                                "# profile of a gateway take this one for the job's run.\n"
@@ -90,22 +99,17 @@ static int write_files(const struct cn_profile *profile, const char *folder)
                                "extends: " WHOLE_FILE "\n"
                                "state: .\n"
                                "job: {model: " MODEL_FILE "}\n";
-    const char *model = cn_profile_settings(profile)->model;
     struct cn_store *store = NULL;
-    struct cn_diag diag;
-    cn_diag_init(&diag);
     cn_err err = cn_platform_open_store(folder, &store);
     if (!err)
-        err = copy_model(model, store, &diag);
+        err = cn_store_replace(store, MODEL_FILE, files->model.data, files->model.size);
     if (!err)
-        err = write_whole(profile, store);
+        err = write_whole(files->profile, store);
     if (!err)
         err = cn_store_replace(store, CN_JOB_PROFILE, text, sizeof(text) - 1);
     if (store)
         store->ops->close(store);
-    if (diag.count)
-        cn_command_print_about(model, err, &diag);
-    else if (err)
+    if (err)
         fprintf(stderr, "error: %s: %s\n", folder, cn_err_reason(err));
     return err ? CN_EXIT_FAILED : CN_EXIT_DONE;
 }
@@ -141,7 +145,7 @@ static int check_name(const struct cn_setup *setup, const char *name)
                 "another name\n",
                 name, cn_job_state_name(found.state));
     else if (err != CN_ENOTFOUND)
-        fprintf(stderr, "error: %s: %s\n", setup->settings->state, cn_err_text(err));
+        fprintf(stderr, "error: %s: %s\n", setup->state_name, cn_err_text(err));
     return err == CN_ENOTFOUND ? CN_EXIT_DONE : CN_EXIT_FAILED;
 }
 
@@ -185,7 +189,7 @@ static int make_state(const char *profile)
 }
 
 static int make_folder(const struct cn_setup *setup, const struct cn_job_submission *submission,
-                       const struct cn_profile *profile, const char *folder)
+                       const struct cn_job_files *files, const char *folder)
 {
     char path[CN_PATH_SIZE];
     if (snprintf(path, sizeof(path), "%s/" CN_JOB_PROFILE, folder) >= (int)sizeof(path)) {
@@ -193,34 +197,13 @@ static int make_folder(const struct cn_setup *setup, const struct cn_job_submiss
         return CN_EXIT_FAILED;
     }
     clear_folder(folder);
-    int result = write_files(profile, folder);
+    int result = write_files(files, folder);
     if (!result)
         result = check_run(setup, path);
     if (!result)
         result = submission->from ? cn_init_after(submission->from, submission->version, path, true)
                                   : make_state(path);
     return result;
-}
-
-static int give_entry(const char *path, const struct stat *info, int kind, struct FTW *place)
-{
-    (void)info, (void)kind, (void)place;
-    return lchown(path, owner.st_uid, owner.st_gid);
-}
-
-// Gives the files to the owner of the state directory: root may submit a job for a service that
-// runs as another user.
-static int give_to_owner(const char *state, const char *folder)
-{
-    char jobs[CN_PATH_SIZE];
-    if (geteuid() != 0)
-        return CN_EXIT_DONE;
-    if (stat(state, &owner) == 0 && cn_job_opening_path(state, "", "", jobs) &&
-        lchown(jobs, owner.st_uid, owner.st_gid) == 0 &&
-        nftw(folder, give_entry, OPEN_FILES, FTW_PHYS | FTW_MOUNT) == 0)
-        return CN_EXIT_DONE;
-    fprintf(stderr, "error: %s: cannot be given to the owner of %s\n", folder, state);
-    return CN_EXIT_FAILED;
 }
 
 static int add_row(const struct cn_setup *setup, const struct cn_queued_job *job)
@@ -230,37 +213,31 @@ static int add_row(const struct cn_setup *setup, const struct cn_queued_job *job
         fprintf(stderr, "error: %d jobs are in the queue: one of them must end first\n",
                 CN_JOBS_MOST);
     else if (err)
-        fprintf(stderr, "error: %s: %s\n", setup->settings->state, cn_err_text(err));
+        fprintf(stderr, "error: %s: %s\n", setup->state_name, cn_err_text(err));
     return err ? CN_EXIT_FAILED : CN_EXIT_DONE;
 }
 
 static int submit(const struct cn_setup *setup, const struct cn_job_submission *submission,
-                  struct cn_queued_job *job)
+                  const struct cn_job_files *files, struct cn_queued_job *job)
 {
     const char *state = setup->settings->state;
     char folder[CN_PATH_SIZE];
-    struct cn_profile *profile = load(submission);
-    if (!profile)
-        return CN_EXIT_PROFILE;
     *job = (struct cn_queued_job){.priority = submission->priority, .turn = submission->turn};
     snprintf(job->name, sizeof(job->name), "%s",
-             submission->name ? submission->name : cn_profile_settings(profile)->job.name);
+             submission->name ? submission->name : cn_profile_settings(files->profile)->job.name);
     snprintf(job->needs, sizeof(job->needs), "%s", submission->needs);
     int result = check_name(setup, job->name);
-    if (!result && !cn_job_opening_path(state, job->name, "", folder)) {
-        fprintf(stderr, "error: %s: the path is too long\n", state);
-        result = CN_EXIT_FAILED;
+    if (result)
+        return result;
+    if (!cn_job_opening_path(state, job->name, "", folder)) {
+        fprintf(stderr, "error: %s: the path is too long\n", setup->state_name);
+        return CN_EXIT_FAILED;
     }
-    if (!result) {
-        result = make_folder(setup, submission, profile, folder);
-        if (!result)
-            result = give_to_owner(state, folder);
-        if (!result)
-            result = add_row(setup, job);
-        if (result)
-            clear_folder(folder);
-    }
-    cn_profile_free(profile);
+    result = make_folder(setup, submission, files, folder);
+    if (!result)
+        result = add_row(setup, job);
+    if (result)
+        clear_folder(folder);
     return result;
 }
 
@@ -274,8 +251,6 @@ static int lock_jobs(const char *state)
         (void)!mkdir(jobs, 0700);
         file = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     }
-    if (file >= 0 && geteuid() == 0 && stat(state, &owner) == 0)
-        (void)!fchown(file, owner.st_uid, owner.st_gid); // its owner may submit, too
     if (file >= 0 && flock(file, LOCK_EX) == 0)
         return file;
     fprintf(stderr, "error: %s/" CN_JOBS_FOLDER ": %s\n", state, strerror(errno));
@@ -285,12 +260,12 @@ static int lock_jobs(const char *state)
 }
 
 int cn_job_submit(const struct cn_setup *setup, const struct cn_job_submission *submission,
-                  struct cn_queued_job *job)
+                  const struct cn_job_files *files, struct cn_queued_job *job)
 {
     int lock = lock_jobs(setup->settings->state);
     if (lock < 0)
         return CN_EXIT_FAILED;
-    int result = submit(setup, submission, job);
+    int result = submit(setup, submission, files, job);
     close(lock);
     return result;
 }

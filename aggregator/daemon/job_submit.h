@@ -8,6 +8,7 @@
 
 #include "aggregator/daemon/setup.h"
 #include "aggregator/ledger/jobs.h"
+#include "runtime/engine/onnx/onnx_file.h"
 
 struct cn_job_submission {
     const char *profile; // path of the gateway's profile
@@ -20,7 +21,20 @@ struct cn_job_submission {
     const char *needs;       // "": no rule
 };
 
+// The files of a submission that the caller may read, and the state's owner perhaps not. Zero it
+// before use, and close it in any case.
+struct cn_job_files {
+    struct cn_profile *profile; // that of the job's run
+    struct cn_onnx_file model;
+    bool has_model;
+};
+
+// Opens the profile and the model. Prints what is wrong. Returns the exit code.
+int cn_job_files_open(const struct cn_job_submission *submission, struct cn_job_files *files);
+void cn_job_files_close(struct cn_job_files *files);
+
 // Adds the job to the queue of setup, which is open for CN_SETUP_ENROLL. Prints what is wrong.
-// Fills job in. Returns the exit code.
+// Fills job in. Returns the exit code. If root calls it for the state of another user, setup must
+// have the rights CN_SETUP_OF_OWNER_FOREVER.
 int cn_job_submit(const struct cn_setup *setup, const struct cn_job_submission *submission,
-                  struct cn_queued_job *job);
+                  const struct cn_job_files *files, struct cn_queued_job *job);

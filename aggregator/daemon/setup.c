@@ -9,6 +9,7 @@
 #include "aggregator/ledger/job_settings.h"
 #include "aggregator/run/score.h"
 #include "aggregator/store/read_store.h"
+#include "aggregator/store/state_owner.h"
 #include "runtime/base/whole_number.h"
 #include "runtime/command/written_by.h"
 #include "runtime/profile/job_changes.h"
@@ -36,9 +37,9 @@ static int open_ledger(struct cn_setup *setup, enum cn_setup_access access)
     if (err == CN_EVERSION)
         return explain_version(state);
     if (err == CN_ENOTFOUND)
-        fprintf(stderr, "%s/%s: no run was ever started here\n", state, CN_LEDGER_FILE);
+        fprintf(stderr, "%s/%s: no run was ever started here\n", setup->state_name, CN_LEDGER_FILE);
     else if (err)
-        fprintf(stderr, "%s/%s: %s\n", state, CN_LEDGER_FILE, cn_err_reason(err));
+        fprintf(stderr, "%s/%s: %s\n", setup->state_name, CN_LEDGER_FILE, cn_err_reason(err));
     else if (!exists)
         cn_written_by_note(state, "cairn-aggregator");
     return err ? CN_EXIT_FAILED : CN_EXIT_DONE;
@@ -51,40 +52,73 @@ static int open_store(struct cn_setup *setup, enum cn_setup_access access)
     cn_err err = access == CN_SETUP_LOOK ? cn_read_store_open(path, &setup->store)
                                          : cn_platform_open_store(path, &setup->store);
     if (err == CN_EEXIST)
-        fprintf(stderr, "%s: another cairn-aggregator runs here\n", setup->settings->state);
+        fprintf(stderr, "%s: another cairn-aggregator runs here\n", setup->state_name);
     else if (err)
-        fprintf(stderr, "%s: %s\n", path, cn_err_reason(err));
+        fprintf(stderr, "%s/files: %s\n", setup->state_name, cn_err_reason(err));
     return err ? CN_EXIT_FAILED : CN_EXIT_DONE;
 }
 
-static bool has_ledger(const char *state)
+static bool has_ledger(const struct cn_setup *setup)
 {
+    const char *state = setup->settings->state;
     char path[PATH_MAX];
     int length = snprintf(path, sizeof(path), "%s/%s", state, CN_LEDGER_FILE);
     if (length > 0 && (size_t)length < sizeof(path) && access(path, F_OK) == 0)
         return true;
-    fprintf(stderr, "%s/%s: no run was ever started here\n", state, CN_LEDGER_FILE);
+    fprintf(stderr, "%s/%s: no run was ever started here\n", setup->state_name, CN_LEDGER_FILE);
     return false;
 }
 
-int cn_setup_open(struct cn_setup *setup, const char *profile, enum cn_setup_access access)
+int cn_setup_load(struct cn_setup *setup, const char *profile)
 {
-    int result = CN_EXIT_DONE;
     setup->profile = cn_command_load_profile(profile, CN_PROFILE_GATEWAY);
     if (!setup->profile)
         return CN_EXIT_PROFILE;
     setup->settings = cn_profile_settings(setup->profile);
     setup->job = setup->settings->job;
+    snprintf(setup->state_name, sizeof(setup->state_name), "%s", setup->settings->state);
+    return CN_EXIT_DONE;
+}
+
+int cn_setup_take_rights(struct cn_setup *setup)
+{
+    char path[CN_PATH_SIZE];
+    if (setup->rights == CN_SETUP_OF_CALLER)
+        return CN_EXIT_DONE;
+    cn_err err = cn_state_owner_take(setup->settings->state, path);
+    if (!err)
+        err = cn_profile_use_state(setup->profile, path);
+    if (err) {
+        fprintf(stderr, "error: %s: %s\n", setup->state_name,
+                err == CN_EAUTH       ? "root cannot take the rights of its owner here"
+                : err == CN_ECONFLICT ? "it belongs to another user than the earlier run"
+                                      : cn_err_reason(err));
+        return CN_EXIT_FAILED;
+    }
+    if (setup->rights == CN_SETUP_OF_OWNER_FOREVER)
+        cn_state_owner_stay();
+    return CN_EXIT_DONE;
+}
+
+int cn_setup_open_state(struct cn_setup *setup, enum cn_setup_access access)
+{
+    int result = cn_setup_take_rights(setup);
     setup->access = access;
-    if (access == CN_SETUP_ALONE && !has_ledger(setup->settings->state))
+    if (!result && access == CN_SETUP_ALONE && !has_ledger(setup))
         return CN_EXIT_FAILED; // a lock would make the directory
-    if (access == CN_SETUP_RUN || access == CN_SETUP_ALONE)
+    if (!result && (access == CN_SETUP_RUN || access == CN_SETUP_ALONE))
         result = open_store(setup, access); // locks first: one program at a time has the ledger
     if (!result)
         result = open_ledger(setup, access);
     if (!result && access == CN_SETUP_LOOK)
         result = open_store(setup, access);
     return result;
+}
+
+int cn_setup_open(struct cn_setup *setup, const char *profile, enum cn_setup_access access)
+{
+    int result = cn_setup_load(setup, profile);
+    return result ? result : cn_setup_open_state(setup, access);
 }
 
 // Checks that the model's file has the weights of version 0, if that exists. In a run that follows
@@ -156,7 +190,7 @@ static void explain_values(const char *state, const struct cn_job_conflict *conf
 static int explain_binding(const struct cn_setup *setup, cn_err err,
                            const struct cn_job_conflict *conflict)
 {
-    const char *state = setup->settings->state;
+    const char *state = setup->state_name;
     if (err == CN_ECONFLICT && conflict) {
         if (conflict->model)
             fprintf(stderr, "error: %s: the run has another model than the profile: %s\n", state,
@@ -201,7 +235,7 @@ static cn_err look_at_job(struct cn_setup *setup, struct cn_job_conflict *confli
     fprintf(stderr,
             "warning: %s: an older program recorded no job values, only a digest, and the "
             "profile's have another one; the profile's are taken\n",
-            setup->settings->state);
+            setup->state_name);
     return CN_OK;
 }
 

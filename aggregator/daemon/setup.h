@@ -18,11 +18,20 @@ enum cn_setup_access {
     CN_SETUP_ALONE,  // existing ledger; files locked for this process
 };
 
+// Whose rights a command of root has while it uses the state directory (store/state_owner.h).
+enum cn_setup_rights {
+    CN_SETUP_OF_OWNER,         // those of the directory's owner, and root's in between
+    CN_SETUP_OF_OWNER_FOREVER, // those of the owner, for the rest of the program
+    CN_SETUP_OF_CALLER,        // root's: the program is the aggregator itself
+};
+
 // Zero it before use, and deinit it in any case.
 struct cn_setup {
     struct cn_profile *profile;
-    const struct cn_settings *settings;
+    const struct cn_settings *settings; // state: the path under which this process reaches it
+    char state_name[CN_PATH_SIZE];      // path of the state directory that people know
     enum cn_setup_access access;
+    enum cn_setup_rights rights;
     // The profile's job. Once the model is open with CN_SETUP_LOOK, the ledger's newest one; in a
     // running aggregator, that of the round.
     struct cn_job job;
@@ -32,7 +41,13 @@ struct cn_setup {
     struct cn_store *store;
 };
 
-// Loads the profile, and opens ledger and files.
+// Loads the profile and touches nothing in the state directory.
+int cn_setup_load(struct cn_setup *setup, const char *profile);
+// Takes the rights with which the state directory is used, after cn_setup_load.
+int cn_setup_take_rights(struct cn_setup *setup);
+// Takes them, and opens ledger and files.
+int cn_setup_open_state(struct cn_setup *setup, enum cn_setup_access access);
+// Does both.
 int cn_setup_open(struct cn_setup *setup, const char *profile, enum cn_setup_access access);
 
 // Opens the model and nothing else.

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "aggregator/ledger/ledger_sql.h"
+#include "aggregator/ledger/pinned_vfs.h"
 #include "runtime/base/log.h"
 
 #define BUSY_TIMEOUT_MS 5000
@@ -386,7 +387,7 @@ static cn_err load_identity(struct cn_ledger *ledger)
 static cn_err open_file(const char *path, int flags, struct cn_ledger *ledger)
 {
     mode_t mask = umask(0077); // SQLite gives the log and the index the same mode
-    int result = sqlite3_open_v2(path, &ledger->db, flags, NULL);
+    int result = sqlite3_open_v2(path, &ledger->db, flags, cn_pinned_vfs(path));
     umask(mask);
     if (result != SQLITE_OK)
         return map_error(ledger, result);

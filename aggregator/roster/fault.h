@@ -27,6 +27,3 @@ bool cn_fault_end(struct cn_fault *fault);
 // characters, invalid UTF-8, and characters that change the direction or the position of others.
 // Several blanks become one.
 void cn_fault_clean(char to[CN_FAULT_SIZE], const char *text);
-
-// Returns whether a character may be printed as it is.
-bool cn_fault_is_printable(uint32_t point);

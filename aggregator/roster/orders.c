@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "aggregator/roster/fault.h"
+#include "runtime/base/printable.h"
 #include "runtime/base/utf8.h"
 
 static void drop(struct cn_board_order *order)
@@ -101,7 +101,7 @@ static void clean(char *text, size_t size)
     for (size_t i = 0; i < size;) {
         uint32_t point;
         size_t length = text[i] ? cn_utf8_read(text + i, &point) : 0;
-        bool shown = length && (point == '\n' || point == '\t' || cn_fault_is_printable(point));
+        bool shown = length && (point == '\n' || point == '\t' || cn_is_printable(point));
         for (size_t end = i + (length ? length : 1); i < end; i++)
             if (!shown)
                 text[i] = '?';

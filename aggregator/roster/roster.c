@@ -11,6 +11,8 @@
 #include "runtime/port/platform.h"
 #include "transport/coap/security.h"
 
+#define REPLAN_MS 1000 // between two times that a board has the jobs of groups decided again
+
 struct board_list {
     struct cn_roster_board *items;
     size_t count, capacity;
@@ -154,6 +156,7 @@ static void hand_over(const struct cn_roster *roster, struct board_list *boards,
             after->stored_ms = before->stored_ms;
             after->error_code = before->error_code;
             after->failed_ms = before->failed_ms;
+            after->replan_ms = before->replan_ms;
             after->health = before->health;
             after->instances = before->instances;
             after->fault_lines = before->fault_lines;
@@ -364,6 +367,19 @@ void cn_roster_fail(struct cn_roster *roster, const char *board, uint64_t now_ms
     struct cn_roster_board *found = find_board(&roster->boards, board);
     if (found)
         found->failed_ms = now_ms;
+}
+
+bool cn_roster_may_replan(const struct cn_roster *roster, const char *board, uint64_t now_ms)
+{
+    const struct cn_roster_board *found = cn_roster_find(roster, board);
+    return found && (!found->replan_ms || now_ms - found->replan_ms >= REPLAN_MS);
+}
+
+void cn_roster_note_replan(struct cn_roster *roster, const char *board, uint64_t now_ms)
+{
+    struct cn_roster_board *found = find_board(&roster->boards, board);
+    if (found)
+        found->replan_ms = now_ms;
 }
 
 // Returns whether the error is the one that the board registered with: a report cuts it shorter.

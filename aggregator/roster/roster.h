@@ -40,6 +40,7 @@ struct cn_roster_board {
     uint64_t stored_ms;  // clock; when an error of the board was last stored; 0: not yet
     uint64_t error_code; // of fault: -cn_err as the board said; 0: not known
     uint64_t failed_ms;  // clock; when it said that it cannot train this run; 0: it can
+    uint64_t replan_ms;  // clock; when it last had the groups' jobs decided again; 0: not yet
     struct cn_board_health health;
     struct cn_instances instances;
     struct cn_log_quota fault_lines; // limits log lines about its own errors
@@ -125,6 +126,9 @@ void cn_roster_blame(struct cn_roster *roster, const char *board, const char *fa
 // Notes that a board cannot train the roster's run, as its fault says. It holds until the board
 // works on the run.
 void cn_roster_fail(struct cn_roster *roster, const char *board, uint64_t now_ms);
+// Says whether a board may have it decided again which job each group serves: once a second.
+bool cn_roster_may_replan(const struct cn_roster *roster, const char *board, uint64_t now_ms);
+void cn_roster_note_replan(struct cn_roster *roster, const char *board, uint64_t now_ms);
 // Notes that the process with this number registered as the board, from this address. Logs when the
 // board runs twice (instances.h).
 void cn_roster_meet(struct cn_roster *roster, const char *board, uint64_t instance,

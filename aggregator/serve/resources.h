@@ -33,6 +33,13 @@
 #define CN_RESOURCES_CHUNK_SIZE 64
 #define CN_RESOURCES_WINDOW (1u << 18)
 
+// What came of deciding again which job each group serves.
+enum cn_replan {
+    CN_REPLAN_LATER,   // nothing was decided: that was done just before
+    CN_REPLAN_OPENING, // it was decided, and may be decided otherwise when another job is open
+    CN_REPLAN_DONE,
+};
+
 struct cn_resources {
     struct cn_ledger *ledger; // borrowed, as all pointers here
     struct cn_roster *roster; // of the run, which this process alone changes for a further job
@@ -42,9 +49,8 @@ struct cn_resources {
     // gateway's own have it.
     struct cn_resources *(*serving)(void *context, const char *group);
     // Decides again which job each group serves, after a board said that it cannot train, or
-    // registered though the run of its job is over. Returns false when it may decide otherwise in a
-    // moment. NULL: there is nothing to decide.
-    bool (*replan)(void *context);
+    // registered though the run of its job is over. NULL: there is nothing to decide.
+    enum cn_replan (*replan)(void *context);
     void *context; // passed to both functions
     struct cn_spool *spool;
     struct cn_model_store *models;

@@ -189,11 +189,24 @@ static bool is_over(struct cn_resources *resources)
     return state.phase == CN_RUN_ENDED;
 }
 
+// Decides again which job each group serves, unless the board caused that less than a second ago.
+static enum cn_replan replan_for(const struct cn_resources *gateway, const char *board)
+{
+    uint64_t now_ms = gateway->now_ms();
+    if (!cn_roster_may_replan(gateway->roster, board, now_ms))
+        return CN_REPLAN_LATER;
+    enum cn_replan made = gateway->replan(gateway->context);
+    if (made != CN_REPLAN_LATER)
+        cn_roster_note_replan(gateway->roster, board, now_ms);
+    return made;
+}
+
 // A board that cannot train its job, or whose run is over, may have another job at once. Returns
 // the resources of the job that its group serves from now on. Returns NULL, and asks the board to
-// come back, when the run is over and another job may have the group in a moment: a board that runs
-// until the end would leave when it is told the same run.
-static struct cn_resources *serve_next(struct cn_resources *resources, const char *group,
+// come back, when that is not decided yet. A board that runs until the end would leave when it is
+// told a run that is over.
+static struct cn_resources *serve_next(struct cn_resources *resources,
+                                       const struct cn_roster_board *board,
                                        const struct cn_registration *registration,
                                        struct cn_coap_reply *reply)
 {
@@ -201,9 +214,9 @@ static struct cn_resources *serve_next(struct cn_resources *resources, const cha
     bool gives_up = registration->fault[0] && registration->fault_run;
     if (!gateway->replan || (!gives_up && !is_over(resources)))
         return resources;
-    bool decided = gateway->replan(gateway->context);
-    struct cn_resources *next = gateway->serving(gateway->context, group);
-    if (decided || gives_up || next != resources)
+    enum cn_replan made = replan_for(gateway, board->enrolled.name);
+    struct cn_resources *next = gateway->serving(gateway->context, board->enrolled.group);
+    if (made == CN_REPLAN_DONE || next != resources || (gives_up && made == CN_REPLAN_OPENING))
         return next;
     cn_coap_reply_error(reply, CN_COAP_UNAVAILABLE, "the next job is not decided yet");
     reply->max_age_s = 1;
@@ -230,7 +243,7 @@ void cn_resources_register(void *context, const struct cn_coap_request *request,
         !follows_keys(cn_resources_group(resources, board), answer.protocol, reply))
         return;
     note_facts(resources, request, answer.protocol, &message.facts);
-    resources = serve_next(resources, board->enrolled.group, &message.facts, reply);
+    resources = serve_next(resources, board, &message.facts, reply);
     if (!resources)
         return;
     if (!pick_versions(&message, resources->job, &answer, reply))

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "aggregator/store/audit_private.h"
+#include "aggregator/store/state_owner.h"
 #include "runtime/port/crypto.h"
 #include "runtime/port/platform.h"
 
@@ -22,7 +23,7 @@
 
 struct cn_audit_who cn_audit_self(const char *by)
 {
-    return (struct cn_audit_who){.uid = getuid(), .pid = getpid(), .by = by};
+    return (struct cn_audit_who){.uid = cn_state_owner_caller(), .pid = getpid(), .by = by};
 }
 
 cn_err cn_audit_path(const char *directory, int age, char path[PATH_MAX])

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "aggregator/store/state_owner.h"
 #include "runtime/base/log.h"
 #include "runtime/port/platform.h"
 
@@ -19,10 +20,12 @@
 
 cn_err cn_revocations_path(const char *state, char *path, size_t size)
 {
-    size_t length = strlen(state);
-    while (length > 1 && state[length - 1] == '/')
+    char name[CN_PATH_SIZE];
+    cn_state_owner_name(state, name);
+    size_t length = strlen(name);
+    while (length > 1 && name[length - 1] == '/')
         length--;
-    int used = snprintf(path, size, "%.*s.revocations", (int)length, state);
+    int used = snprintf(path, size, "%.*s.revocations", (int)length, name);
     return used < 0 || (size_t)used >= size ? CN_EINVAL : CN_OK;
 }
 
@@ -67,7 +70,9 @@ static cn_err walk(const char *path, cn_revocations_visit *visit, void *context,
                    uint32_t *malformed)
 {
     struct cn_mapping mapping;
+    cn_state_owner_leave();
     cn_err err = cn_platform_map(path, FILE_MAX, &mapping);
+    cn_state_owner_return();
     *malformed = 0;
     if (err)
         return err;
@@ -133,6 +138,19 @@ static int open_list(const char *path)
     return -1;
 }
 
+static cn_err append_line(const char *path, const struct cn_revocation *entry)
+{
+    errno = 0;
+    int fd = open_list(path);
+    if (fd < 0)
+        return cn_err_from_errno(errno);
+    cn_err err = write_line(fd, entry);
+    if (close(fd) && !err)
+        err = CN_EIO;
+    return err ? err : cn_platform_sync_parent(path);
+}
+
+// The list lies beside the state directory, where its owner may not write.
 static cn_err append(const char *path, const struct cn_revocation *entry, bool *added)
 {
     bool there;
@@ -140,14 +158,10 @@ static cn_err append(const char *path, const struct cn_revocation *entry, bool *
     *added = !err && !there;
     if (!*added)
         return err;
-    errno = 0;
-    int fd = open_list(path);
-    if (fd < 0)
-        return cn_err_from_errno(errno);
-    err = write_line(fd, entry);
-    if (close(fd) && !err)
-        err = CN_EIO;
-    return err ? err : cn_platform_sync_parent(path);
+    cn_state_owner_leave();
+    err = append_line(path, entry);
+    cn_state_owner_return();
+    return err;
 }
 
 cn_err cn_revocations_add(const char *path, const struct cn_ledger_board *board)

@@ -14,6 +14,7 @@
 #include "aggregator/ledger/ledger_sql.h"
 #include "aggregator/store/audit.h"
 #include "aggregator/store/spool_name.h"
+#include "aggregator/store/state_owner.h"
 #include "runtime/port/platform.h"
 
 #define TRIES 5
@@ -81,10 +82,12 @@ static cn_err copy_content(int from, int to, uint64_t *bytes)
 static cn_err copy_file(struct cn_state_copy *copy, const char *from_path, const char *to_path)
 {
     struct stat info;
+    cn_state_owner_return(); // root would follow links
     int from = open(from_path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    int why = errno;
+    cn_state_owner_leave();
     if (from < 0)
-        return errno == ENOENT || errno == ELOOP || errno == ENXIO ? CN_OK
-                                                                   : cn_err_from_errno(errno);
+        return why == ENOENT || why == ELOOP || why == ENXIO ? CN_OK : cn_err_from_errno(why);
     if (fstat(from, &info) != 0 || !S_ISREG(info.st_mode)) {
         close(from);
         return CN_OK;

@@ -21,7 +21,7 @@
 
 #define ASK_MS 1000
 #define TIMEOUT "90 min" // the longest round for which a board waits, and three tries
-#define WAVE_MAX 64
+#define WAVE_MAX CN_PROCESS_JOBS
 #define SSH_LOST 255 // ssh(1): the connection broke, as it does when the board restarts
 
 // The bundle lies where both systems of the board see it.
@@ -44,7 +44,7 @@ static const char help[] =
     "  --gateway PROFILE  the aggregator's profile, here or at ssh://HOST/PATH\n"
     "  --wave N           boards of a wave, 1 to 64; default: 1\n"
     "  --stop-after N     failures after which no further wave begins; default: 1\n"
-    "  --timeout TIME     for a wave, from its installation on; default: 90 min\n"
+    "  --timeout TIME     for a wave, sending included; default: 90 min\n"
     "  --json             one object a line\n";
 
 struct rollout_options {
@@ -95,76 +95,126 @@ static void fail(struct cn_rollout_board *board, const char *why)
     cn_console_error(NULL, "%s: %s", board->row->name, why);
 }
 
-static void send_bundle(const struct rollout_options *options, struct cn_rollout_board *board)
+// --- A wave ---
+
+// All boards of a wave get the bundle and install it at the same time, each at its own pace: one
+// that does not get on holds up none of the others.
+struct wave {
+    const struct rollout_options *options;
+    uint64_t deadline_ms; // of cn_platform_now_ms
+    struct cn_rollout_board *boards[WAVE_MAX];
+    struct cn_process_job jobs[WAVE_MAX];
+    const char *words[WAVE_MAX][CN_REMOTE_WORDS]; // the command lines of jobs
+    bool sent[WAVE_MAX];                          // the board has the bundle
+    size_t count;
+};
+
+// Sets what the job of board i runs next.
+static void set_script(struct wave *wave, size_t i, const char *script, int in)
+{
+    const char *const words[] = CN_REMOTE_COMMAND(wave->boards[i]->row->place, script);
+
+    _Static_assert(sizeof(words) == sizeof(wave->words[i]), "CN_REMOTE_WORDS is wrong");
+    memcpy(wave->words[i], words, sizeof(words));
+    wave->jobs[i].argv = wave->words[i];
+    wave->jobs[i].in = in;
+}
+
+static void set_sending(struct wave *wave, size_t i)
 {
     static const char script[] =
         FIND_FOLDER "$s sh -c 'umask 077; mkdir -p \"$1\" && cat >\"$1/bundle.new\" && sync "
                     "\"$1/bundle.new\" && mv \"$1/bundle.new\" \"$1/bundle.raucb\"' sh \"$d\" && "
                     "$s sha256sum \"$d/bundle.raucb\"";
-    char digest[2 * CN_DIGEST_SIZE + 1];
-    struct cn_process_result result = {0};
-    int file = open(options->bundle, O_RDONLY | O_CLOEXEC);
 
-    cn_hex(digest, options->digest, CN_DIGEST_SIZE);
-    if (file < 0)
-        fail(board, strerror(errno));
-    else if (cn_remote_run(board->row->place, script, file, &result))
-        fail(board, cn_process_complaint(&result));
-    else if (result.out.size < strlen(digest) ||
-             memcmp(result.out.data, digest, strlen(digest)) != 0)
+    set_script(wave, i, script, open(wave->options->bundle, O_RDONLY | O_CLOEXEC));
+}
+
+static bool is_whole_there(const struct wave *wave, const struct cn_process_result *result)
+{
+    char digest[2 * CN_DIGEST_SIZE + 1];
+
+    cn_hex(digest, wave->options->digest, CN_DIGEST_SIZE);
+    return result->out.size >= strlen(digest) &&
+           memcmp(result->out.data, digest, strlen(digest)) == 0;
+}
+
+// Returns whether the board has the bundle, and may install it.
+static bool take_sending(struct wave *wave, size_t i)
+{
+    struct cn_rollout_board *board = wave->boards[i];
+    struct cn_process_result *result = &wave->jobs[i].result;
+
+    if (wave->jobs[i].in < 0)
+        fail(board, "the bundle cannot be opened");
+    else if (result->late)
+        fail(board, "it has not taken the bundle in time");
+    else if (result->code != 0)
+        fail(board, cn_process_complaint(result));
+    else if (!is_whole_there(wave, result))
         fail(board, "the bundle reads back differently there");
     else
         cn_console_step("sent", "%s has the bundle", board->row->name);
-    cn_process_deinit(&result);
-    if (file >= 0)
-        close(file);
+    if (wave->jobs[i].in >= 0)
+        close(wave->jobs[i].in);
+    wave->jobs[i].in = -1;
+    return board->state == CN_ROLLOUT_UPDATES;
 }
 
-// --- A wave ---
+// A board whose installation does not end in time may have the update all the same: what the
+// gateway says decides.
+static void take_installation(struct wave *wave, size_t i)
+{
+    struct cn_process_result *result = &wave->jobs[i].result;
+    const char *name = wave->boards[i]->row->name;
 
-struct wave {
-    struct cn_rollout_board *boards[WAVE_MAX];
-    pid_t children[WAVE_MAX]; // 0: none was started
-    int outputs[WAVE_MAX];
-    size_t count;
-};
+    if (result->code == 0 || cn_process_interrupted())
+        return;
+    if (result->late)
+        cn_console_step("late", "%s: its installation has not ended in time", name);
+    else if (result->code == SSH_LOST && result->errors.size)
+        cn_console_step("lost", "%s: %s", name, cn_process_complaint(result));
+    else if (result->code != SSH_LOST) {
+        wave->boards[i]->state = CN_ROLLOUT_FAILED;
+        cn_console_error(NULL, "%s: cairn-update install has failed there: %s", name,
+                         cn_process_complaint(result));
+    }
+}
 
-// Starts the installation on all boards of the wave at once, and waits for the programs to end.
-static void install_all(struct wave *wave)
+// Starts the installation once the bundle is there.
+static bool take_ended(void *context, struct cn_process_job *job)
 {
     static const char script[] = FIND_FOLDER "$s cairn-update install \"$d/bundle.raucb\"";
+    struct wave *wave = context;
+    size_t i = (size_t)(job - wave->jobs);
 
-    for (size_t i = 0; i < wave->count; i++) {
-        const char *const argv[] = CN_REMOTE_COMMAND(wave->boards[i]->row->place, script);
-
-        wave->children[i] = 0;
-        if (wave->boards[i]->state != CN_ROLLOUT_UPDATES)
-            continue;
-        if (cn_process_start(argv, &wave->children[i], &wave->outputs[i])) {
-            wave->children[i] = 0;
-            fail(wave->boards[i], "ssh cannot be started");
-        }
+    if (wave->sent[i]) {
+        take_installation(wave, i);
+        return false;
     }
-    for (size_t i = 0; i < wave->count; i++) {
-        char text[256];
-        int code;
+    wave->sent[i] = take_sending(wave, i);
+    if (!wave->sent[i] || cn_process_interrupted())
+        return false;
+    set_script(wave, i, script, -1);
+    return true;
+}
 
-        if (!wave->children[i])
-            continue;
-        while (read(wave->outputs[i], text, sizeof(text)) > 0)
-            ; // what it prints is not needed; its errors are shown by ssh
-        close(wave->outputs[i]);
-        code = cn_process_wait(wave->children[i]);
-        if (code != 0 && code != SSH_LOST && !cn_process_interrupted())
-            fail(wave->boards[i], "cairn-update install has failed there");
+static void update_all(struct wave *wave)
+{
+    for (size_t i = 0; i < wave->count; i++) {
+        wave->jobs[i] = (struct cn_process_job){0};
+        wave->sent[i] = false;
+        set_sending(wave, i);
     }
+    cn_process_run_all(wave->jobs, wave->count, wave->deadline_ms, take_ended, wave);
+    for (size_t i = 0; i < wave->count; i++)
+        cn_process_deinit(&wave->jobs[i].result);
 }
 
 // Waits until each board of the wave has decided. A gateway that cannot be asked for a while does
 // not end the wave, because its boards go on.
-static int wait_for_all(struct rollout_options *options)
+static int wait_for_all(struct rollout_options *options, uint64_t deadline_ms)
 {
-    uint64_t begun_ms = cn_platform_now_ms();
     int code = CN_EXIT_DONE;
 
     for (;;) {
@@ -173,7 +223,7 @@ static int wait_for_all(struct rollout_options *options)
             return CN_EXIT_DONE;
         if (!code && !cn_rollout_count(&options->rollout, CN_ROLLOUT_UPDATES))
             return CN_EXIT_DONE;
-        if (cn_platform_now_ms() - begun_ms >= options->timeout_ms)
+        if (cn_platform_now_ms() >= deadline_ms)
             break;
         cn_platform_sleep_ms(ASK_MS);
     }
@@ -190,6 +240,8 @@ static int run_wave(struct rollout_options *options)
     static struct wave wave;
     int code;
 
+    wave.options = options;
+    wave.deadline_ms = cn_platform_now_ms() + options->timeout_ms;
     wave.count = 0;
     while (wave.count < options->wave && !cn_process_interrupted()) {
         struct cn_rollout_board *board = cn_rollout_begin(&options->rollout);
@@ -198,11 +250,8 @@ static int run_wave(struct rollout_options *options)
             break;
         wave.boards[wave.count++] = board;
     }
-    for (size_t i = 0; i < wave.count && !cn_process_interrupted(); i++)
-        send_bundle(options, wave.boards[i]);
-    if (!cn_process_interrupted())
-        install_all(&wave);
-    code = wait_for_all(options);
+    update_all(&wave);
+    code = wait_for_all(options, wave.deadline_ms);
     for (size_t i = 0; i < wave.count; i++) {
         const struct cn_rollout_board *board = wave.boards[i];
 

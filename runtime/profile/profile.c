@@ -478,6 +478,14 @@ cn_err cn_profile_use_key(struct cn_profile *profile, const char *path)
     return CN_OK;
 }
 
+cn_err cn_profile_use_state(struct cn_profile *profile, const char *path)
+{
+    if (strlen(path) >= sizeof(profile->settings.state))
+        return CN_ERANGE;
+    snprintf(profile->settings.state, sizeof(profile->settings.state), "%s", path);
+    return CN_OK;
+}
+
 const struct cn_settings *cn_profile_settings(const struct cn_profile *profile)
 {
     return &profile->settings;

@@ -173,6 +173,10 @@ void cn_profile_suggest_job_key(const char *key, char suggestion[CN_PATH_SIZE]);
 // long.
 cn_err cn_profile_use_key(struct cn_profile *profile, const char *path);
 
+// Uses path as the state directory, in place of what the profile says. Returns CN_ERANGE when the
+// path is too long.
+cn_err cn_profile_use_state(struct cn_profile *profile, const char *path);
+
 // What a program does with a profile, and the keys that it requires.
 enum cn_profile_use {
     CN_PROFILE_TRAIN,   // trains alone: model, job and its data

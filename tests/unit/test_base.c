@@ -14,6 +14,7 @@
 #include "runtime/base/diag.h"
 #include "runtime/base/log_limit.h"
 #include "runtime/base/name.h"
+#include "runtime/base/printable.h"
 #include "runtime/base/random.h"
 #include "runtime/base/text_file.h"
 
@@ -155,6 +156,15 @@ static void a_limited_line_is_written_at_once_and_then_seldom(void **state)
     assert_int_equal(count, 101);
 }
 
+static void what_a_terminal_would_obey_becomes_a_question_mark(void **state)
+{
+    char text[] = "\033[2J a  b\t\xc3\xa4\xff\xe2\x80\xaeq\xc2\x9b\n";
+
+    (void)state;
+    cn_printable_clean(text);
+    assert_string_equal(text, "?[2J a  b?\xc3\xa4??q??");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -167,6 +177,7 @@ int main(void)
         cmocka_unit_test(the_first_line_of_a_file_comes_without_its_end),
         cmocka_unit_test(lines_of_a_kind_have_a_quota),
         cmocka_unit_test(a_limited_line_is_written_at_once_and_then_seldom),
+        cmocka_unit_test(what_a_terminal_would_obey_becomes_a_question_mark),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -374,41 +374,6 @@ static void register_with(struct aggregator_world *world, const char *board, uin
     world_ask(world, board, CN_COAP_POST, "reg", bytes, size, reply);
 }
 
-struct jobs {
-    struct cn_resources *serving;
-    bool decided;
-};
-
-static struct cn_resources *serve_same(void *context, const char *group)
-{
-    (void)group;
-    return ((struct jobs *)context)->serving;
-}
-
-static bool decide(void *context)
-{
-    return ((struct jobs *)context)->decided;
-}
-
-static void a_board_is_not_told_a_run_that_is_over_before_the_next_job_is_decided(void **state)
-{
-    struct aggregator_world *world = *state;
-    struct jobs jobs = {.serving = &world->resources};
-    struct cn_coap_reply reply;
-    world->resources.serving = serve_same;
-    world->resources.replan = decide;
-    world->resources.context = &jobs;
-    register_with(world, "b", CN_PROTOCOL_MAX, &reply);
-    assert_int_equal(reply.code, CN_COAP_CONTENT); // the run is under way
-    world->run->phase = CN_RUN_ENDED;
-    register_with(world, "b", CN_PROTOCOL_MAX, &reply);
-    assert_int_equal(reply.code, CN_COAP_UNAVAILABLE);
-    assert_int_equal(reply.max_age_s, 1);
-    jobs.decided = true;
-    register_with(world, "b", CN_PROTOCOL_MAX, &reply);
-    assert_int_equal(reply.code, CN_COAP_CONTENT);
-}
-
 static void note_drop(void *context, const char *board)
 {
     snprintf(context, CN_NAME_SIZE, "%s", board);
@@ -567,7 +532,6 @@ int main(void)
         ROUND_TEST(members_of_a_group_get_the_same_pair_key_and_others_none),
         ROUND_TEST(registration_picks_the_highest_common_versions),
         ROUND_TEST(a_board_registers_again_with_an_aggregator_that_was_restarted),
-        ROUND_TEST(a_board_is_not_told_a_run_that_is_over_before_the_next_job_is_decided),
         ROUND_TEST(a_revoked_board_is_dropped_and_answered_no_more),
         ROUND_TEST(a_group_has_other_keys_when_a_board_was_revoked),
         ROUND_TEST(a_board_of_the_release_before_takes_part_until_its_group_changes_keys),

@@ -6,14 +6,17 @@ usage: rollout.py BIN [CASE...]
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 
 # Stands for ssh and for cairn-aggregator, by its name. The fleet is a file; each look at the status is a tick.
 DOUBLE = """\
 #!/usr/bin/python3
-import fcntl, hashlib, json, os, sys
+import fcntl, hashlib, json, os, sys, time
+TRICK = b"\\x1b]0;owned\\x07\\x1b[31mred \\xc2\\x9b2J\\xff end\\n"
 folder = os.path.dirname(os.path.dirname(os.path.abspath(sys.argv[0])))
 lock = open(os.path.join(folder, "lock"), "w")
 fcntl.flock(lock, fcntl.LOCK_EX)
@@ -52,17 +55,40 @@ board = fleet["boards"][host.split("@")[1]]
 if board["ends"] == "unreachable":
     print("ssh: no route to host", file=sys.stderr)
     leave(255)
+def hang():
+    # As a machine that somebody has taken: it never ends, and says things without end.
+    fcntl.flock(lock, fcntl.LOCK_UN)
+    with open(os.path.join(folder, "hanging"), "a") as file:
+        print(os.getpid(), file=file)
+    if os.fork() == 0:
+        with open(os.path.join(folder, "hanging"), "a") as file:
+            print(os.getpid(), file=file)
+    while True:
+        os.write(2, b"x" * 4096)
+        os.write(1, b"y" * 4096)
+        time.sleep(0.02)
+if board["ends"] == "hangs in sending":
+    hang()
 if "cat >" in script:
     content = sys.stdin.buffer.read()
+    if board["ends"] == "writes to the terminal":
+        os.write(2, TRICK)
+        leave(1)
     board["bundle"] = hashlib.sha256(content if board["ends"] != "damaged" else content + b"x").hexdigest()
     print(board["bundle"], " bundle.raucb")
     leave(0)
 assert "cairn-update install" in script, script
 fleet["installs"].append(sorted([host.split("@")[1]] + [name for name, other in fleet["boards"].items() if other.get("ticks")]))
+if board["ends"] == "hangs in installing":
+    hang()
+if board["ends"] == "refuses and writes":
+    os.write(2, b"first line\\n" + TRICK)
+    leave(1)
 if board["ends"] == "refuses":
+    print("it has not the space", file=sys.stderr)
     leave(1)
 if board["ends"] != "silent":
-    board.update(new=fleet["version"], ticks=3)
+    board.update(new=fleet["version"], ticks=fleet.get("ticks", 3))
 leave(255 if board["ends"] == "good" else 0)
 """
 
@@ -95,13 +121,27 @@ class Fleet:
     def save(self, fleet):
         self.write("fleet.json", json.dumps(fleet))
 
-    def run(self, *more, code=0, version="1.4.0"):
-        result = subprocess.run([os.path.join(self.build, "cairn-flash"), "rollout", "hall.txt", "--bundle", "fleet.raucb", "--version",
-                                 version, "--gateway", "gateway.yaml", *more], cwd=self.folder, capture_output=True, text=True,
-                                env={**os.environ, "PATH": f"{self.path('bin')}:{os.environ['PATH']}"}, timeout=120)
-        self.said = result.stdout + result.stderr
-        assert result.returncode == code, f"{result.returncode}, wanted {code}\n{self.said}"
+    def start(self, *more, version="1.4.0"):
+        return subprocess.Popen([os.path.join(self.build, "cairn-flash"), "rollout", "hall.txt", "--bundle", "fleet.raucb", "--version",
+                                 version, "--gateway", "gateway.yaml", *more], cwd=self.folder, stdout=subprocess.PIPE,
+                                stderr=subprocess.PIPE, text=True, errors="replace",
+                                env={**os.environ, "PATH": f"{self.path('bin')}:{os.environ['PATH']}"})
+
+    def finish(self, process, code=0):
+        try:
+            self.said = "".join(process.communicate(timeout=120))
+        finally:
+            process.kill()
+        assert process.returncode == code, f"{process.returncode}, wanted {code}\n{self.said}"
         return self.said
+
+    def run(self, *more, code=0, version="1.4.0"):
+        return self.finish(self.start(*more, version=version), code)
+
+    def hanging(self):
+        """The processes of boards that hang which still run."""
+        with open(self.path("hanging")) as file:
+            return [pid for pid in file.read().split() if is_running(pid)]
 
     def versions(self):
         return {name: board["slot_version"] for name, board in self.load()["boards"].items()}
@@ -163,6 +203,44 @@ def each_kind_of_failure_is_said(build):
         assert fleet.versions()["b1"] == "1.3.0", f"{kind}: the next wave began"
 
 
+def is_running(pid):
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def a_board_that_hangs_holds_up_no_other(build):
+    for kind, words in {"hangs in sending": "b1: it has not taken the bundle in time",
+                        "hangs in installing": "b1: it has not said in time that the new system works"}.items():
+        fleet = Fleet(build, {"a": ["a1"], "b": ["b1"], "c": ["c1"], "d": ["d1"]}, b1=kind)
+        fleet.save({**fleet.load(), "ticks": 1})  # the gateway is asked once more when the time is over
+        said = fleet.run("--timeout", "4 s", "--wave", "3", "--stop-after", "2", code=1)
+        assert words in said and "3 of 4 boards have version 1.4.0" in said, f"{kind}: {said}"
+        assert fleet.versions() == {"a1": "1.4.0", "b1": "1.3.0", "c1": "1.4.0", "d1": "1.4.0"}, kind
+        assert not fleet.hanging(), f"{kind}: its ssh still runs"
+
+
+def ctrl_c_ends_what_hangs(build):
+    fleet = Fleet(build, {"b": ["b1"]}, b1="hangs in installing")
+    process = fleet.start()
+    while not os.path.exists(fleet.path("hanging")) or not fleet.hanging():
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    fleet.finish(process, 130)
+    assert not fleet.hanging(), "ssh still runs"
+
+
+def what_a_board_says_does_not_reach_the_terminal_as_it_is(build):
+    for kind, words in {"writes to the terminal": "b1: ?]0;owned??[31mred ?2J? end",
+                        "refuses and writes": "cairn-update install has failed there: ?]0;owned??[31mred ?2J? end",
+                        "refuses": "cairn-update install has failed there: it has not the space"}.items():
+        fleet = Fleet(build, {"b": ["b1"]}, b1=kind)
+        assert words in fleet.run("--timeout", "4 s", code=1), f"{kind}: {fleet.said}"
+        assert "\x1b" not in fleet.said and "\x9b" not in fleet.said and "first line" not in fleet.said, f"{kind}: {fleet.said}"
+
+
 def wrong_orders_change_nothing(build):
     fleet = Fleet(build, {"a": ["a1"]})
     fleet.run("--wave", "0", code=2)
@@ -191,7 +269,8 @@ def wrong_orders_change_nothing(build):
 
 CASES = [all_boards_are_updated_one_of_a_group_at_a_time, without_options_one_board_is_updated_at_a_time,
          failures_stop_it_and_it_goes_on_later,
-         a_gateway_that_is_away_for_a_while_ends_no_wave, each_kind_of_failure_is_said, wrong_orders_change_nothing]
+         a_gateway_that_is_away_for_a_while_ends_no_wave, each_kind_of_failure_is_said, a_board_that_hangs_holds_up_no_other, ctrl_c_ends_what_hangs,
+         what_a_board_says_does_not_reach_the_terminal_as_it_is, wrong_orders_change_nothing]
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory(prefix="cairn-rollout-") as tempfile.tempdir:

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "runtime/base/printable.h"
 #include "runtime/port/platform.h"
 
 #define LINE_SIZE 1024
@@ -48,6 +49,7 @@ void cn_console_step(const char *kind, const char *format, ...)
     va_start(arguments, format);
     vsnprintf(text, sizeof(text), format, arguments);
     va_end(arguments);
+    cn_printable_clean(text);
     cn_console_progress_end();
     if (talk.json) {
         print_object(kind, text, NULL);
@@ -65,6 +67,7 @@ void cn_console_error(const char *next, const char *format, ...)
     va_start(arguments, format);
     vsnprintf(text, sizeof(text), format, arguments);
     va_end(arguments);
+    cn_printable_clean(text);
     cn_console_progress_end();
     if (talk.json) {
         print_object("error", text, next);

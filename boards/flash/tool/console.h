@@ -1,6 +1,8 @@
 // console.h - prints what cairn-flash does: lines for a person, or with --json one object per line.
 //
-// Threading: none. The mode is set once, when the options are read.
+// A message may quote what a board, a program or a file says. So what a terminal would obey is
+// replaced with '?' (runtime/base/printable.h). Threading: none. The mode is set once, when the
+// options are read.
 #pragma once
 
 #include <stdbool.h>

@@ -11,9 +11,12 @@
 #include <unistd.h>
 
 #include "runtime/command/command.h"
+#include "runtime/port/platform.h"
 
 #define OUTPUT_MAX (64u << 20)
 #define CHUNK 65536
+#define KEPT 32768  // newest bytes of output that are kept of a program that may say too much
+#define LOOK_MS 100 // between two looks whether a program has ended
 
 static const atomic_bool *stop;
 
@@ -49,7 +52,9 @@ static _Noreturn void become(const char *const argv[], int in, int out, int erro
     _exit(127);
 }
 
-static cn_err start(const char *const argv[], int in, int out[2], int errors[2], pid_t *child)
+// Starts a program. leads: it leads a process group of its own, so that all of it can be killed.
+static cn_err start(const char *const argv[], int in, bool leads, int out[2], int errors[2],
+                    pid_t *child)
 {
     if (pipe2(out, O_CLOEXEC))
         return cn_err_from_errno(errno);
@@ -59,8 +64,13 @@ static cn_err start(const char *const argv[], int in, int out[2], int errors[2],
         return CN_EIO;
     }
     *child = fork();
-    if (*child == 0)
+    if (*child == 0) {
+        if (leads)
+            setpgid(0, 0);
         become(argv, in, out[1], errors ? errors[1] : -1);
+    }
+    if (*child > 0 && leads)
+        setpgid(*child, *child); // whichever of the two comes first
     close(out[1]);
     if (errors)
         close(errors[1]);
@@ -72,18 +82,9 @@ static cn_err start(const char *const argv[], int in, int out[2], int errors[2],
     return CN_ENOMEM;
 }
 
-// Appends what descriptor has to buffer. Returns false at the end of the stream, or with *err set.
-static bool collect(int descriptor, struct cn_buffer *buffer, cn_err *err)
+static int exit_code(int status)
 {
-    uint8_t chunk[CHUNK];
-    ssize_t got = read(descriptor, chunk, sizeof(chunk));
-
-    if (got < 0)
-        return errno == EINTR;
-    if (got == 0)
-        return false;
-    *err = cn_buffer_append(buffer, chunk, (size_t)got);
-    return !*err;
+    return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
 int cn_process_wait(pid_t child)
@@ -94,37 +95,163 @@ int cn_process_wait(pid_t child)
         if (errno != EINTR)
             return 127;
     }
-    return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+    return exit_code(status);
+}
+
+// --- several programs at once ---
+
+// Removes the oldest bytes of what a program said, if only the newest are kept.
+static void forget(struct cn_buffer *buffer, size_t kept)
+{
+    if (!kept || buffer->size <= 2 * kept)
+        return;
+    memmove(buffer->data, buffer->data + buffer->size - kept, kept);
+    buffer->size = kept;
+}
+
+// Appends what pipe i of the job has, and closes it at its end. Returns whether there may be more
+// to read at once.
+static bool collect(struct cn_process_job *job, int i)
+{
+    struct cn_buffer *buffer = i ? &job->result.errors : &job->result.out;
+    uint8_t chunk[CHUNK];
+    ssize_t got = read(job->ends[i], chunk, sizeof(chunk));
+
+    if (got < 0 && (errno == EINTR || errno == EAGAIN))
+        return false;
+    if (got > 0 && !job->err) {
+        job->err = cn_buffer_append(buffer, chunk, (size_t)got);
+        forget(buffer, job->kept);
+    }
+    if (got > 0 && !job->err)
+        return true;
+    close(job->ends[i]);
+    job->ends[i] = -1;
+    return false;
+}
+
+static void begin(struct cn_process_job *job)
+{
+    int out[2] = {-1, -1}, errors[2] = {-1, -1};
+
+    job->result = (struct cn_process_result){.code = 127};
+    cn_buffer_init(&job->result.out, OUTPUT_MAX);
+    cn_buffer_init(&job->result.errors, OUTPUT_MAX);
+    job->child = 0;
+    job->err = start(job->argv, job->in, job->leads, out, errors, &job->child);
+    job->ends[0] = job->err ? -1 : out[0];
+    job->ends[1] = job->err ? -1 : errors[0];
+    if (job->err)
+        job->child = 0;
+    // The program may leave another one behind that holds its end of a pipe open.
+    for (int i = 0; i < 2 && !job->err; i++)
+        fcntl(job->ends[i], F_SETFL, O_NONBLOCK);
+}
+
+static void end(struct cn_process_job *job)
+{
+    kill(job->leads ? -job->child : job->child, SIGKILL);
+}
+
+// Takes the program's exit code if it has ended, and the rest of what it said. Returns whether it
+// has ended.
+static bool reap(struct cn_process_job *job)
+{
+    int status;
+    pid_t found = waitpid(job->child, &status, WNOHANG);
+
+    if (found == 0 || (found < 0 && errno == EINTR))
+        return false;
+    job->result.code = found < 0 ? 127 : exit_code(status);
+    job->result.late = job->result.late && job->result.code != 0;
+    job->child = 0;
+    for (int i = 0; i < 2; i++) {
+        while (job->ends[i] >= 0 && collect(job, i))
+            ;
+        if (job->ends[i] >= 0)
+            close(job->ends[i]);
+        job->ends[i] = -1;
+    }
+    return true;
+}
+
+// Waits until a program has said something, and collects it.
+static void wait_for_output(struct cn_process_job *jobs, size_t count)
+{
+    struct pollfd ends[2 * CN_PROCESS_JOBS];
+    int wait_ms = LOOK_MS;
+
+    for (size_t i = 0; i < count; i++) {
+        const struct cn_process_job *job = &jobs[i];
+
+        for (size_t k = 0; k < 2; k++) // poll skips a negative descriptor
+            ends[2 * i + k] = (struct pollfd){.fd = job->ends[k], .events = POLLIN};
+        if (job->child && job->ends[0] < 0 && job->ends[1] < 0)
+            wait_ms = 1; // it ends now
+    }
+    if (poll(ends, 2 * count, wait_ms) <= 0)
+        return;
+    for (size_t i = 0; i < 2 * count; i++)
+        if (ends[i].fd >= 0 && ends[i].revents)
+            collect(&jobs[i / 2], (int)(i % 2));
+}
+
+// Ends the program if there is a reason to. Then, once it has ended, starts the one that is to run
+// next in its place, if any.
+static void advance(struct cn_process_job *job, bool late, cn_process_ended *ended, void *context)
+{
+    bool over = job->leads && (late || cn_process_interrupted());
+
+    if (job->child && (over || job->err)) {
+        job->result.late = late && !job->err;
+        end(job);
+    }
+    if (job->done || (job->child && !reap(job)))
+        return;
+    job->done = !ended || !ended(context, job);
+    if (job->done)
+        return;
+    cn_process_deinit(&job->result);
+    begin(job);
+}
+
+static void run_all(struct cn_process_job *jobs, size_t count, uint64_t deadline_ms,
+                    cn_process_ended *ended, void *context)
+{
+    size_t running = count;
+
+    for (size_t i = 0; i < count; i++)
+        begin(&jobs[i]);
+    while (running) {
+        bool late = cn_platform_now_ms() >= deadline_ms;
+
+        wait_for_output(jobs, count);
+        running = 0;
+        for (size_t i = 0; i < count; i++) {
+            advance(&jobs[i], late, ended, context);
+            running += !jobs[i].done;
+        }
+    }
+}
+
+void cn_process_run_all(struct cn_process_job *jobs, size_t count, uint64_t deadline_ms,
+                        cn_process_ended *ended, void *context)
+{
+    for (size_t i = 0; i < count; i++) {
+        jobs[i].leads = true;
+        jobs[i].kept = KEPT;
+        jobs[i].done = false;
+    }
+    run_all(jobs, count, deadline_ms, ended, context);
 }
 
 cn_err cn_process_run(const char *const argv[], int in, struct cn_process_result *result)
 {
-    struct pollfd ends[2] = {{.events = POLLIN}, {.events = POLLIN}};
-    int out[2] = {-1, -1}, errors[2] = {-1, -1};
-    cn_err err;
-    pid_t child = -1;
+    struct cn_process_job job = {.argv = argv, .in = in};
 
-    result->code = 127;
-    cn_buffer_init(&result->out, OUTPUT_MAX);
-    cn_buffer_init(&result->errors, OUTPUT_MAX);
-    err = start(argv, in, out, errors, &child);
-    if (err)
-        return err;
-    ends[0].fd = out[0];
-    ends[1].fd = errors[0];
-    while (!err && (ends[0].fd >= 0 || ends[1].fd >= 0)) {
-        if (poll(ends, 2, -1) < 0 && errno != EINTR)
-            break;
-        if (ends[0].revents && !collect(out[0], &result->out, &err))
-            ends[0].fd = -1; // poll skips a negative descriptor
-        if (ends[1].revents && !collect(errors[0], &result->errors, &err))
-            ends[1].fd = -1;
-        ends[0].revents = ends[1].revents = 0;
-    }
-    close(out[0]);
-    close(errors[0]);
-    result->code = cn_process_wait(child);
-    return err;
+    run_all(&job, 1, UINT64_MAX, NULL, NULL);
+    *result = job.result;
+    return job.err;
 }
 
 void cn_process_deinit(struct cn_process_result *result)
@@ -136,7 +263,7 @@ void cn_process_deinit(struct cn_process_result *result)
 cn_err cn_process_start(const char *const argv[], pid_t *child, int *out)
 {
     int ends[2];
-    cn_err err = start(argv, -1, ends, NULL, child);
+    cn_err err = start(argv, -1, false, ends, NULL, child);
 
     if (!err)
         *out = ends[0];

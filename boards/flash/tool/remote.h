@@ -14,6 +14,9 @@
             "-o", "ServerAliveCountMax=4", (host), (script), NULL                                  \
     }
 
+// The number of these words.
+#define CN_REMOTE_WORDS 12
+
 // Runs a script on a host, with `in` as its standard input (-1: nothing). Returns an exit code.
 // Deinitialise the result in any case.
 int cn_remote_run(const char *host, const char *script, int in, struct cn_process_result *result);
