@@ -360,13 +360,22 @@ while not os.path.exists(sys.argv[1] + "/tmp/slept"):
 """
 
 
+# The dpkg of a board whose language is German.
+GERMAN = """
+[ "${LC_ALL:-}" != C ] || exec /usr/bin/dpkg "$@"
+/usr/bin/dpkg "$@" 2>/tmp/english && exit
+echo "dpkg: Fehler: Sperre wurde durch einen anderen Prozess gesperrt" >&2
+exit 2
+"""
+
+
 def an_edited_file_stays_and_a_lock_is_waited_for(bench, far, native, order):
     bench.package = bench.make_package(native, 2)
     with open(far.path("/etc/cairn-test.conf"), "w") as file:
         file.write("edited\n")
     holder = subprocess.Popen([sys.executable, "-c", HOLDER, far.root], stdout=subprocess.PIPE)
     assert holder.stdout.readline() == b"held\n"
-    with far.program("sleep", "touch /tmp/slept; exec /bin/sleep 1"):
+    with far.program("sleep", "touch /tmp/slept; exec /bin/sleep 1"), far.program("dpkg", GERMAN):
         bench.expect(order("newer", "--replace"), 0, "runs as newer")
     assert holder.wait() == 0, "nobody waited for the lock"
     with open(far.path("/etc/cairn-test.conf")) as file:
