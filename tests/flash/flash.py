@@ -412,6 +412,8 @@ def a_gateway_is_reached_by_ssh(bench):
         bench.expect(image("lost-far", tools=bench.broken_tools(gate.tools)), 5, "taken back")
         assert bench.enrolled("lost-far") == "revoked"
         gate.stop()
+        code = bench.run("wait", "--name", "remote", "--gateway", where, "--timeout", "2 s", tools=gate.tools)
+        bench.expect(code, 6, "Connection refused")
         bench.expect(image("remote-3"), 1, "Connection refused", "whether remote-3 is enrolled is not known")
         assert bench.enrolled("remote-3") is None and not os.path.exists(bench.path("remote-3.img"))
 
@@ -448,6 +450,24 @@ def waiting_ends_with_a_reason(bench):
     code = bench.run("wait", "--name", "node-1", "--gateway", "gateway.yaml", "--timeout", "1 s")
     bench.expect(code, 6, "was not heard", "journalctl")
     bench.expect(bench.run("wait", "--name", "node-1", "--gateway", "missing.yaml"), 1)
+
+
+def waiting_outlasts_a_gateway_that_is_away(bench):
+    """A cairn-aggregator whose status cannot be had, always or at the first time."""
+    tools = tempfile.mkdtemp(dir=bench.folder)
+    away = "echo 'ssh: connect to host gate port 22: Connection refused' >&2; exit 255"
+    wait = ["wait", "--name", "node-1", "--gateway", "gateway.yaml", "--timeout"]
+    bench.make_tool(tools, "cairn-aggregator", away)
+    begun = time.monotonic()
+    bench.expect(bench.run(*wait, "2 s", tools=tools), 6, "not heard in 2 s", "Connection refused")
+    assert time.monotonic() - begun >= 2, "it did not wait"
+    asked = os.path.join(tools, "asked")
+    bench.make_tool(tools, "cairn-aggregator", f"[ -e {asked} ] || {{ touch {asked}; {away}; }}\n"
+                    """echo '{"board":"node-1","revoked":false,"silent_s":1}'; exit""")
+    bench.expect(bench.run(*wait, "20 s", tools=tools), 0, "asks again", "node-1 joined")
+    for code in (2, 3, 127):  # what no waiting mends
+        bench.make_tool(tools, "cairn-aggregator", f"echo 'so it is' >&2; exit {code}")
+        bench.expect(bench.run(*wait, "20 s", tools=tools), 1, "so it is")
 
 
 def waiting_believes_what_was_heard_with_the_new_key_only(bench):
@@ -495,6 +515,7 @@ CASES = [
     a_gateway_is_reached_by_ssh,
     the_wizard_of_a_fresh_jetpack_is_named,
     waiting_ends_with_a_reason,
+    waiting_outlasts_a_gateway_that_is_away,
     waiting_believes_what_was_heard_with_the_new_key_only,
     the_help_names_all_exit_codes,
 ]
