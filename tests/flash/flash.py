@@ -6,6 +6,7 @@ Without root or a tool that it needs a case says so and is left out.
 """
 
 import glob
+import gzip
 import hashlib
 import json
 import os
@@ -105,6 +106,26 @@ def unusable_images_are_refused(bench):
     subprocess.run(["debugfs", "-w", "-R", "ssv state 0", f"{unclean}?offset={ROOT_AT}"], capture_output=True)
     bench.expect(bench.image("refused", base=unclean), 1, "not unmounted cleanly")
     assert bench.enrolled("refused") is None and not os.path.exists(bench.path("refused.img"))
+
+
+def what_is_no_raw_image_is_named(bench):
+    for start, kind, remedy in ((b"PK\x03\x04", "a zip archive", "unzip"),
+                                (b"\x3a\xff\x26\xed\x01\x00", "a sparse image of Android", "simg2img"),
+                                (b"QFI\xfb\x00\x00\x00\x03", "a qcow2 image", "qemu-img convert"),
+                                (b"\xfd7zXZ\x00", "packed with xz", ".xz"),
+                                (b"\x1f\x8b\x08", "packed with gzip", ".gz"),
+                                (b"\x28\xb5\x2f\xfd", "packed with zstd", ".zst")):
+        base = bench.path("kind.img")
+        with open(base, "wb") as file:
+            file.write(start + bytes(4096))
+        bench.expect(bench.image("odd", base=base), 1, kind, remedy)
+        bench.expect(bench.run("plan", *bench.order("odd"), "--base", base), 1, kind, remedy)
+        assert bench.enrolled("odd") is None
+    packed = bench.path("kind.img.gz")
+    with gzip.open(packed, "wb") as file:
+        file.write(b"\x3a\xff\x26\xed\x01\x00" + bytes(4096))
+    bench.expect(bench.image("odd", base=packed), 1, "a sparse image of Android")
+    assert not os.path.exists(bench.path("odd.img.json")) and bench.enrolled("odd") is None
 
 
 def a_fat_partition_is_written_where_the_board_mounts_it(bench):
@@ -502,6 +523,7 @@ CASES = [
     a_plan_says_what_the_gpu_needs,
     packed_images_are_unpacked,
     unusable_images_are_refused,
+    what_is_no_raw_image_is_named,
     a_fat_partition_is_written_where_the_board_mounts_it,
     an_interruption_leaves_nothing_half_done,
     what_a_killed_program_left_in_memory_is_wiped,
