@@ -227,12 +227,28 @@ def unusable_orders_are_refused(bench):
     bench.expect(bench.image("x", more=["--deb", cut]), 5, "not a whole package")
     foreign = bench.make_package("amd64")
     bench.expect(bench.image("x", more=["--deb", foreign]), 1, "for amd64")
-    bench.expect(bench.image("x", more=["--add", f"{cut}:/etc/../x"]), 2)
+    unusable_places_are_refused(bench, cut)
+    bench.expect(bench.image("x", more=["--deb", bench.package]), 2, "is the place of another file")
     assert bench.enrolled("x") is None
     bench.expect(bench.image("node-1", out=bench.path("again.img")), 1, "enrolled already")
     assert not os.path.exists(bench.path("again.img")) and bench.enrolled("node-1") == "enrolled"
     bench.expect(bench.image("y", out=bench.path("node-1.img")), 1, "File exists")
     assert bench.enrolled("y") is None
+
+
+def unusable_places_are_refused(bench, file):
+    for place in ("etc/x", "/etc/../x", "/data/..", "/data/.", "/data/", "/data//x", "/", "", "/data/a b"):
+        bench.expect(bench.image("x", more=["--add", f"{file}:{place}"]), 2, f"'{place}'")
+    for place in ("/etc/cairn/node.yaml", "/etc/cairn/node.key", "/etc/cairn/node.key.new", "/etc/cairn/node.yaml/x",
+                  "/etc/cairn", "/var/lib/cairn-seed", "/var/lib/cairn-seed/firstboot", "/var/lib/cairn-seed/own",
+                  "/etc/systemd/system/cairn-firstboot.service", "/etc/systemd/system/basic.target.wants"):
+        bench.expect(bench.image("x", more=["--add", f"{file}:{place}"]), 2, f"'{place}' is in the way of the files")
+    for one, other, words in (("/data/a", "/data/a", "is the place of another file"),
+                              ("/data/a", "/data/a/b", "lies below another file"),
+                              ("/data/a/b", "/data/a", "is the folder of another file"),
+                              ("/data/a", "/data/a.new", "is where another file is written before it gets its name")):
+        more = ["--add", f"{file}:{one}", "--add", f"{file}:{other}"]
+        bench.expect(bench.image("x", more=more), 2, f"'{other}' {words}")
 
 
 def what_fails_after_the_enrolment_takes_it_back(bench):

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "boards/flash/board/target_path.h"
 #include "boards/flash/tool/console.h"
 #include "boards/flash/tool/process.h"
 #include "runtime/command/command.h"
@@ -64,14 +65,6 @@ static const char unit[] = "[Unit]\n"
                            "[Install]\n"
                            "WantedBy=basic.target\n";
 
-// Tells whether debugfs and a shell read path as one plain word.
-static bool is_plain(const char *path)
-{
-    return path[0] == '/' && !strstr(path, "/../") && !strstr(path, "//") &&
-           strspn(path, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._+~-") ==
-               strlen(path);
-}
-
 int cn_payload_add(struct cn_payload *payload, const char *source, const char *target,
                    uint32_t mode)
 {
@@ -83,10 +76,20 @@ int cn_payload_add(struct cn_payload *payload, const char *source, const char *t
     if (!realpath(source, real))
         snprintf(real, sizeof(real), "%s", source);
     if (payload->count == CN_PAYLOAD_FILES || strlen(real) >= sizeof(file->source) ||
-        strlen(target) >= sizeof(file->target) || !is_plain(target)) {
-        cn_console_error("a path on the board has letters, digits and / . _ + ~ - only",
-                         "%s: cannot be put at '%s'", source, target);
+        strlen(target) >= sizeof(file->target)) {
+        cn_console_error(NULL,
+                         "%s: cannot be put at '%s': there are too many files, or a path is "
+                         "too long",
+                         source, target);
         return CN_EXIT_USAGE;
+    }
+    for (size_t i = 0; i < payload->count; i++) {
+        const char *clash = cn_target_path_clash(target, payload->files[i].target);
+
+        if (clash) {
+            cn_console_error("choose another path", "%s: '%s' %s", source, target, clash);
+            return CN_EXIT_USAGE;
+        }
     }
     err = cn_platform_map(source, FILE_MAX, &mapping);
     if (err) {
@@ -316,11 +319,18 @@ static int add_extras(const struct cn_target_options *order, struct cn_payload *
 {
     for (size_t i = 0; i < order->extra_count; i++) {
         const char *colon = strrchr(order->extras[i], ':');
+        const char *fault;
         char source[512];
         int code;
 
         if (!colon || (size_t)(colon - order->extras[i]) >= sizeof(source)) {
             cn_console_error(NULL, "--add '%s': expected FILE:/path/on/board", order->extras[i]);
+            return CN_EXIT_USAGE;
+        }
+        fault = cn_target_path_fault(colon + 1);
+        if (fault) {
+            cn_console_error("choose another path", "--add '%s': '%s' %s", order->extras[i],
+                             colon + 1, fault);
             return CN_EXIT_USAGE;
         }
         snprintf(source, sizeof(source), "%.*s", (int)(colon - order->extras[i]), order->extras[i]);
