@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include "boards/flash/commands.h"
+#include "boards/flash/image/l4t_release.h"
 #include "boards/flash/image/vendor_image.h"
 #include "boards/flash/tool/console.h"
 #include "boards/flash/tool/process.h"
@@ -167,6 +168,8 @@ static int make(struct bundle_options *options, const struct cn_workspace *space
     code = cn_vendor_image_copy(options->target.base, copy, &size);
     if (!code)
         code = cn_image_file_open(copy, options->target.partition, payload.architecture, &image);
+    if (!code)
+        code = cn_l4t_release_check_image(&image, &payload);
     if (!code)
         code = cn_image_file_check_free(&image, &payload, true);
     if (!code)

@@ -217,6 +217,7 @@ static int add_profile(const struct cn_target_options *order, const struct cn_wo
     if (!code) {
         snprintf(payload->board, sizeof(payload->board), "%s",
                  cn_profile_settings(profile)->board_type);
+        payload->device = cn_profile_settings(profile)->device;
         stream = open_memstream(&text, &size);
         if (stream) {
             cn_profile_print(profile, false, stream);
@@ -241,6 +242,18 @@ static void read_field(const char *text, const char *field, char *value, size_t 
         snprintf(value, size, "%.*s", (int)strcspn(at + strlen(field), "\n"), at + strlen(field));
 }
 
+// Reads the version of CUDA from a package's "Provides: cairn-node-cuda (= 13.0.88)".
+static unsigned read_cuda(const char *text)
+{
+    char provides[256];
+    const char *at;
+    unsigned major = 0;
+
+    read_field(text, "\nProvides: ", provides, sizeof(provides));
+    at = strstr(provides, "cairn-node-cuda (= ");
+    return at && sscanf(at, "cairn-node-cuda (= %3u.", &major) == 1 ? major : 0;
+}
+
 static int inspect(const char *path, struct cn_package *package)
 {
     const char *const fields[] = {"dpkg-deb", "--field", path, NULL};
@@ -258,6 +271,7 @@ static int inspect(const char *path, struct cn_package *package)
         read_field(text, "\nArchitecture: ", package->architecture, sizeof(package->architecture));
         read_field(text, "\nInstalled-Size: ", kib, sizeof(kib));
         package->installed_size = strtoull(kib, NULL, 10) * 1024;
+        package->cuda = read_cuda(text);
         cn_process_deinit(&result);
         whole = cn_process_run(list, -1, &result) == CN_OK && result.code == 0;
     }
@@ -277,6 +291,8 @@ static int add_package(struct cn_payload *payload, const char *path)
     if (code)
         return code;
     payload->package_count++;
+    if (package->cuda)
+        payload->cuda = package->cuda;
     if (strcmp(package->architecture, "all") != 0) {
         if (payload->architecture[0] && strcmp(payload->architecture, package->architecture) != 0) {
             cn_console_error(NULL, "%s is for %s, another package for %s", path,
