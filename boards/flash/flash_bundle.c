@@ -11,6 +11,7 @@
 #include "boards/flash/tool/console.h"
 #include "boards/flash/tool/process.h"
 #include "boards/flash/update/bundle.h"
+#include "boards/flash/update/slot_root.h"
 #include "runtime/base/whole_number.h"
 
 #define SLOT_MAX 1048576 // MiB
@@ -176,6 +177,8 @@ static int make(struct bundle_options *options, const struct cn_workspace *space
         code = cn_image_file_inject(&image, space, &payload);
     if (!code)
         code = cn_bundle_check_root(&options->bundle, &image);
+    if (!code)
+        cn_slot_root_warn(&image, options->target.base);
     return code ? code : cn_bundle_make(&options->bundle, &image);
 }
 
