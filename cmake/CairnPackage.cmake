@@ -270,6 +270,9 @@ set(libc "libc6 (>= 2.34)") # tests/linkage holds the programs to it
 set(CPACK_DEBIAN_CAIRN-NODE_PACKAGE_NAME cairn-node)
 set(CPACK_DEBIAN_CAIRN-NODE_PACKAGE_DEPENDS ${libc})
 set(CPACK_DEBIAN_CAIRN-NODE_PACKAGE_RECOMMENDS "cairn-boards")
+if(NOT package_nvcc STREQUAL "-") # cairn-flash compares it with the board's driver
+    set(CPACK_DEBIAN_CAIRN-NODE_PACKAGE_PROVIDES "cairn-node-cuda (= ${package_nvcc})")
+endif()
 set(CPACK_COMPONENT_CAIRN-NODE_DESCRIPTION "training of a shared model on an edge board
 cairn-node trains on the data of one board, with the boards of its LAN and an
 aggregator on a gateway. Only compressed updates leave the board. It may be

@@ -6,10 +6,12 @@
 #include <sys/stat.h>
 
 #include "boards/flash/commands.h"
+#include "boards/flash/image/l4t_release.h"
 #include "boards/flash/image/vendor_image.h"
 #include "boards/flash/tool/console.h"
 #include "boards/flash/tool/process.h"
 #include "boards/flash/update/bundle.h"
+#include "boards/flash/update/slot_root.h"
 #include "runtime/base/whole_number.h"
 
 #define SLOT_MAX 1048576 // MiB
@@ -168,11 +170,15 @@ static int make(struct bundle_options *options, const struct cn_workspace *space
     if (!code)
         code = cn_image_file_open(copy, options->target.partition, payload.architecture, &image);
     if (!code)
+        code = cn_l4t_release_check_image(&image, &payload);
+    if (!code)
         code = cn_image_file_check_free(&image, &payload, true);
     if (!code)
         code = cn_image_file_inject(&image, space, &payload);
     if (!code)
         code = cn_bundle_check_root(&options->bundle, &image);
+    if (!code)
+        cn_slot_root_warn(&image, options->target.base);
     return code ? code : cn_bundle_make(&options->bundle, &image);
 }
 

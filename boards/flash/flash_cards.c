@@ -10,6 +10,7 @@
 
 #include "boards/flash/card/card_maker.h"
 #include "boards/flash/commands.h"
+#include "boards/flash/image/l4t_release.h"
 #include "boards/flash/image/vendor_image.h"
 #include "boards/flash/tool/console.h"
 #include "boards/flash/tool/process.h"
@@ -72,6 +73,7 @@ static int check_boards(struct cn_card_maker *maker, const struct cn_board_table
         payload = (struct cn_payload){0};
         maker->order.name = row->name;
         code = cn_payload_make_identity(&maker->order, &space, &payload);
+        maker->device = payload.device;
         cn_workspace_close(&space);
     }
     return code;
@@ -116,7 +118,7 @@ static int check_root(struct cn_card_maker *maker, const char *path,
                          "%s has no partition table", path);
         code = CN_EXIT_FAILED;
     }
-    return code;
+    return code ? code : cn_l4t_release_check_image(image, payload);
 }
 
 // Makes the common image: the base image with the packages.
@@ -176,6 +178,7 @@ static int prepare(struct cn_card_maker *maker)
 
     if (cn_workspace_open(&space))
         return CN_EXIT_FAILED;
+    payload.device = maker->device;
     code = cn_payload_make_common(&maker->order, &space, &payload);
     if (!code)
         code = digest_order(&maker->order, &payload, digest);

@@ -2,6 +2,7 @@
 #include "boards/flash/commands.h"
 
 #include "boards/flash/delivery.h"
+#include "boards/flash/image/l4t_release.h"
 #include "boards/flash/image/manifest.h"
 #include "boards/flash/image/vendor_image.h"
 #include "boards/flash/tool/console.h"
@@ -44,7 +45,9 @@ static int examine(struct cn_delivery *delivery, const char *path)
     cn_console_step("root", "partition %u%s%s of %s: %s, libc %s, %" PRIu64 " MiB free",
                     image->root.number, image->root.name[0] ? " " : "", image->root.name, path,
                     image->architecture, image->libc, image->superblock.free_size >> 20);
-    return cn_image_file_check_free(image, &delivery->payload, delivery->order.replace);
+    code = cn_l4t_release_check_image(image, &delivery->payload);
+    return code ? code
+                : cn_image_file_check_free(image, &delivery->payload, delivery->order.replace);
 }
 
 // Checks the image. A compressed image is first unpacked to its output path.

@@ -6,6 +6,7 @@
 
 #include "boards/flash/commands.h"
 #include "boards/flash/delivery.h"
+#include "boards/flash/image/l4t_release.h"
 #include "boards/flash/image/system.h"
 #include "boards/flash/tool/console.h"
 #include "boards/flash/tool/remote.h"
@@ -21,11 +22,12 @@ static const char help[] =
     "\n" CN_TARGET_HELP;
 
 // Checks the board's answer, such as "arm64 2.35-0ubuntu3.8 1048576": architecture, version of
-// libc6, KiB free in /var/lib.
+// libc6, KiB free in /var/lib. On a Jetson its release is in the next line.
 static int check_answer(const char *answer, const struct cn_payload *payload, const char *host)
 {
     struct cn_system system = {0};
     unsigned long long free_kib = 0;
+    const char *release = strchr(answer, '\n');
     int code;
 
     if (sscanf(answer, "%15s %63s %llu", system.architecture, system.libc, &free_kib) != 3) {
@@ -34,13 +36,15 @@ static int check_answer(const char *answer, const struct cn_payload *payload, co
         return CN_EXIT_FAILED;
     }
     code = cn_system_check(&system, payload->architecture, host);
+    if (!code && release)
+        code = cn_l4t_release_check(release + 1, payload, host);
     return code ? code : cn_system_check_free((uint64_t)free_kib << 10, payload, host);
 }
 
 static int check_board(const struct cn_target_options *order, const struct cn_payload *payload)
 {
     struct cn_process_result result;
-    char script[768], answer[160] = "";
+    char script[768], answer[512] = "";
     int code;
 
     snprintf(
@@ -48,7 +52,8 @@ static int check_board(const struct cn_target_options *order, const struct cn_pa
         "%s$s true && { %s ! $s test -e " CN_PAYLOAD_ETC
         "/node.key || { echo 'it has the key of a board already' >&2; exit 1; }; } && "
         "echo $(dpkg --print-architecture) $(dpkg-query -W -f '${Version}\\n' libc6 | head -n1) "
-        "$(df -Pk /var/lib | awk 'NR == 2 {print $4}')",
+        "$(df -Pk /var/lib | awk 'NR == 2 {print $4}') && "
+        "{ head -n1 " CN_L4T_RELEASE_FILE " 2>/dev/null || true; }",
         CN_REMOTE_ROOT, order->replace ? "true ||" : "");
     code = cn_remote_run(order->positional, script, -1, &result);
     if (code)

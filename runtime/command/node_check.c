@@ -10,6 +10,7 @@
 #include "runtime/command/check_contents.h"
 #include "runtime/command/check_ending.h"
 #include "runtime/command/check_export.h"
+#include "runtime/command/check_memory.h"
 #include "runtime/command/check_weights.h"
 #include "runtime/command/command.h"
 #include "runtime/engine/data/data_files.h"
@@ -32,8 +33,9 @@ static const char help[] =
     "FILE is a profile (.yaml): prints the effective profile, or everything that is\n"
     "wrong with it, and exits with 3 then. Opens the model, all data and the key\n"
     "that it names, as train and run do; what cannot be used is said, and it exits\n"
-    "with 1. The last line is \"ok\" when nothing is wrong. On another machine than\n"
-    "the board: --profile-only. For a gateway there is cairn-aggregator check.\n"
+    "with 1, as for a memory.train_max of more than this machine has. The last line\n"
+    "is \"ok\" when nothing is wrong. On another machine than the board:\n"
+    "--profile-only. For a gateway there is cairn-aggregator check.\n"
     "\n"
     "FILE is a model (.onnx): prints its tensors, the shape of its samples and the\n"
     "memory training needs, or the list of what is not supported.\n"
@@ -91,8 +93,10 @@ static cn_err check_whole(const char *path, const struct cn_profile *profile, bo
     return cn_profile_require(profile, gateway ? CN_PROFILE_GATEWAY : CN_PROFILE_TRAIN, diag);
 }
 
-// Checks a profile. With ports it also opens the model, the data and the key.
-static int check_profile(const struct cn_ports *ports, const char *path, bool origin)
+// Checks a profile. With ports it also opens the model, the data and the key. machine is the
+// sysroot of the machine that the profile is for, "" for this one; NULL: for another machine.
+static int check_profile(const struct cn_ports *ports, const char *path, bool origin,
+                         const char *machine)
 {
     static struct cn_diag diag;
     struct cn_profile *profile = NULL;
@@ -112,8 +116,10 @@ static int check_profile(const struct cn_ports *ports, const char *path, bool or
     }
     cn_profile_print(profile, origin, stdout);
     fflush(stdout); // so that errors follow the profile
+    if (machine && !cn_check_memory(path, cn_profile_settings(profile), machine))
+        code = CN_EXIT_FAILED;
     if (ports)
-        code = cn_check_contents(ports, cn_profile_settings(profile));
+        code |= cn_check_contents(ports, cn_profile_settings(profile));
     if (ports && !code)
         printf("ok\n");
     cn_profile_free(profile);
@@ -298,13 +304,14 @@ static int check_board(const char *board, const char *boards, const char *sysroo
 {
     static struct cn_board_identity identity;
     char directory[512], name[CN_NAME_SIZE], path[640];
+    bool here = strcmp(board, "auto") == 0;
 
     if (!cn_board_find_directory(boards, directory, sizeof(directory))) {
         fprintf(stderr, "error: no folder of boards; --boards says where it is\n");
         return CN_EXIT_FAILED;
     }
     snprintf(name, sizeof(name), "%.63s", board);
-    if (strcmp(board, "auto") == 0) {
+    if (here) {
         cn_board_find_identity(sysroot ? sysroot : "", &identity);
         if (identity.count == 0) {
             fprintf(stderr,
@@ -324,7 +331,7 @@ static int check_board(const char *board, const char *boards, const char *sysroo
         return CN_EXIT_USAGE;
     }
     snprintf(path, sizeof(path), "%s/%s/board.yaml", directory, name);
-    return check_profile(NULL, path, false);
+    return check_profile(NULL, path, false, here ? (sysroot ? sysroot : "") : NULL);
 }
 
 static bool take_batch(const char *text, uint32_t *batch)
@@ -408,7 +415,8 @@ static int run(const struct cn_ports *ports, int argc, char **argv)
     dot = strrchr(argv[optind], '.');
     if (dot && strcmp(dot, ".onnx") == 0)
         return check_model(ports, argv[optind], &wishes);
-    return check_profile(wishes.profile_only ? NULL : ports, argv[optind], wishes.origin);
+    return wishes.profile_only ? check_profile(NULL, argv[optind], wishes.origin, NULL)
+                               : check_profile(ports, argv[optind], wishes.origin, "");
 }
 
 const struct cn_command cn_command_check = {

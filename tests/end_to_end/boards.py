@@ -63,6 +63,22 @@ def every_board_is_recognised(cluster):
     print(f"{len(RECORDS)} boards recognised")
 
 
+def memory_that_a_board_lacks_is_refused(cluster):
+    """A T4000 is taken for an AGX Thor, whose train_max is more than it has."""
+    board = Board(cluster.path("roots", "t4000"), "jetson-agx-thor")
+    board.put("sys/firmware/devicetree/base/compatible", "nvidia,p4071-0000+p3834-0000\0nvidia,p3834-0000\0nvidia,tegra264\0")
+    arguments = ["--board", "auto", "--boards", BOARDS, "--sysroot", board.directory]
+    for kib, code in ((64 << 20, 1), (128 << 20, 0)):
+        board.put("proc/meminfo", f"MemTotal:       {kib} kB\nMemFree:        1000 kB\n")
+        result = check(cluster, *arguments)
+        assert result.returncode == code and "board: jetson-agx-thor\n" in result.stdout, result.stderr
+        assert ("memory.train_max: 96.0 GiB, but this machine has 64.0 GiB" in result.stderr) == bool(code), result.stderr
+    with open(cluster.path("large.yaml"), "w") as file:
+        file.write("schema: cairn/site/v1\nmemory: {train_max: 60000 GiB}\n")
+    expect(check(cluster, "large.yaml"), 1, "memory.train_max: 60000.0 GiB, but this machine has")
+    expect(check(cluster, "--profile-only", "large.yaml"), 0)
+
+
 def every_example_fits(cluster):
     profiles = sorted(glob.glob(os.path.join(BOARDS, "examples", "*", "*.yaml")))
     names = {os.path.relpath(profile, os.path.join(BOARDS, "examples")) for profile in profiles}
@@ -161,6 +177,7 @@ def a_report_says_what_works_and_no_secret(cluster):
 def main(build):
     with Cluster(build, {"lab": ["board-1", "board-2"]}, rounds=ENDLESS, quorum=1) as cluster:
         every_board_is_recognised(cluster)
+        memory_that_a_board_lacks_is_refused(cluster)
         every_example_fits(cluster)
         a_mode_is_set_by_name_or_said(cluster)
         for name in ("set", "unknown"):

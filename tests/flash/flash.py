@@ -6,6 +6,7 @@ Without root or a tool that it needs a case says so and is left out.
 """
 
 import glob
+import gzip
 import hashlib
 import json
 import os
@@ -107,6 +108,26 @@ def unusable_images_are_refused(bench):
     assert bench.enrolled("refused") is None and not os.path.exists(bench.path("refused.img"))
 
 
+def what_is_no_raw_image_is_named(bench):
+    for start, kind, remedy in ((b"PK\x03\x04", "a zip archive", "unzip"),
+                                (b"\x3a\xff\x26\xed\x01\x00", "a sparse image of Android", "simg2img"),
+                                (b"QFI\xfb\x00\x00\x00\x03", "a qcow2 image", "qemu-img convert"),
+                                (b"\xfd7zXZ\x00", "packed with xz", ".xz"),
+                                (b"\x1f\x8b\x08", "packed with gzip", ".gz"),
+                                (b"\x28\xb5\x2f\xfd", "packed with zstd", ".zst")):
+        base = bench.path("kind.img")
+        with open(base, "wb") as file:
+            file.write(start + bytes(4096))
+        bench.expect(bench.image("odd", base=base), 1, kind, remedy)
+        bench.expect(bench.run("plan", *bench.order("odd"), "--base", base), 1, kind, remedy)
+        assert bench.enrolled("odd") is None
+    packed = bench.path("kind.img.gz")
+    with gzip.open(packed, "wb") as file:
+        file.write(b"\x3a\xff\x26\xed\x01\x00" + bytes(4096))
+    bench.expect(bench.image("odd", base=packed), 1, "a sparse image of Android")
+    assert not os.path.exists(bench.path("odd.img.json")) and bench.enrolled("odd") is None
+
+
 def a_fat_partition_is_written_where_the_board_mounts_it(bench):
     """As Raspberry Pi OS has it: an MBR, FAT mounted on /boot/firmware, then the root."""
     if not shutil.which("mcopy"):
@@ -206,12 +227,28 @@ def unusable_orders_are_refused(bench):
     bench.expect(bench.image("x", more=["--deb", cut]), 5, "not a whole package")
     foreign = bench.make_package("amd64")
     bench.expect(bench.image("x", more=["--deb", foreign]), 1, "for amd64")
-    bench.expect(bench.image("x", more=["--add", f"{cut}:/etc/../x"]), 2)
+    unusable_places_are_refused(bench, cut)
+    bench.expect(bench.image("x", more=["--deb", bench.package]), 2, "is the place of another file")
     assert bench.enrolled("x") is None
     bench.expect(bench.image("node-1", out=bench.path("again.img")), 1, "enrolled already")
     assert not os.path.exists(bench.path("again.img")) and bench.enrolled("node-1") == "enrolled"
     bench.expect(bench.image("y", out=bench.path("node-1.img")), 1, "File exists")
     assert bench.enrolled("y") is None
+
+
+def unusable_places_are_refused(bench, file):
+    for place in ("etc/x", "/etc/../x", "/data/..", "/data/.", "/data/", "/data//x", "/", "", "/data/a b"):
+        bench.expect(bench.image("x", more=["--add", f"{file}:{place}"]), 2, f"'{place}'")
+    for place in ("/etc/cairn/node.yaml", "/etc/cairn/node.key", "/etc/cairn/node.key.new", "/etc/cairn/node.yaml/x",
+                  "/etc/cairn", "/var/lib/cairn-seed", "/var/lib/cairn-seed/firstboot", "/var/lib/cairn-seed/own",
+                  "/etc/systemd/system/cairn-firstboot.service", "/etc/systemd/system/basic.target.wants"):
+        bench.expect(bench.image("x", more=["--add", f"{file}:{place}"]), 2, f"'{place}' is in the way of the files")
+    for one, other, words in (("/data/a", "/data/a", "is the place of another file"),
+                              ("/data/a", "/data/a/b", "lies below another file"),
+                              ("/data/a/b", "/data/a", "is the folder of another file"),
+                              ("/data/a", "/data/a.new", "is where another file is written before it gets its name")):
+        more = ["--add", f"{file}:{one}", "--add", f"{file}:{other}"]
+        bench.expect(bench.image("x", more=more), 2, f"'{other}' {words}")
 
 
 def what_fails_after_the_enrolment_takes_it_back(bench):
@@ -360,13 +397,22 @@ while not os.path.exists(sys.argv[1] + "/tmp/slept"):
 """
 
 
+# The dpkg of a board whose language is German.
+GERMAN = """
+[ "${LC_ALL:-}" != C ] || exec /usr/bin/dpkg "$@"
+/usr/bin/dpkg "$@" 2>/tmp/english && exit
+echo "dpkg: Fehler: Sperre wurde durch einen anderen Prozess gesperrt" >&2
+exit 2
+"""
+
+
 def an_edited_file_stays_and_a_lock_is_waited_for(bench, far, native, order):
     bench.package = bench.make_package(native, 2)
     with open(far.path("/etc/cairn-test.conf"), "w") as file:
         file.write("edited\n")
     holder = subprocess.Popen([sys.executable, "-c", HOLDER, far.root], stdout=subprocess.PIPE)
     assert holder.stdout.readline() == b"held\n"
-    with far.program("sleep", "touch /tmp/slept; exec /bin/sleep 1"):
+    with far.program("sleep", "touch /tmp/slept; exec /bin/sleep 1"), far.program("dpkg", GERMAN):
         bench.expect(order("newer", "--replace"), 0, "runs as newer")
     assert holder.wait() == 0, "nobody waited for the lock"
     with open(far.path("/etc/cairn-test.conf")) as file:
@@ -403,6 +449,8 @@ def a_gateway_is_reached_by_ssh(bench):
         bench.expect(image("lost-far", tools=bench.broken_tools(gate.tools)), 5, "taken back")
         assert bench.enrolled("lost-far") == "revoked"
         gate.stop()
+        code = bench.run("wait", "--name", "remote", "--gateway", where, "--timeout", "2 s", tools=gate.tools)
+        bench.expect(code, 6, "Connection refused")
         bench.expect(image("remote-3"), 1, "Connection refused", "whether remote-3 is enrolled is not known")
         assert bench.enrolled("remote-3") is None and not os.path.exists(bench.path("remote-3.img"))
 
@@ -441,6 +489,24 @@ def waiting_ends_with_a_reason(bench):
     bench.expect(bench.run("wait", "--name", "node-1", "--gateway", "missing.yaml"), 1)
 
 
+def waiting_outlasts_a_gateway_that_is_away(bench):
+    """A cairn-aggregator whose status cannot be had, always or at the first time."""
+    tools = tempfile.mkdtemp(dir=bench.folder)
+    away = "echo 'ssh: connect to host gate port 22: Connection refused' >&2; exit 255"
+    wait = ["wait", "--name", "node-1", "--gateway", "gateway.yaml", "--timeout"]
+    bench.make_tool(tools, "cairn-aggregator", away)
+    begun = time.monotonic()
+    bench.expect(bench.run(*wait, "2 s", tools=tools), 6, "not heard in 2 s", "Connection refused")
+    assert time.monotonic() - begun >= 2, "it did not wait"
+    asked = os.path.join(tools, "asked")
+    bench.make_tool(tools, "cairn-aggregator", f"[ -e {asked} ] || {{ touch {asked}; {away}; }}\n"
+                    """echo '{"board":"node-1","revoked":false,"silent_s":1}'; exit""")
+    bench.expect(bench.run(*wait, "20 s", tools=tools), 0, "asks again", "node-1 joined")
+    for code in (2, 3, 127):  # what no waiting mends
+        bench.make_tool(tools, "cairn-aggregator", f"echo 'so it is' >&2; exit {code}")
+        bench.expect(bench.run(*wait, "20 s", tools=tools), 1, "so it is")
+
+
 def waiting_believes_what_was_heard_with_the_new_key_only(bench):
     """The status of an aggregator that runs, written here: this process lives and the file is new."""
     bench.expect(bench.image("again"), 0)
@@ -473,6 +539,7 @@ CASES = [
     a_plan_says_what_the_gpu_needs,
     packed_images_are_unpacked,
     unusable_images_are_refused,
+    what_is_no_raw_image_is_named,
     a_fat_partition_is_written_where_the_board_mounts_it,
     an_interruption_leaves_nothing_half_done,
     what_a_killed_program_left_in_memory_is_wiped,
@@ -486,6 +553,7 @@ CASES = [
     a_gateway_is_reached_by_ssh,
     the_wizard_of_a_fresh_jetpack_is_named,
     waiting_ends_with_a_reason,
+    waiting_outlasts_a_gateway_that_is_away,
     waiting_believes_what_was_heard_with_the_new_key_only,
     the_help_names_all_exit_codes,
 ]

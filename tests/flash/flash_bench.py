@@ -42,7 +42,7 @@ class Bench:
             file.write(text)
         return self.path(name)
 
-    def make_package(self, architecture, version=1):
+    def make_package(self, architecture, version=1, provides=None):
         tree = tempfile.mkdtemp(dir=self.folder)
         os.chmod(tree, 0o755)
         os.makedirs(os.path.join(tree, "DEBIAN"))
@@ -56,7 +56,8 @@ class Bench:
             file.write(os.urandom(50000))
         with open(os.path.join(tree, "DEBIAN/control"), "w") as file:
             file.write(f"Package: cairn-test\nVersion: {version}\nArchitecture: {architecture}\n"
-                       "Maintainer: nobody <nobody@cairn.invalid>\nDescription: a test\nInstalled-Size: 60\n")
+                       "Maintainer: nobody <nobody@cairn.invalid>\nDescription: a test\nInstalled-Size: 60\n"
+                       + (f"Provides: {provides}\n" if provides else ""))
         package = self.path(f"cairn-test{version if version > 1 else ''}_{architecture}.deb")
         subprocess.run(["dpkg-deb", "--root-owner-group", "-b", tree, package], check=True, capture_output=True)
         return package

@@ -34,6 +34,8 @@ def the_package_has_kernels_for_the_boards(build, folder):
     subprocess.run(["cpack", "--config", os.path.join(build, "CPackConfig.cmake"), "-B", folder], check=True,
                    capture_output=True)
     package, = glob.glob(os.path.join(folder, "cairn-node_*_arm64.deb"))
+    provides = subprocess.run(["dpkg-deb", "--field", package, "Provides"], check=True, capture_output=True, text=True)
+    assert re.fullmatch(r"cairn-node-cuda \(= 1[23]\.[0-9.]+\)\n", provides.stdout), f"Provides: {provides.stdout}"
     subprocess.run(["dpkg", "-x", package, os.path.join(folder, "root")], check=True)
     with open(os.path.join(folder, "root/usr/bin/cairn-node"), "rb") as file:
         images = set(images_in(file.read()))

@@ -132,8 +132,23 @@ def no_board_is_in_it(bench):
         bench.expect(bundle(bench, base), 1, f"the root has /{path}", "a bundle is for all")
         nothing_is_left(bench)
     bench.write("added.key", "a key\n")
-    bench.expect(bundle(bench, make_base(bench), "--add", "added.key:/etc/cairn/node.key"), 1, "the root has /etc/cairn/node.key")
+    bench.expect(bundle(bench, make_base(bench), "--add", "added.key:/etc/cairn/node.key"), 2, "in the way of the files")
     nothing_is_left(bench)
+
+
+def a_root_of_one_slot_is_warned_of(bench):
+    """The files of a Jetson that was flashed with ROOTFS_AB=1 and of one that names no slot."""
+    extlinux = "TIMEOUT 30\nLABEL primary\n      LINUX /boot/Image\n      APPEND ${{cbootargs}} {root} rw rootwait\n"
+    for root, fstab, words in (
+            ("root=PARTUUID=a08cd0ca-4707-4e72-bc04-8691205bb435", "/dev/root / ext4 defaults 0 1\n", ["extlinux.conf of"]),
+            ("root=/dev/mmcblk0p1", "# UUID=1 / ext4\nUUID=11-22 / ext4 defaults 0 1\n", ["warning: /etc/fstab of"]),
+            ("root=UUID=11-22", "PARTUUID=1-02  /  ext4 defaults\n", ["extlinux.conf and /etc/fstab of"]),
+            ("root=/dev/mmcblk0p1", "/dev/root / ext4 defaults 0 1\nUUID=11-22 /boot/efi vfat defaults 0 1\n", [])):
+        base = make_base(bench, "slot.img", extra=[("boot/extlinux/extlinux.conf", extlinux.format(root=root)),
+                                                   ("etc/fstab", fstab)])
+        bench.expect(bundle(bench, base, out="slot.raucb"), 0, *words)
+        assert ("warning" in bench.said) == bool(words), bench.said
+        os.unlink(bench.path("slot.raucb"))
 
 
 def the_signing_key_stays_here(bench):
@@ -232,7 +247,7 @@ def an_update_of_one_package_changes_few_blocks(bench):
 
 
 CASES = [a_bundle_is_signed_and_has_the_packages, the_root_of_an_image_without_a_table_will_do, settings_may_come_from_add,
-         what_was_deleted_is_not_in_it, no_board_is_in_it, the_signing_key_stays_here,
+         what_was_deleted_is_not_in_it, no_board_is_in_it, a_root_of_one_slot_is_warned_of, the_signing_key_stays_here,
          a_signer_whom_boards_would_not_trust_is_refused, bad_orders_are_refused, damage_is_noticed,
          an_interruption_leaves_nothing, an_update_of_one_package_changes_few_blocks]
 

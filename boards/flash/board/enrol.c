@@ -230,23 +230,14 @@ int cn_enrol_revoke(const struct cn_target_options *order)
     return code;
 }
 
-int cn_enrol_list(const char *gateway, bool quiet, void (*take)(void *, const cJSON *),
-                  void *context)
+// Calls take for each line of a status.
+static void take_lines(const struct cn_buffer *out, void (*take)(void *, const cJSON *),
+                       void *context)
 {
-    struct cn_process_result result;
-    int code = CN_EXIT_DONE;
-
-    if (ask_gateway(gateway, "status", "--json", &result))
-        return CN_EXIT_USAGE;
-    if (result.code != 0) {
-        if (!quiet)
-            cn_console_error(NULL, "the aggregator's status: %s", cn_process_complaint(&result));
-        code = CN_EXIT_FAILED;
-    }
-    for (size_t at = 0; at < result.out.size && !code;) {
-        const char *line = (const char *)result.out.data + at;
-        const char *end = memchr(line, '\n', result.out.size - at);
-        size_t size = end ? (size_t)(end - line) : result.out.size - at;
+    for (size_t at = 0; at < out->size;) {
+        const char *line = (const char *)out->data + at;
+        const char *end = memchr(line, '\n', out->size - at);
+        size_t size = end ? (size_t)(end - line) : out->size - at;
         cJSON *object = cJSON_ParseWithLength(line, size);
 
         if (object)
@@ -254,7 +245,43 @@ int cn_enrol_list(const char *gateway, bool quiet, void (*take)(void *, const cJ
         cJSON_Delete(object);
         at += size + 1;
     }
+}
+
+// Tells whether a status that ended with this code may succeed later. A missing program or profile
+// stays missing.
+static bool may_pass(int code)
+{
+    return code != 127 && code != CN_EXIT_USAGE && code != CN_EXIT_PROFILE;
+}
+
+// Reads the status, quietly. After CN_EXIT_FAILED, fault says why.
+static int read_status(const char *gateway, void (*take)(void *, const cJSON *), void *context,
+                       struct cn_enrolment *fault)
+{
+    struct cn_process_result result;
+    bool good;
+
+    if (ask_gateway(gateway, "status", "--json", &result))
+        return CN_EXIT_USAGE;
+    good = result.code == 0;
+    if (good) {
+        take_lines(&result.out, take, context);
+    } else {
+        fault->away = may_pass(result.code);
+        snprintf(fault->reason, sizeof(fault->reason), "%s", cn_process_complaint(&result));
+    }
     cn_process_deinit(&result);
+    return good ? CN_EXIT_DONE : CN_EXIT_FAILED;
+}
+
+int cn_enrol_list(const char *gateway, bool quiet, void (*take)(void *, const cJSON *),
+                  void *context)
+{
+    struct cn_enrolment fault = {0};
+    int code = read_status(gateway, take, context, &fault);
+
+    if (code == CN_EXIT_FAILED && !quiet)
+        cn_console_error(NULL, "the aggregator's status: %s", fault.reason);
     return code;
 }
 
@@ -278,7 +305,11 @@ static void look_at(void *context, const cJSON *object)
 int cn_enrol_look(const char *gateway, const char *name, bool quiet, struct cn_enrolment *found)
 {
     struct look look = {name, found};
+    int code;
 
     *found = (struct cn_enrolment){0};
-    return cn_enrol_list(gateway, quiet, look_at, &look);
+    code = read_status(gateway, look_at, &look, found);
+    if (code == CN_EXIT_FAILED && !quiet)
+        cn_console_error(NULL, "the aggregator's status: %s", found->reason);
+    return code;
 }

@@ -18,6 +18,8 @@ int cn_enrol_make(const struct cn_target_options *order, const struct cn_workspa
 struct cn_enrolment {
     bool enrolled; // the aggregator lists the board, perhaps as revoked
     bool revoked, heard;
+    bool away;        // the status could not be read, perhaps only for now
+    char reason[256]; // why the status could not be read
 };
 
 // Calls take for each object of the aggregator's "status --json": the run, the boards, the groups.
@@ -26,7 +28,8 @@ int cn_enrol_list(const char *gateway, bool quiet, void (*take)(void *context, c
                   void *context);
 
 // Reads what the aggregator's status says about a board: heard is set when the aggregator has heard
-// it since its key was made. Returns an exit code. quiet: print no error.
+// it since its key was made. Returns an exit code. quiet: print no error. When the aggregator could
+// not be asked, away says whether asking again may help.
 int cn_enrol_look(const char *gateway, const char *name, bool quiet, struct cn_enrolment *found);
 
 // Revokes the enrolment after a failure. Does nothing without --gateway. Returns an exit code after

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "boards/flash/board/target_path.h"
 #include "boards/flash/tool/console.h"
 #include "boards/flash/tool/process.h"
 #include "runtime/command/command.h"
@@ -25,7 +26,8 @@ static const char firstboot[] =
     "again.'\n"
     "    exit 1\n"
     "fi\n"
-    "export DEBIAN_FRONTEND=noninteractive\n"
+    "# dpkg's words are read below, so they must be English.\n"
+    "export DEBIAN_FRONTEND=noninteractive LC_ALL=C\n"
     "set --\n"
     "while read -r _ file; do set -- \"$@\" \"./$file\"; done <SHA256SUMS\n"
     "# Files that somebody edited stay; busybox's dpkg has no such options, nor a version.\n"
@@ -63,14 +65,6 @@ static const char unit[] = "[Unit]\n"
                            "[Install]\n"
                            "WantedBy=basic.target\n";
 
-// Tells whether debugfs and a shell read path as one plain word.
-static bool is_plain(const char *path)
-{
-    return path[0] == '/' && !strstr(path, "/../") && !strstr(path, "//") &&
-           strspn(path, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._+~-") ==
-               strlen(path);
-}
-
 int cn_payload_add(struct cn_payload *payload, const char *source, const char *target,
                    uint32_t mode)
 {
@@ -82,10 +76,20 @@ int cn_payload_add(struct cn_payload *payload, const char *source, const char *t
     if (!realpath(source, real))
         snprintf(real, sizeof(real), "%s", source);
     if (payload->count == CN_PAYLOAD_FILES || strlen(real) >= sizeof(file->source) ||
-        strlen(target) >= sizeof(file->target) || !is_plain(target)) {
-        cn_console_error("a path on the board has letters, digits and / . _ + ~ - only",
-                         "%s: cannot be put at '%s'", source, target);
+        strlen(target) >= sizeof(file->target)) {
+        cn_console_error(NULL,
+                         "%s: cannot be put at '%s': there are too many files, or a path is "
+                         "too long",
+                         source, target);
         return CN_EXIT_USAGE;
+    }
+    for (size_t i = 0; i < payload->count; i++) {
+        const char *clash = cn_target_path_clash(target, payload->files[i].target);
+
+        if (clash) {
+            cn_console_error("choose another path", "%s: '%s' %s", source, target, clash);
+            return CN_EXIT_USAGE;
+        }
     }
     err = cn_platform_map(source, FILE_MAX, &mapping);
     if (err) {
@@ -213,6 +217,7 @@ static int add_profile(const struct cn_target_options *order, const struct cn_wo
     if (!code) {
         snprintf(payload->board, sizeof(payload->board), "%s",
                  cn_profile_settings(profile)->board_type);
+        payload->device = cn_profile_settings(profile)->device;
         stream = open_memstream(&text, &size);
         if (stream) {
             cn_profile_print(profile, false, stream);
@@ -237,6 +242,18 @@ static void read_field(const char *text, const char *field, char *value, size_t 
         snprintf(value, size, "%.*s", (int)strcspn(at + strlen(field), "\n"), at + strlen(field));
 }
 
+// Reads the version of CUDA from a package's "Provides: cairn-node-cuda (= 13.0.88)".
+static unsigned read_cuda(const char *text)
+{
+    char provides[256];
+    const char *at;
+    unsigned major = 0;
+
+    read_field(text, "\nProvides: ", provides, sizeof(provides));
+    at = strstr(provides, "cairn-node-cuda (= ");
+    return at && sscanf(at, "cairn-node-cuda (= %3u.", &major) == 1 ? major : 0;
+}
+
 static int inspect(const char *path, struct cn_package *package)
 {
     const char *const fields[] = {"dpkg-deb", "--field", path, NULL};
@@ -254,6 +271,7 @@ static int inspect(const char *path, struct cn_package *package)
         read_field(text, "\nArchitecture: ", package->architecture, sizeof(package->architecture));
         read_field(text, "\nInstalled-Size: ", kib, sizeof(kib));
         package->installed_size = strtoull(kib, NULL, 10) * 1024;
+        package->cuda = read_cuda(text);
         cn_process_deinit(&result);
         whole = cn_process_run(list, -1, &result) == CN_OK && result.code == 0;
     }
@@ -273,6 +291,8 @@ static int add_package(struct cn_payload *payload, const char *path)
     if (code)
         return code;
     payload->package_count++;
+    if (package->cuda)
+        payload->cuda = package->cuda;
     if (strcmp(package->architecture, "all") != 0) {
         if (payload->architecture[0] && strcmp(payload->architecture, package->architecture) != 0) {
             cn_console_error(NULL, "%s is for %s, another package for %s", path,
@@ -315,11 +335,18 @@ static int add_extras(const struct cn_target_options *order, struct cn_payload *
 {
     for (size_t i = 0; i < order->extra_count; i++) {
         const char *colon = strrchr(order->extras[i], ':');
+        const char *fault;
         char source[512];
         int code;
 
         if (!colon || (size_t)(colon - order->extras[i]) >= sizeof(source)) {
             cn_console_error(NULL, "--add '%s': expected FILE:/path/on/board", order->extras[i]);
+            return CN_EXIT_USAGE;
+        }
+        fault = cn_target_path_fault(colon + 1);
+        if (fault) {
+            cn_console_error("choose another path", "--add '%s': '%s' %s", order->extras[i],
+                             colon + 1, fault);
             return CN_EXIT_USAGE;
         }
         snprintf(source, sizeof(source), "%.*s", (int)(colon - order->extras[i]), order->extras[i]);

@@ -8,6 +8,7 @@
 #include "boards/flash/board/target_options.h"
 #include "boards/flash/tool/workspace.h"
 #include "runtime/base/bytes.h"
+#include "runtime/profile/profile.h"
 
 #define CN_PAYLOAD_FILES 32
 #define CN_PAYLOAD_TARGET 256
@@ -29,6 +30,7 @@ struct cn_payload_file {
 struct cn_package {
     char name[64], version[64], architecture[16];
     uint64_t installed_size; // bytes
+    unsigned cuda;           // major version of CUDA of its code for GPUs; 0: none
 };
 
 struct cn_payload {
@@ -38,6 +40,8 @@ struct cn_payload {
     size_t package_count;
     char architecture[16]; // of the packages that depend on one; "all" when none does
     char board[64];        // board type from the profile
+    enum cn_device device; // from the profile; CN_DEVICE_AUTO without one
+    unsigned cuda;         // major version of CUDA in the packages; 0: not known, or none
 };
 
 // Checks everything that needs no target and stages the files in space. The key is added later.

@@ -13,6 +13,7 @@
 
 struct cn_card_maker {
     struct cn_target_options order; // name and group are set for each board
+    enum cn_device device;          // of the site's profile
     struct cn_card_permission permission;
     struct cn_image_file image; // the common one; its root is at the same place on each card
     struct cn_manifest_file manifest;

@@ -12,6 +12,7 @@
 #include "boards/flash/image/fat.h"
 #include "boards/flash/image/mounts.h"
 #include "boards/flash/image/system.h"
+#include "boards/flash/image/vendor_image.h"
 #include "boards/flash/tool/console.h"
 #include "boards/flash/tool/process.h"
 #include "runtime/command/command.h"
@@ -97,6 +98,8 @@ static int refuse_choice(const struct cn_image_file *image, const struct cn_part
     char list[1024] = "";
     size_t length = 0;
 
+    if (table->count == 0 && cn_vendor_image_check_raw(image->path))
+        return CN_EXIT_FAILED;
     for (size_t i = 0; i < table->count && length < sizeof(list) - 128; i++)
         length += (size_t)snprintf(
             list + length, sizeof(list) - length, "%s%u '%s' (%" PRIu64 " MiB)", i ? ", " : "",

@@ -11,6 +11,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "boards/flash/image/l4t_release.h"
 #include "boards/flash/image/system.h"
 #include "boards/flash/tool/console.h"
 #include "runtime/command/command.h"
@@ -228,22 +229,42 @@ static bool exists(int root, const char *path)
     return file >= 0;
 }
 
-// Reads the package database. O_NONBLOCK and the type check keep a fifo or device in an untrusted
-// tree from blocking.
-static void read_system(int root, struct cn_system *system)
+// Reads a text file of the board; NULL without one. O_NONBLOCK and the type check keep a fifo or
+// device in an untrusted tree from blocking. The caller frees it.
+static char *read_text(int root, const char *path)
 {
-    int file = open_in(root, "/var/lib/dpkg/status", O_RDONLY | O_NONBLOCK, 0);
+    int file = open_in(root, path, O_RDONLY | O_NONBLOCK, 0);
     struct stat info;
     bool plain = file >= 0 && fstat(file, &info) == 0 && S_ISREG(info.st_mode) &&
                  info.st_size < (off_t)STATUS_MAX;
     char *text = plain ? calloc(1, (size_t)info.st_size + 1) : NULL;
 
-    *system = (struct cn_system){0};
-    if (text && pread(file, text, (size_t)info.st_size, 0) == (ssize_t)info.st_size)
-        cn_system_read(text, system);
-    free(text);
+    if (text && pread(file, text, (size_t)info.st_size, 0) != (ssize_t)info.st_size) {
+        free(text);
+        text = NULL;
+    }
     if (file >= 0)
         close(file);
+    return text;
+}
+
+static void read_system(int root, struct cn_system *system)
+{
+    char *text = read_text(root, "/var/lib/dpkg/status");
+
+    *system = (struct cn_system){0};
+    if (text)
+        cn_system_read(text, system);
+    free(text);
+}
+
+static int check_release(int root, const struct cn_payload *payload, const char *path)
+{
+    char *text = read_text(root, CN_L4T_RELEASE_FILE);
+    int code = cn_l4t_release_check(text ? text : "", payload, path);
+
+    free(text);
+    return code;
 }
 
 static int check_free(int root, const struct cn_payload *payload, const char *path)
@@ -291,6 +312,8 @@ int cn_tree_check(const char *path, const struct cn_payload *payload, bool repla
         cn_console_error("--replace writes over it", "%s holds the files of a board already", path);
     else
         code = cn_system_check(&system, payload->architecture, path);
+    if (!code)
+        code = check_release(root, payload, path);
     if (!code)
         code = check_free(root, payload, path);
     if (!code)

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -36,6 +37,41 @@ bool cn_vendor_image_is_packed(const char *base)
         if (ends_with(base, packers[i].ending))
             return true;
     return false;
+}
+
+// Files that are no raw image, by their first bytes.
+static const struct {
+    const char *magic;
+    size_t size; // bytes of magic
+    const char *kind, *remedy;
+} odd_files[] = {
+    {"PK\3\4", 4, "is a zip archive", "unzip it, and take the .img that is in it"},
+    {"\x3a\xff\x26\xed", 4, "is a sparse image of Android",
+     "'simg2img IMAGE OUT.img' makes a raw one"},
+    {"QFI\xfb", 4, "is a qcow2 image", "'qemu-img convert -O raw IMAGE OUT.img' makes a raw one"},
+    {"\xfd"
+     "7zXZ",
+     5, "is packed with xz", "let its name end in .xz"},
+    {"\x1f\x8b", 2, "is packed with gzip", "let its name end in .gz"},
+    {"\x28\xb5\x2f\xfd", 4, "is packed with zstd", "let its name end in .zst"},
+};
+
+int cn_vendor_image_check_raw(const char *path)
+{
+    char head[8] = "";
+    FILE *file = fopen(path, "re");
+    size_t got = file ? fread(head, 1, sizeof(head), file) : 0;
+
+    if (file)
+        fclose(file);
+    for (size_t i = 0; i < sizeof(odd_files) / sizeof(odd_files[0]); i++) {
+        if (got < odd_files[i].size || memcmp(head, odd_files[i].magic, odd_files[i].size) != 0)
+            continue;
+        cn_console_error(odd_files[i].remedy, "%s %s, not the raw image of a card", path,
+                         odd_files[i].kind);
+        return CN_EXIT_FAILED;
+    }
+    return CN_EXIT_DONE;
 }
 
 // Reads a full chunk, or less at the end of the stream.
@@ -132,6 +168,8 @@ int cn_vendor_image_copy(const char *base, const char *out, uint64_t *size)
         cn_console_error(NULL, "%s: %s", base, strerror(errno));
         return CN_EXIT_FAILED;
     }
+    if (!cn_vendor_image_is_packed(base) && cn_vendor_image_check_raw(base))
+        return CN_EXIT_FAILED;
     to = open(out, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (to < 0) {
         cn_console_error(errno == EEXIST ? "remove it, or choose another -o" : NULL, "%s: %s", out,

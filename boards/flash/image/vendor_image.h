@@ -10,3 +10,7 @@ int cn_vendor_image_copy(const char *base, const char *out, uint64_t *size);
 
 // Tells from the name's ending whether the image is compressed.
 bool cn_vendor_image_is_packed(const char *base);
+
+// Refuses a file whose first bytes are those of a zip archive, of a sparse or qcow2 image, or of
+// packed data, and names what it is. Returns an exit code.
+int cn_vendor_image_check_raw(const char *path);
