@@ -41,6 +41,7 @@ static cn_err open_trainer(struct cn_session *session, struct cn_diag *diag)
         .steps = (uint64_t)config->job->rounds * config->job->local_steps,
         .seed = config->job->seed,
         .memory_limit = config->settings->memory_limit,
+        .recompute = session->sharing.recompute,
         .arriving = config->alone                  ? NULL
                     : cn_session_corrects(session) ? cn_variate_memory
                                                    : cn_version_memory,
@@ -119,24 +120,29 @@ cn_err cn_session_try_whole(struct cn_session *session)
     cn_diag_init(&diag);
     session->sharing.shards = 1;
     session->sharing.stage = cn_session_job_stage(session->config.job);
+    session->sharing.recompute = CN_RECOMPUTE_NONE;
     err = open_trainer(session, &diag);
     if (err == CN_ENOMEM)
         err = open_smaller(session, &diag);
     return note_opened(session, err, &diag);
 }
 
-cn_err cn_session_reopen_trainer(struct cn_session *session, uint32_t shards, uint32_t stage)
+cn_err cn_session_reopen_trainer(struct cn_session *session, uint32_t shards, uint32_t stage,
+                                 enum cn_recompute recompute)
 {
     uint32_t shards_before = session->sharing.shards, stage_before = session->sharing.stage;
+    enum cn_recompute recompute_before = session->sharing.recompute;
     cn_err err;
 
     session->sharing.shards = shards;
     session->sharing.stage = stage;
+    session->sharing.recompute = recompute;
     err = cn_session_try_trainer(session);
     if (!err)
         return CN_OK;
     session->sharing.shards = shards_before;
     session->sharing.stage = stage_before;
+    session->sharing.recompute = recompute_before;
     return cn_session_try_trainer(session) ? CN_EWEDGED : err; // without a trainer it restarts
 }
 

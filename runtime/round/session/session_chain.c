@@ -169,6 +169,20 @@ static void tell(const struct cn_session *session)
     cn_session_tell_turn(session);
 }
 
+// Lets the members that hold a part together compute the same again.
+static cn_err agree_recompute(struct cn_session *session, struct cn_collective *collective)
+{
+    bool opened = false;
+    cn_err err = cn_session_recall(session);
+
+    if (!err)
+        err = cn_session_agree_recompute(session, collective, &opened);
+    if (err || !opened)
+        return err;
+    err = cn_session_set_share(session, session->plan.shards, session->plan.shard);
+    return err ? err : cn_session_load_trainer(session);
+}
+
 // Declares the sets for collective calls, those of all members, in the same order on each.
 static cn_err prepare_sets(const struct cn_session *session, struct cn_collective *collective)
 {
@@ -203,6 +217,9 @@ cn_err cn_session_begin_chains(struct cn_session *session, struct cn_collective 
     if (!err && again && place->idle) // it is given a state at the round's end
         err = cn_session_recall(session);
     if (err || place->idle)
+        return err;
+    err = agree_recompute(session, collective);
+    if (err)
         return err;
     tell(session);
     if (again)

@@ -134,11 +134,12 @@ struct cn_session {
     } disk;
 
     struct {
-        uint32_t shards; // number of shares into which the trainer's state is divided
-        uint32_t stage;  // ZeRO stage of the trainer
-        uint32_t shard;  // index of the trainer's share; UINT32_MAX: it has none yet
-        bool let_go;     // arrays of the held state were freed (cn_session_recall reads them)
-        uint32_t gone;   // rows that only the disk has (session_rows.c)
+        uint32_t shards;             // number of shares into which the trainer's state is divided
+        uint32_t stage;              // ZeRO stage of the trainer
+        uint32_t shard;              // index of the trainer's share; UINT32_MAX: it has none yet
+        enum cn_recompute recompute; // least that the trainer computes again, as members agreed
+        bool let_go;   // arrays of the held state were freed (cn_session_recall reads them)
+        uint32_t gone; // rows that only the disk has (session_rows.c)
     } sharing;
 
     struct cn_session_cut cut;
@@ -230,8 +231,10 @@ bool cn_session_has_room(const struct cn_session *session);
 void cn_session_note_saved(struct cn_session *session, cn_err saved);
 
 // Opens the trainer again, with room for one of `shards` shares of the parts that the stage
-// divides. On an error the trainer is as before; CN_EWEDGED: there is none.
-cn_err cn_session_reopen_trainer(struct cn_session *session, uint32_t shards, uint32_t stage);
+// divides, and computing at least this much again. On an error the trainer is as before;
+// CN_EWEDGED: there is none.
+cn_err cn_session_reopen_trainer(struct cn_session *session, uint32_t shards, uint32_t stage,
+                                 enum cn_recompute recompute);
 
 // Opens the trainer again as session->cut and session->sharing say. On an error there is none: the
 // caller changes them and tries again.
@@ -354,7 +357,7 @@ void cn_session_plan_alike(struct cn_session *session);
 bool cn_session_is_sharded(const struct cn_session *session);
 
 // Gives the trainer the plan's share of the held state, with memory for this share only.
-cn_err cn_session_take_share(struct cn_session *session);
+cn_err cn_session_take_share(struct cn_session *session, struct cn_collective *collective);
 
 // Returns this board's piece of a bucket of gradients that begins at `first`.
 struct cn_trainer_piece cn_session_own_piece(const struct cn_session *session, uint32_t bucket,
@@ -403,6 +406,15 @@ cn_err cn_session_bring_weights(struct cn_session *session, struct cn_collective
 
 // Writes the trained weights to `to`. In stage 3 call cn_session_bring_weights before.
 cn_err cn_session_get_weights(struct cn_session *session, float *to);
+
+// --- session_recompute.c ---
+
+// In stage 3, agrees with the members that hold the model, or a part of it, together on what a step
+// computes again: the least that fits all of them. Opens the trainer again if it computes less or
+// more. Its share and its state are then undefined, and *opened is true. CN_ENOMEM, with a line in
+// the log, if nothing fits all. Call it when the plan's sets are prepared.
+cn_err cn_session_agree_recompute(struct cn_session *session, struct cn_collective *collective,
+                                  bool *opened);
 
 // --- session_store.c ---
 //

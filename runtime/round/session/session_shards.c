@@ -370,16 +370,19 @@ cn_err cn_session_set_share(struct cn_session *session, uint32_t shards, uint32_
     return cn_trainer_set_share(session->trainer, pieces, count);
 }
 
-cn_err cn_session_take_share(struct cn_session *session)
+cn_err cn_session_take_share(struct cn_session *session, struct cn_collective *collective)
 {
     const struct cn_step_plan *plan = &session->plan;
     uint32_t shards = plan->trains ? plan->shards : 1;
     bool fits =
         session->sharing.shards == shards && (shards == 1 || session->sharing.stage == plan->stage);
     cn_err err = cn_session_recall(session);
+    bool opened;
 
     if (!err && !fits)
-        err = cn_session_reopen_trainer(session, shards, plan->stage);
+        err = cn_session_reopen_trainer(session, shards, plan->stage, CN_RECOMPUTE_NONE);
+    if (!err)
+        err = cn_session_agree_recompute(session, collective, &opened);
     if (!err)
         err = cn_session_set_share(session, shards, plan->trains ? plan->shard : 0);
     if (!err)
