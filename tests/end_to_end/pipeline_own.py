@@ -6,10 +6,13 @@
 import os
 import random
 import re
+import shutil
 import time
 
 import wide_model
+from changed_data import own_data, save_again
 from cluster import DIGITS, Cluster, read_npy, run_to_end, same_model_everywhere, write_npy
+from missing import wait_until_told
 from scenarios import Scenarios
 from spool import put_shard
 
@@ -20,6 +23,7 @@ SETTINGS = {"rounds": 4, "local_steps": 15, "quorum": 1, "up": "{mode: raw32}", 
             "learning_rate": 0.005, "held_out": "10 %, scope: own"}
 TOPK = {"up": "{mode: topk, density: 10 %, value_bits: 2}", "down": "{mode: q8}"}
 LAYERS = [64] * 6
+LOSSES = os.path.join(os.path.dirname(DIGITS), "losses", "constant-weights")
 scenario = Scenarios()
 
 
@@ -121,6 +125,39 @@ def members_are_killed_and_the_versions_are_the_same(build):
     assert found == wanted, f"undisturbed {wanted}, after the deaths of {killed} {found}"
     assert len(killed) > 4 and measures(logs) == measures(calm), (killed, measures(calm), measures(logs))
     return f"{len(killed)} boards killed"
+
+
+@scenario
+def a_label_that_is_no_class_names_the_board_and_file_that_has_it(build):
+    """When the board starts, also where labels are an input of the model; and in a step, if the file changes in use."""
+    job = {"extra": "parallel: {pipeline: 2}", "form": "2 s", "central": False}
+    with Cluster(build, TWO, **{**SETTINGS, **job, "loss": "{output: loss}", "batch": "2, accumulate: 1"}) as cluster:
+        shutil.copy(f"{LOSSES}-model.onnx", cluster.path("loss.onnx"))
+        cluster.set_model("loss.onnx")
+        cluster.edit("job.yaml", ("scale: 0.0625", "scale: 1"))
+        for board in cluster.boards:
+            header, samples = read_npy(f"{LOSSES}-label.npy")
+            if board == "board-2":
+                samples[14] = bytes([12]) + samples[14][1:]
+            write_npy(cluster.path(f"{board}-labels.npy"), header, samples)
+            cluster.edit(f"{board}.yaml", (f"inputs: {DIGITS}/{board}-images.npy, labels: {DIGITS}/{board}-labels.npy",
+                                           f"inputs: {{x: {LOSSES}-x.npy, label: {board}-labels.npy}}"))
+        cluster.start_all()
+        assert cluster.processes["board-2"].wait(60) == 1
+        wait_until_told(cluster, "board-2", "board-2-labels.npy: sample 14 has the label 12; the model's classes are 0 to 4")
+        cluster.wait_for_line("board-1", "a chain of 2 parts cannot be made of board-1: waiting for board-2")
+    with Cluster(build, TWO, **{**SETTINGS, **job, "local_steps": 1500, "batch": "16, accumulate: 1"}) as cluster:
+        files = own_data(cluster, "board-2")
+        for path in files:
+            cluster.edit("board-2.yaml", (f"{DIGITS}/{os.path.basename(path)}", path))
+        cluster.start_all()
+        cluster.wait_for_line("board-1", "round 2: the chain trains on the samples of board-2")
+        save_again(files[1])
+        assert cluster.processes["board-2"].wait(60) == 1
+        wait_until_told(cluster, "board-2", "board-2-labels.npy changed while it was used")
+        said = cluster.log("board-1")
+        assert "a label that came from board-2 is no class of the model" in said, said
+        assert "not finite" not in said + cluster.log("board-2"), said
 
 
 @scenario

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "runtime/base/log_limit.h"
+#include "runtime/engine/data/dataset.h"
 #include "runtime/group/solo.h"
 #include "runtime/port/platform.h"
 #include "runtime/profile/gpus.h"
@@ -154,6 +155,7 @@ static void *worker_main(void *argument)
     struct cn_worker *worker = argument;
     struct cn_session *session = NULL;
     static _Thread_local struct cn_diag diag;
+    char changed[CN_FAULT_SIZE];
     const char *fault;
     cn_err err, worked;
 
@@ -176,9 +178,11 @@ static void *worker_main(void *argument)
     err = worked ? CN_OK : cn_session_save(session, 0);
     if (err)
         cn_log(CN_LOG_WARN, "session", "the state was not saved: %s", cn_err_text(err));
-    cn_session_close(session);
     fault =
         worker->starved ? "no memory to take part in several epochs in a row" : cn_err_text(worked);
+    if (worked && cn_dataset_name_changed(cn_session_dataset(session), changed, sizeof(changed)))
+        fault = changed;
+    cn_session_close(session);
     if (worked)
         cn_mailbox_fail(worker->config.box, worked, fault);
     else
