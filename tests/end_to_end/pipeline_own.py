@@ -231,6 +231,35 @@ def a_part_that_does_not_fit_is_told_before_its_turn(build):
 
 
 @scenario
+def all_wait_where_a_later_part_does_not_fit_in_fewer_shares(build):
+    """Of four boards one is lost, so each part has one share. board-1 could hold the first part, and then not the second."""
+    settings = {**SETTINGS, "batch": "16, accumulate: 2, optimizer: adam", "rounds": 6, "local_steps": 60, "rejoin": "300 ms",
+                "extra": "parallel: {pipeline: 2, shard: 2, cut: w1}", **TOPK}
+    layers = [256] * 6
+    wanted, _, logs = train(build, FOUR, model={}, layers=layers, **settings)
+    needs = int(re.search(r"part 2 of 2, .*, (\d+) bytes in all", logs["board-1"]).group(1)) + (512 << 10)
+
+    def prepare(cluster):
+        with open(cluster.path("board-1.yaml"), "a") as file:
+            file.write(f"memory: {{train_max: {needs >> 10} KiB}}\n")
+
+    def disturb(cluster):
+        for version in 0, 1, 2:
+            cluster.wait_for_line("board-1", f"version {version}: held-out")
+            cluster.kill("board-2")
+            for board in "board-1", "board-4":
+                cluster.wait_for_line(board, "a share that fits cannot be made of board-1 board-3 board-4: waiting for board-2",
+                                      count=version + 1)
+                cluster.wait_for_line(board, "board-1 lacks memory: part 2 of 2 in 1 share takes ", count=version + 1)
+            wait_until_told(cluster, "board-1", "board-1 lacks memory: part 2 of 2 in 1 share takes ")
+            cluster.start("board-2")
+
+    found, _, logs = train(build, FOUR, prepare, disturb, model={}, layers=layers, **settings)
+    assert wanted == found, f"undisturbed {wanted}, waiting {found}"
+    assert "the epoch ended" not in logs["board-1"], logs["board-1"]
+
+
+@scenario
 def a_member_that_stays_away_has_no_turns(build):
     """The others take turns without it, and the run ends."""
     with Cluster(build, THREE, **{**SETTINGS, "batch": "16, accumulate: 2", "extra": "parallel: {pipeline: 2}",

@@ -328,6 +328,7 @@ def all_wait_for_a_member_where_a_larger_share_does_not_fit(build):
         cluster.kill("board-2")
         for board in "board-1", "board-4":
             cluster.wait_for_line(board, "a share that fits cannot be made of board-1 board-3 board-4: waiting for board-2")
+            cluster.wait_for_line(board, "board-1 lacks memory: part 1 of 2 in 1 share takes ")
         cluster.start("board-2")
 
     found, logs = digests_of(build, FOUR, parallel, 2, disturb, layers=layers, train_max=needs + (512 << 10), **settings)

@@ -35,6 +35,7 @@ struct cn_trainer_config {
     uint64_t seed;                // for random draws, see cn_trainer_draw
     uint64_t memory_limit;        // of cn_trainer_plan.bytes; 0 for no limit
     enum cn_recompute recompute;  // least that is computed again, whatever the limit
+    uint64_t *least; // set where no plan keeps memory_limit: fewest bytes of a plan; NULL: unwanted
 
     // Returns the bytes that the caller takes beside the arenas while a version of the model
     // arrives; they count against memory_limit. NULL: none arrives.

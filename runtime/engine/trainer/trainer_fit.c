@@ -239,6 +239,8 @@ cn_err cn_trainer_fit(struct cn_trainer *trainer, const struct cn_trainer_config
             break;
         attempt.plan.batch = attempt.plan.batch / 2 + attempt.plan.batch % 2;
     }
+    if (config->least)
+        *config->least = least.bytes;
     refuse(config, &least,
            part       ? ": a part of a model takes whole micro-batches; set a smaller train.batch"
            : together ? ": with parallel.stage 2 or 3 set a smaller train.batch"

@@ -52,8 +52,10 @@ static cn_err open_trainer(struct cn_session *session, struct cn_diag *diag)
         .part = session->cut.part,
         .slots = session->cut.slots,
     };
+    uint64_t least = 0;
     cn_err err;
 
+    trainer.least = &least;
     if (trainer.cut) {
         cn_session_count_messages(session, trainer.messages);
         trainer.beside_messages = cn_session_sample_bytes(session);
@@ -64,6 +66,11 @@ static cn_err open_trainer(struct cn_session *session, struct cn_diag *diag)
     session->trainer = NULL;
     session->sharing.shard = session->sharing.shards > 1 ? UINT32_MAX : 0;
     err = cn_trainer_open(session->onnx, &trainer, diag, &session->trainer);
+    if (err) {
+        session->chain.lacked.bytes = least;
+        session->chain.lacked.part = session->cut.part;
+        session->chain.lacked.shards = session->sharing.shards;
+    }
     for (uint32_t s = 0; !err && trainer.weighs && !trainer.cut && s < CN_STAGE_WEIGHTS; s++)
         session->planning.needs[s] = cn_trainer_needs(session->trainer, s + 1);
     return err ? err : cn_session_take_lanes(session);

@@ -89,16 +89,18 @@ cn_err cn_session_search_layout(struct cn_session *session, struct cn_collective
 // same.
 uint32_t cn_session_without_other_samples(const struct cn_session *session, uint32_t ranks);
 
+// --- session_opened.c ---
+
+// Tells all members whether this board's trainer could be opened, and what it lacks memory for.
+// Sets *lacking to those of the ranks whose trainer could not, and says who lacks which memory.
+cn_err cn_session_agree_opened(struct cn_session *session, struct cn_collective *collective,
+                               uint32_t ranks, cn_err own, uint32_t *lacking);
+
 // --- session_layout.c ---
 
 // With "parallel: auto", when an epoch begins: chooses the layout, with a cut or without, on all
 // members alike, and opens the trainer for it. If no layout fits, the session waits.
 cn_err cn_session_form_layout(struct cn_session *session, struct cn_collective *collective);
-
-// Tells all members whether this board's trainer could be opened. Sets *lacking to those of the
-// ranks whose trainer could not.
-cn_err cn_session_agree_opened(struct cn_session *session, struct cn_collective *collective,
-                               uint32_t ranks, cn_err own, uint32_t *lacking);
 
 // --- session_replan.c ---
 

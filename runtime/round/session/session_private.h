@@ -149,6 +149,11 @@ struct cn_session {
         uint32_t members;        // members of which the chains were formed
         bool waits;              // too few members for a chain: nobody trains in this epoch
         char why[CN_FAULT_SIZE]; // why this board is in no chain that it should be in; "": it is
+        struct {                 // the last trainer that could not be opened
+            uint64_t bytes;      // fewest that a step takes; 0: unknown
+            uint32_t part, shards;
+        } lacked;
+        char lack[CN_FAULT_SIZE]; // what this board lacks memory for in this epoch; ""
         // Room for the messages of a step, as long as the trainer is open.
         struct cn_chain_lane lanes[CN_BOUNDARY_COUNT];
         struct cn_chain_log *log; // owned; session_chain_trace.c
