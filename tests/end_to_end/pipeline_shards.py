@@ -183,7 +183,9 @@ def each_stage_takes_less_memory(build):
 
 
 def check_timeline(path, boards, steps, micro):
-    """Each pass and message of two parts, once; a message has come before the pass that reads it begins."""
+    """Each pass and message of two parts, once; a message has come before the pass that reads it begins.
+    In stage 3 each bucket is fetched for both passes and its gradient reduced, in the last pass over replicas, too.
+    """
     spans, names = spans_of(path)
     assert sorted(names.values()) == sorted(boards), names
     for member, step, batch in ((m, s, b) for m in range(len(boards)) for s in range(1, steps + 1) for b in range(micro)):
@@ -195,6 +197,11 @@ def check_timeline(path, boards, steps, micro):
         assert all(span(name)[2] > 0 for name in (("send F", "receive B") if first else ("receive F", "send B")))
         assert span("receive B" if first else "receive F")[1] <= span("B" if first else "F")[0], (member, step, batch)
         assert span("F")[1] <= span("B")[0], (member, step, batch)
+        fetched, reduced, added = (spans.get((member, step, f"{name} {batch}"), [])
+                                   for name in ("fetch weights", "reduce gradients", "add replicas"))
+        assert len(fetched) == 2 * len(reduced) and len(reduced) > 10, (member, step, batch, len(fetched), len(reduced))
+        assert all(span[2] > 0 for span in fetched + reduced + added), (member, step, batch)
+        assert len(added) == (len(reduced) if batch + 1 == micro else 0), (member, step, batch, len(added))
 
 
 @scenario
@@ -216,6 +223,21 @@ def a_timeline_has_each_message_among_the_exchanges_and_status_the_share(build):
             assert (said["part"], said["share"], said["shares"], said["chain"]) == (part, share, 2, chain), said
             lines = " ".join(cluster.command(cluster.node, "status", f"{board}.yaml").stdout.split())
             assert f"holds part {part} of 2, share {share} of 2, chain {chain} of 4; 2 micro-batches a step" in lines, lines
+
+
+@scenario
+def a_timeline_has_the_sums_and_the_weights_of_stage_1(build):
+    with Cluster(build, FOUR, **{**SETTINGS, "rounds": 1, "local_steps": 4, "batch": "8, accumulate: 1",
+                                 "extra": "parallel: {pipeline: 2, shard: 2}"}) as cluster:
+        share_samples(cluster)
+        for name in ("gateway", *cluster.boards[:-1]):
+            cluster.start(name)
+        cluster.start("board-4", "--timeline", "timeline.json")
+        cluster.wait_for_end(60)
+        spans, _ = spans_of(cluster.path("timeline.json"))
+        for member, step in ((member, step) for member in range(4) for step in range(1, 5)):
+            ((_, summed, _),), ((begun, gathered, _),) = spans[member, step, "sum"], spans[member, step, "gather weights"]
+            assert summed <= begun < gathered, (member, step, spans)
 
 
 @scenario

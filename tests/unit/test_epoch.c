@@ -37,9 +37,15 @@ struct mortal {
     bool hears;      // its last call runs, and it does not see the end of it
     bool stores;     // a state in shards after each step
     uint32_t pieces; // of a state, that came
+    // Micro-batches of a step whose passes made exchanges of shares, bit m for micro-batch m.
+    uint32_t exchanged;
 };
 
 #define PIECE 1021 // bytes; no other call has so many
+
+// An exchange's fingerprint: this, the micro-batch in bits 8 to 15, and its kind and bucket.
+#define EXCHANGE 0x73680000u
+#define KINDS 5 // other calls of shares are below
 
 struct board {
     struct mortal mortal;
@@ -216,12 +222,19 @@ static cn_err mortal_prepare(struct cn_collective *collective, const struct cn_s
     return ring->ops->prepare(ring, sets, count);
 }
 
+static void note_exchange(struct mortal *mortal, uint32_t fingerprint)
+{
+    if ((fingerprint & 0xffff0000u) == EXCHANGE && (fingerprint & 255) >= KINDS)
+        mortal->exchanged |= 1u << (fingerprint >> 8 & 255);
+}
+
 static cn_err mortal_run(struct cn_collective *collective, const struct cn_collective_call *call)
 {
     struct mortal *mortal = (struct mortal *)collective;
     bool last = dies(collective);
     cn_err err = CN_OK;
 
+    note_exchange(mortal, call->fingerprint);
     if (mortal->stores)
         ((struct board *)mortal)->session->disk.saved_ms = 0;
     if (!last || mortal->hears)
@@ -798,6 +811,8 @@ static void sweep_chains_in_shares(struct world *world, bool hears, bool dies)
     for (int stage = first_stage; stage <= CN_SHARING_WEIGHTS; stage++) {
         cut_in_shares(world, (enum cn_sharing)stage);
         begin_anew(world);
+        for (int i = 0; i < world->count; i++)
+            world->boards[i].mortal.exchanged = 0;
         train_round(world, undisturbed);
         end_epoch(world);
         for (int i = 0; i < world->count; i++) {
@@ -806,6 +821,7 @@ static void sweep_chains_in_shares(struct world *world, bool hears, bool dies)
             assert_int_equal(session->cut.part, i / 2);
             assert_int_equal(session->sharing.shard, i % 2);
             assert_int_equal(cn_trainer_stage(session->trainer), stage + CN_STAGE_OPTIMIZER);
+            assert_int_equal(world->boards[i].mortal.exchanged, stage ? 3 : 0);
         }
         assert_int_equal(sweep_calls(world, hears, dies, undisturbed), 0);
     }

@@ -272,6 +272,7 @@ static cn_err forward(struct run *run, uint32_t number)
     if (err)
         return err;
     run->batch = take_samples(run, number);
+    session->sharing.batch = number;
     cn_trainer_draw(session->trainer,
                     (index * CN_GROUP_MAX + session->planning.seat) * session->config.job->batch);
     err = run_forward(run, number % session->cut.slots);
@@ -291,6 +292,7 @@ static cn_err backward(struct run *run, uint32_t number)
     cn_err err = move_message(run, CN_BOUNDARY_OUTPUT_GRADIENTS, number, true);
     uint64_t begun_us = cn_platform_now_us();
 
+    session->sharing.batch = number;
     if (!err)
         err = run_backward(run, number % session->cut.slots, number + 1 == session->plan.micro);
     cn_session_note_act(session, CN_CHAIN_BACKWARD, number, begun_us, cn_platform_now_us(), 0);

@@ -138,6 +138,7 @@ struct cn_session {
         uint32_t stage;              // ZeRO stage of the trainer
         uint32_t shard;              // index of the trainer's share; UINT32_MAX: it has none yet
         enum cn_recompute recompute; // least that the trainer computes again, as members agreed
+        uint32_t batch;              // micro-batch of the step whose pass makes exchanges
         bool let_go;   // arrays of the held state were freed (cn_session_recall reads them)
         uint32_t gone; // rows that only the disk has (session_rows.c)
     } sharing;
