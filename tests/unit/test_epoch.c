@@ -72,7 +72,8 @@ struct world {
     uint8_t *version; // the initial one, in full
     size_t version_size;
     struct cn_round_info news;
-    uint32_t trials; // each with stores of its own
+    uint32_t trials;  // each with stores of its own
+    uint32_t middles; // trials of a sweep that went on from a state between two steps
 };
 
 static void open_session(struct world *world, int index)
@@ -598,6 +599,7 @@ static bool break_and_return(struct world *world, const struct fault *fault, uin
         const struct cn_session *one = world->boards[fault->victim].session;
         const struct cn_session *other = world->boards[fault->victim ? 0 : 1].session;
 
+        world->middles += one->held.phase == CN_PHASE_TRAIN && one->held.step == 1;
         *rolled += cn_session_holds(one) && other->held.step == one->held.step + 1;
         if (fault->dies) {
             close_session(&world->boards[fault->victim]);
@@ -645,6 +647,13 @@ static void sweep(struct world *world, bool hears, bool dies)
     assert_true(rolled >= (hears ? 1 : 0));
 }
 
+// Lets all members store a divided state after each step of a round.
+static void store_each_step(struct world *world)
+{
+    for (int i = 0; i < world->count; i++)
+        world->boards[i].mortal.stores = true;
+}
+
 // What members without shards come to is what members in shards do, disturbed or not.
 static void sweep_shards(struct world *world, bool hears, bool dies)
 {
@@ -653,10 +662,13 @@ static void sweep_shards(struct world *world, bool hears, bool dies)
     world->job.local_steps = 2;
     train_round(world, undisturbed);
     end_epoch(world);
+    store_each_step(world);
     world->job.parallel.shard = 2;
     for (int stage = CN_SHARING_OPTIMIZER; stage <= CN_SHARING_WEIGHTS; stage++) {
         world->job.parallel.stage = (enum cn_sharing)stage;
+        world->middles = 0;
         assert_int_equal(sweep_calls(world, hears, dies, undisturbed), 0);
+        assert_true(world->middles > 0);
     }
 }
 
@@ -770,11 +782,13 @@ static void sweep_chain(struct world *world, enum cn_scope scope, bool hears, bo
 
     world->job.local_steps = 2;
     cut_in_two(world, scope);
+    store_each_step(world);
     train_round(world, undisturbed);
     end_epoch(world);
     assert_int_equal(world->boards[0].session->cut.part, 0);
     assert_int_equal(world->boards[1].session->cut.part, 1);
     assert_int_equal(sweep_calls(world, hears, dies, undisturbed), 0);
+    assert_true(world->middles > 0);
 }
 
 // The first stage of the sweeps over chains in shares; the last one has the calls of all.
