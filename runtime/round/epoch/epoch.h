@@ -17,6 +17,7 @@ struct cn_epoch {
     struct cn_membership_view view;
     struct cn_mailbox *box;
     bool ended;                  // the last command was END
+    bool over;                   // a member knows that the run has ended; the caller keeps it
     bool fresh;                  // the outbox was filled in this epoch and has not been sent
     bool avoid_delta;            // the last delta did not fit: fetch the full version
     bool base_failed;            // the profile's base gave no version 0: it is not read again

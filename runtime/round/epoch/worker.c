@@ -72,7 +72,8 @@ static cn_err run_epoch(struct cn_worker *worker, struct cn_session *session,
         .lines = config->lines,
         .lossy_paths = &worker->lossy_paths,
     };
-    struct cn_epoch epoch = {.session = session, .view = *view, .box = config->box};
+    struct cn_epoch epoch = {
+        .session = session, .view = *view, .box = config->box, .over = worker->over};
     cn_err err;
 
     *left = (struct cn_left){.lost = NOBODY};
@@ -88,6 +89,7 @@ static cn_err run_epoch(struct cn_worker *worker, struct cn_session *session,
     epoch.secure = config->collectives.secure->name;
     cn_mailbox_set_collective(config->box, epoch.collective);
     err = cn_epoch_run(&epoch);
+    worker->over = epoch.over;
     if (err == CN_ECANCELED && cn_mailbox_aborted(config->box, &left->lost))
         err = CN_ETIMEOUT;
     else if (err == CN_EPEER || err == CN_ETIMEOUT)
@@ -193,6 +195,7 @@ static void *worker_main(void *argument)
 cn_err cn_worker_start(const struct cn_worker_config *config, struct cn_worker *worker)
 {
     worker->config = *config;
+    worker->over = false;
     worker->config.session.members = worker->members;
     memcpy(worker->listed, config->members, config->member_count * sizeof(worker->listed[0]));
     return pthread_create(&worker->thread, NULL, worker_main, worker) ? CN_ENOMEM : CN_OK;
