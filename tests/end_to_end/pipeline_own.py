@@ -6,10 +6,13 @@
 import os
 import random
 import re
+import shutil
 import time
 
 import wide_model
+from changed_data import own_data, save_again
 from cluster import DIGITS, Cluster, read_npy, run_to_end, same_model_everywhere, write_npy
+from missing import wait_until_told
 from scenarios import Scenarios
 from spool import put_shard
 
@@ -20,6 +23,7 @@ SETTINGS = {"rounds": 4, "local_steps": 15, "quorum": 1, "up": "{mode: raw32}", 
             "learning_rate": 0.005, "held_out": "10 %, scope: own"}
 TOPK = {"up": "{mode: topk, density: 10 %, value_bits: 2}", "down": "{mode: q8}"}
 LAYERS = [64] * 6
+LOSSES = os.path.join(os.path.dirname(DIGITS), "losses", "constant-weights")
 scenario = Scenarios()
 
 
@@ -124,6 +128,39 @@ def members_are_killed_and_the_versions_are_the_same(build):
 
 
 @scenario
+def a_label_that_is_no_class_names_the_board_and_file_that_has_it(build):
+    """When the board starts, also where labels are an input of the model; and in a step, if the file changes in use."""
+    job = {"extra": "parallel: {pipeline: 2}", "form": "2 s", "central": False}
+    with Cluster(build, TWO, **{**SETTINGS, **job, "loss": "{output: loss}", "batch": "2, accumulate: 1"}) as cluster:
+        shutil.copy(f"{LOSSES}-model.onnx", cluster.path("loss.onnx"))
+        cluster.set_model("loss.onnx")
+        cluster.edit("job.yaml", ("scale: 0.0625", "scale: 1"))
+        for board in cluster.boards:
+            header, samples = read_npy(f"{LOSSES}-label.npy")
+            if board == "board-2":
+                samples[14] = bytes([12]) + samples[14][1:]
+            write_npy(cluster.path(f"{board}-labels.npy"), header, samples)
+            cluster.edit(f"{board}.yaml", (f"inputs: {DIGITS}/{board}-images.npy, labels: {DIGITS}/{board}-labels.npy",
+                                           f"inputs: {{x: {LOSSES}-x.npy, label: {board}-labels.npy}}"))
+        cluster.start_all()
+        assert cluster.processes["board-2"].wait(60) == 1
+        wait_until_told(cluster, "board-2", "board-2-labels.npy: sample 14 has the label 12; the model's classes are 0 to 4")
+        cluster.wait_for_line("board-1", "a chain of 2 parts cannot be made of board-1: waiting for board-2")
+    with Cluster(build, TWO, **{**SETTINGS, **job, "local_steps": 1500, "batch": "16, accumulate: 1"}) as cluster:
+        files = own_data(cluster, "board-2")
+        for path in files:
+            cluster.edit("board-2.yaml", (f"{DIGITS}/{os.path.basename(path)}", path))
+        cluster.start_all()
+        cluster.wait_for_line("board-1", "round 2: the chain trains on the samples of board-2")
+        save_again(files[1])
+        assert cluster.processes["board-2"].wait(60) == 1
+        wait_until_told(cluster, "board-2", "board-2-labels.npy changed while it was used")
+        said = cluster.log("board-1")
+        assert "a label that came from board-2 is no class of the model" in said, said
+        assert "not finite" not in said + cluster.log("board-2"), said
+
+
+@scenario
 def a_member_killed_at_each_turn_changes_no_version(build):
     settings = {"batch": "16, accumulate: 2", "extra": "parallel: {pipeline: 2}", "local_steps": 150, **TOPK}
     wanted, _, _ = train(build, TWO, **settings)
@@ -191,6 +228,35 @@ def a_part_that_does_not_fit_is_told_before_its_turn(build):
         cluster.start_all()
         cluster.wait_for_line("board-1", "part 2 of 2: with data.scope own each board holds each part in some round")
         assert "part 1 of 2, chain" not in cluster.log("board-1"), "board-1 began a round"
+
+
+@scenario
+def all_wait_where_a_later_part_does_not_fit_in_fewer_shares(build):
+    """Of four boards one is lost, so each part has one share. board-1 could hold the first part, and then not the second."""
+    settings = {**SETTINGS, "batch": "16, accumulate: 2, optimizer: adam", "rounds": 6, "local_steps": 60, "rejoin": "300 ms",
+                "extra": "parallel: {pipeline: 2, shard: 2, cut: w1}", **TOPK}
+    layers = [256] * 6
+    wanted, _, logs = train(build, FOUR, model={}, layers=layers, **settings)
+    needs = int(re.search(r"part 2 of 2, .*, (\d+) bytes in all", logs["board-1"]).group(1)) + (512 << 10)
+
+    def prepare(cluster):
+        with open(cluster.path("board-1.yaml"), "a") as file:
+            file.write(f"memory: {{train_max: {needs >> 10} KiB}}\n")
+
+    def disturb(cluster):
+        for version in 0, 1, 2:
+            cluster.wait_for_line("board-1", f"version {version}: held-out")
+            cluster.kill("board-2")
+            for board in "board-1", "board-4":
+                cluster.wait_for_line(board, "a share that fits cannot be made of board-1 board-3 board-4: waiting for board-2",
+                                      count=version + 1)
+                cluster.wait_for_line(board, "board-1 lacks memory: part 2 of 2 in 1 share takes ", count=version + 1)
+            wait_until_told(cluster, "board-1", "board-1 lacks memory: part 2 of 2 in 1 share takes ")
+            cluster.start("board-2")
+
+    found, _, logs = train(build, FOUR, prepare, disturb, model={}, layers=layers, **settings)
+    assert wanted == found, f"undisturbed {wanted}, waiting {found}"
+    assert "the epoch ended" not in logs["board-1"], logs["board-1"]
 
 
 @scenario

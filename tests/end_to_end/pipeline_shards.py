@@ -183,7 +183,9 @@ def each_stage_takes_less_memory(build):
 
 
 def check_timeline(path, boards, steps, micro):
-    """Each pass and message of two parts, once; a message has come before the pass that reads it begins."""
+    """Each pass and message of two parts, once; a message has come before the pass that reads it begins.
+    In stage 3 each bucket is fetched for both passes and its gradient reduced, in the last pass over replicas, too.
+    """
     spans, names = spans_of(path)
     assert sorted(names.values()) == sorted(boards), names
     for member, step, batch in ((m, s, b) for m in range(len(boards)) for s in range(1, steps + 1) for b in range(micro)):
@@ -195,6 +197,11 @@ def check_timeline(path, boards, steps, micro):
         assert all(span(name)[2] > 0 for name in (("send F", "receive B") if first else ("receive F", "send B")))
         assert span("receive B" if first else "receive F")[1] <= span("B" if first else "F")[0], (member, step, batch)
         assert span("F")[1] <= span("B")[0], (member, step, batch)
+        fetched, reduced, added = (spans.get((member, step, f"{name} {batch}"), [])
+                                   for name in ("fetch weights", "reduce gradients", "add replicas"))
+        assert len(fetched) == 2 * len(reduced) and len(reduced) > 10, (member, step, batch, len(fetched), len(reduced))
+        assert all(span[2] > 0 for span in fetched + reduced + added), (member, step, batch)
+        assert len(added) == (len(reduced) if batch + 1 == micro else 0), (member, step, batch, len(added))
 
 
 @scenario
@@ -216,6 +223,21 @@ def a_timeline_has_each_message_among_the_exchanges_and_status_the_share(build):
             assert (said["part"], said["share"], said["shares"], said["chain"]) == (part, share, 2, chain), said
             lines = " ".join(cluster.command(cluster.node, "status", f"{board}.yaml").stdout.split())
             assert f"holds part {part} of 2, share {share} of 2, chain {chain} of 4; 2 micro-batches a step" in lines, lines
+
+
+@scenario
+def a_timeline_has_the_sums_and_the_weights_of_stage_1(build):
+    with Cluster(build, FOUR, **{**SETTINGS, "rounds": 1, "local_steps": 4, "batch": "8, accumulate: 1",
+                                 "extra": "parallel: {pipeline: 2, shard: 2}"}) as cluster:
+        share_samples(cluster)
+        for name in ("gateway", *cluster.boards[:-1]):
+            cluster.start(name)
+        cluster.start("board-4", "--timeline", "timeline.json")
+        cluster.wait_for_end(60)
+        spans, _ = spans_of(cluster.path("timeline.json"))
+        for member, step in ((member, step) for member in range(4) for step in range(1, 5)):
+            ((_, summed, _),), ((begun, gathered, _),) = spans[member, step, "sum"], spans[member, step, "gather weights"]
+            assert summed <= begun < gathered, (member, step, spans)
 
 
 @scenario
@@ -302,6 +324,21 @@ def without_a_member_the_rest_trains_in_fewer_shares(build):
 
 
 @scenario
+def members_that_hold_weights_together_compute_the_same_again(build):
+    """What a pass computes again decides which weights of stage 3 it fetches, and boards have unlike memory."""
+    settings = {"layers": [64] * 10, "batch": "64, accumulate: 2", "rounds": 2, "local_steps": 10, "momentum": 0.9}
+    for groups, parallel, holds in ((TWO, "shard: 2, stage: 3", r"shard 1 of 2: "),
+                                    (FOUR, "pipeline: 2, shard: 2, stage: 3", r"part 1 of 2, ")):
+        wanted, logs = digests_of(build, groups, parallel, 2, **settings)
+        needs = int(re.search(holds + r".* (\d+) bytes in all", logs["board-1"]).group(1))
+        found, logs = digests_of(build, groups, parallel, 2, train_max=needs - 1024, **settings)
+        assert len(wanted) == 3 and wanted == found, f"{parallel}: with equal memory {wanted}, with less on board-1 {found}"
+        again = "are computed again, as memory.train_max of board-1 needs it"
+        assert again in logs["board-2"] and "are computed again, 64 of 64 samples" in logs["board-1"], logs["board-1"]
+        assert again not in logs["board-1"] and all(again not in logs[board] for board in groups["lab"][2:]), logs
+
+
+@scenario
 def all_wait_for_a_member_where_a_larger_share_does_not_fit(build):
     settings = {"rounds": 4, "local_steps": 60, "rejoin": "300 ms", "train": ", optimizer: adam"}
     layers, parallel = [256] * 12, "pipeline: 2, shard: 2, stage: 1"
@@ -313,6 +350,7 @@ def all_wait_for_a_member_where_a_larger_share_does_not_fit(build):
         cluster.kill("board-2")
         for board in "board-1", "board-4":
             cluster.wait_for_line(board, "a share that fits cannot be made of board-1 board-3 board-4: waiting for board-2")
+            cluster.wait_for_line(board, "board-1 lacks memory: part 1 of 2 in 1 share takes ")
         cluster.start("board-2")
 
     found, logs = digests_of(build, FOUR, parallel, 2, disturb, layers=layers, train_max=needs + (512 << 10), **settings)

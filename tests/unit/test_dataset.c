@@ -378,6 +378,24 @@ static void a_file_goes_to_the_input_of_its_name_only(void **state)
     assert_int_equal(fixture->diag.count, 1); // that it has no samples is not the mistake
 }
 
+static void labels_that_are_an_input_are_checked_as_well(void **state)
+{
+    struct fixture *fixture = *state;
+    struct cn_input_shape *input = &fixture->shape.inputs[0];
+
+    fixture->shape.loss = CN_LOSS_OUTPUT;
+    fixture->shape.input_count = 1;
+    *input = (struct cn_input_shape){
+        .name = "label", .integers = true, .rank = 1, .dims = {1}, .classes = 5};
+    fixture->config.files.inputs = fixture->labels;
+    assert_int_equal(open_set(fixture), CN_OK);
+    input->classes = 4;
+    input->ignored = INT64_MIN;
+    assert_refused(fixture, "labels.npy: sample 4 has the label 4; the model's classes are 0 to 3");
+    input->ignored = 4;
+    assert_int_equal(open_set(fixture), CN_OK);
+}
+
 static void mistakes_in_both_files_are_told_at_once(void **state)
 {
     struct fixture *fixture = *state;
@@ -447,6 +465,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(samples_in_another_order_of_dimensions_are_refused, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(the_rows_of_a_window_are_its_first_dimension, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(labels_that_are_an_input_are_checked_as_well, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(a_file_goes_to_the_input_of_its_name_only, set_up,
                                         tear_down),

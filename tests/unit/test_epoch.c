@@ -37,9 +37,15 @@ struct mortal {
     bool hears;      // its last call runs, and it does not see the end of it
     bool stores;     // a state in shards after each step
     uint32_t pieces; // of a state, that came
+    // Micro-batches of a step whose passes made exchanges of shares, bit m for micro-batch m.
+    uint32_t exchanged;
 };
 
 #define PIECE 1021 // bytes; no other call has so many
+
+// An exchange's fingerprint: this, the micro-batch in bits 8 to 15, and its kind and bucket.
+#define EXCHANGE 0x73680000u
+#define KINDS 5 // other calls of shares are below
 
 struct board {
     struct mortal mortal;
@@ -66,7 +72,8 @@ struct world {
     uint8_t *version; // the initial one, in full
     size_t version_size;
     struct cn_round_info news;
-    uint32_t trials; // each with stores of its own
+    uint32_t trials;  // each with stores of its own
+    uint32_t middles; // trials of a sweep that went on from a state between two steps
 };
 
 static void open_session(struct world *world, int index)
@@ -216,12 +223,19 @@ static cn_err mortal_prepare(struct cn_collective *collective, const struct cn_s
     return ring->ops->prepare(ring, sets, count);
 }
 
+static void note_exchange(struct mortal *mortal, uint32_t fingerprint)
+{
+    if ((fingerprint & 0xffff0000u) == EXCHANGE && (fingerprint & 255) >= KINDS)
+        mortal->exchanged |= 1u << (fingerprint >> 8 & 255);
+}
+
 static cn_err mortal_run(struct cn_collective *collective, const struct cn_collective_call *call)
 {
     struct mortal *mortal = (struct mortal *)collective;
     bool last = dies(collective);
     cn_err err = CN_OK;
 
+    note_exchange(mortal, call->fingerprint);
     if (mortal->stores)
         ((struct board *)mortal)->session->disk.saved_ms = 0;
     if (!last || mortal->hears)
@@ -641,6 +655,7 @@ static bool break_and_return(struct world *world, const struct fault *fault, uin
         const struct cn_session *one = world->boards[fault->victim].session;
         const struct cn_session *other = world->boards[fault->victim ? 0 : 1].session;
 
+        world->middles += one->held.phase == CN_PHASE_TRAIN && one->held.step == 1;
         *rolled += cn_session_holds(one) && other->held.step == one->held.step + 1;
         if (fault->dies) {
             close_session(&world->boards[fault->victim]);
@@ -688,6 +703,13 @@ static void sweep(struct world *world, bool hears, bool dies)
     assert_true(rolled >= (hears ? 1 : 0));
 }
 
+// Lets all members store a divided state after each step of a round.
+static void store_each_step(struct world *world)
+{
+    for (int i = 0; i < world->count; i++)
+        world->boards[i].mortal.stores = true;
+}
+
 // What members without shards come to is what members in shards do, disturbed or not.
 static void sweep_shards(struct world *world, bool hears, bool dies)
 {
@@ -696,10 +718,13 @@ static void sweep_shards(struct world *world, bool hears, bool dies)
     world->job.local_steps = 2;
     train_round(world, undisturbed);
     end_epoch(world);
+    store_each_step(world);
     world->job.parallel.shard = 2;
     for (int stage = CN_SHARING_OPTIMIZER; stage <= CN_SHARING_WEIGHTS; stage++) {
         world->job.parallel.stage = (enum cn_sharing)stage;
+        world->middles = 0;
         assert_int_equal(sweep_calls(world, hears, dies, undisturbed), 0);
+        assert_true(world->middles > 0);
     }
 }
 
@@ -813,11 +838,13 @@ static void sweep_chain(struct world *world, enum cn_scope scope, bool hears, bo
 
     world->job.local_steps = 2;
     cut_in_two(world, scope);
+    store_each_step(world);
     train_round(world, undisturbed);
     end_epoch(world);
     assert_int_equal(world->boards[0].session->cut.part, 0);
     assert_int_equal(world->boards[1].session->cut.part, 1);
     assert_int_equal(sweep_calls(world, hears, dies, undisturbed), 0);
+    assert_true(world->middles > 0);
 }
 
 // The first stage of the sweeps over chains in shares; the last one has the calls of all.
@@ -854,6 +881,8 @@ static void sweep_chains_in_shares(struct world *world, bool hears, bool dies)
     for (int stage = first_stage; stage <= CN_SHARING_WEIGHTS; stage++) {
         cut_in_shares(world, (enum cn_sharing)stage);
         begin_anew(world);
+        for (int i = 0; i < world->count; i++)
+            world->boards[i].mortal.exchanged = 0;
         train_round(world, undisturbed);
         end_epoch(world);
         for (int i = 0; i < world->count; i++) {
@@ -862,6 +891,7 @@ static void sweep_chains_in_shares(struct world *world, bool hears, bool dies)
             assert_int_equal(session->cut.part, i / 2);
             assert_int_equal(session->sharing.shard, i % 2);
             assert_int_equal(cn_trainer_stage(session->trainer), stage + CN_STAGE_OPTIMIZER);
+            assert_int_equal(world->boards[i].mortal.exchanged, stage ? 3 : 0);
         }
         assert_int_equal(sweep_calls(world, hears, dies, undisturbed), 0);
     }

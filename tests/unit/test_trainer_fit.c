@@ -174,6 +174,40 @@ static void a_version_that_arrives_has_its_share_of_the_limit(void **state)
     close_net(&bench);
 }
 
+// Members that hold the weights together choose one way that fits all of them.
+static void a_share_of_the_weights_tells_what_fits_and_computes_again_as_it_is_told(void **state)
+{
+    static struct bench bench;
+    struct cn_trainer_config config = {.compute = &cn_compute_cpu,
+                                       .threads = 1,
+                                       .batch = SAMPLES,
+                                       .loss = CN_LOSS_CROSS_ENTROPY,
+                                       .shards = 2,
+                                       .stage = 3};
+    uint64_t bytes[CN_RECOMPUTE_COUNT];
+    struct cn_trainer *trainer;
+
+    (void)state;
+    assert_int_equal(open_net(&bench, &plain, CN_LOSS_CROSS_ENTROPY, 1), CN_OK);
+    for (int level = 0; level < CN_RECOMPUTE_COUNT; level++) {
+        config.recompute = (enum cn_recompute)level;
+        assert_int_equal(cn_trainer_open(bench.onnx, &config, &bench.diag, &trainer), CN_OK);
+        assert_int_equal(cn_trainer_plan(trainer)->recompute, level);
+        assert_int_equal(cn_trainer_plan(trainer)->fitting, (1 << CN_RECOMPUTE_COUNT) - 1);
+        bytes[level] = cn_trainer_memory(trainer);
+        cn_trainer_close(trainer);
+    }
+    config.recompute = CN_RECOMPUTE_NONE;
+    config.memory_limit = bytes[CN_RECOMPUTE_NONE] - 1;
+    assert_int_equal(cn_trainer_open(bench.onnx, &config, &bench.diag, &trainer), CN_OK);
+    assert_true(cn_trainer_plan(trainer)->recompute > CN_RECOMPUTE_NONE);
+    for (int level = 0; level < CN_RECOMPUTE_COUNT; level++)
+        assert_int_equal(cn_trainer_plan(trainer)->fitting >> level & 1,
+                         bytes[level] <= config.memory_limit);
+    cn_trainer_close(trainer);
+    close_net(&bench);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -181,6 +215,7 @@ int main(void)
         cmocka_unit_test(a_model_that_normalizes_over_the_batch_keeps_it_whole),
         cmocka_unit_test(a_cut_batch_is_counted_whole_in_an_evaluation),
         cmocka_unit_test(a_version_that_arrives_has_its_share_of_the_limit),
+        cmocka_unit_test(a_share_of_the_weights_tells_what_fits_and_computes_again_as_it_is_told),
     };
 
     cn_log_set_level(CN_LOG_ERROR);

@@ -61,6 +61,8 @@ struct cn_input_shape {
     bool integers; // int32, else float32
     uint32_t rank; // of one sample, without the batch
     uint64_t dims[8];
+    uint64_t classes; // its values are class numbers below this; 0: any values
+    int64_t ignored;  // with classes: the number that does not count
 };
 
 // The samples that a model expects; files are checked against it.
@@ -118,6 +120,9 @@ const struct cn_data_files *cn_dataset_shards(const struct cn_dataset *dataset);
 // Logs each file that was written to since it was opened, and returns whether there is one. What
 // was read of such a file since then may be of its old or its new content.
 bool cn_dataset_has_changed(const struct cn_dataset *dataset);
+
+// Writes the line about such a file to text, for people, and returns whether there is one.
+bool cn_dataset_name_changed(const struct cn_dataset *dataset, char *text, size_t size);
 
 // Returns whether shards may appear and disappear.
 bool cn_dataset_is_open_ended(const struct cn_dataset *dataset);

@@ -90,29 +90,59 @@ static void close_shard(struct shard *shard)
     free(shard);
 }
 
-static bool column_has_changed(const struct column *column)
-{
-    const char *path;
+#define CHANGED "%s changed while it was used; write a new file and rename it instead"
 
-    if (!cn_platform_mapping_changed(&column->source.file, &path))
-        return false;
-    cn_log(CN_LOG_ERROR, "data",
-           "%s changed while it was used; write a new file and rename it instead", path);
-    return true;
-}
-
-bool cn_dataset_has_changed(const struct cn_dataset *dataset)
+// Passes each file that changed to tell. Returns whether there is one.
+static bool list_changed(const struct cn_dataset *dataset,
+                         void (*tell)(void *context, const char *path), void *context)
 {
-    bool changed = false;
+    bool any = false;
 
     for (size_t i = 0; i < dataset->shard_count; i++) {
         const struct shard *shard = dataset->shards[i];
 
-        for (uint32_t j = 0; j < shard->input_count; j++)
-            changed |= column_has_changed(&shard->inputs[j]);
-        changed |= column_has_changed(&shard->labels);
+        for (uint32_t j = 0; j <= shard->input_count; j++) {
+            const struct column *column =
+                j < shard->input_count ? &shard->inputs[j] : &shard->labels;
+            const char *path;
+
+            if (!cn_platform_mapping_changed(&column->source.file, &path))
+                continue;
+            tell(context, path);
+            any = true;
+        }
     }
-    return changed;
+    return any;
+}
+
+static void log_changed(void *context, const char *path)
+{
+    (void)context;
+    cn_log(CN_LOG_ERROR, "data", CHANGED, path);
+}
+
+bool cn_dataset_has_changed(const struct cn_dataset *dataset)
+{
+    return list_changed(dataset, log_changed, NULL);
+}
+
+struct changed_text {
+    char *text;
+    size_t size;
+};
+
+static void write_changed(void *context, const char *path)
+{
+    const struct changed_text *changed = context;
+
+    snprintf(changed->text, changed->size, CHANGED, path);
+}
+
+bool cn_dataset_name_changed(const struct cn_dataset *dataset, char *text, size_t size)
+{
+    struct changed_text changed = {text, size};
+
+    return list_changed(dataset, write_changed, &changed);
 }
 
 // Returns the number of samples of a shard that are trained on.

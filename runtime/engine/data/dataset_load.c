@@ -214,6 +214,34 @@ static cn_err check_shape(const struct cn_dataset *dataset, const struct column 
     return CN_EFORMAT;
 }
 
+static cn_err refuse_label(const char *path, size_t sample, int64_t label, uint64_t classes,
+                           struct cn_diag *diag)
+{
+    cn_diag_add(diag,
+                "%s: sample %zu has the label %" PRId64 "; the model's classes are 0 to %" PRIu64
+                "%s",
+                path, sample, label, classes - 1,
+                classes == 1 ? "; for yes-or-no answers use float32 labels and "
+                               "`loss: binary_cross_entropy`"
+                             : "");
+    return CN_EFORMAT;
+}
+
+// Checks an input from which the model takes class numbers.
+static cn_err check_class_input(const struct column *column, const struct cn_input_shape *wanted,
+                                const char *path, struct cn_diag *diag)
+{
+    const struct cn_npy *npy = &column->source.array;
+
+    for (size_t i = 0; wanted->classes && i < npy->count; i++) {
+        int64_t label = cn_npy_int(npy, i);
+
+        if ((label < 0 || (uint64_t)label >= wanted->classes) && label != wanted->ignored)
+            return refuse_label(path, i / column->row, label, wanted->classes, diag);
+    }
+    return CN_OK;
+}
+
 static cn_err load_input(const struct cn_dataset *dataset, uint32_t index, const char *path,
                          struct cn_diag *diag, struct shard *shard)
 {
@@ -230,6 +258,9 @@ static cn_err load_input(const struct cn_dataset *dataset, uint32_t index, const
     if (err)
         return err;
     err = check_shape(dataset, column, shape, path, diag);
+    if (err)
+        return err;
+    err = check_class_input(column, shape, path, diag);
     if (err)
         return err;
     if (samples_of(dataset, column) == 0) {
@@ -267,14 +298,7 @@ static cn_err check_classes(const struct cn_dataset *dataset, const struct colum
 
         if ((label >= 0 && (uint64_t)label < dataset->shape.outputs) || is_ignored(dataset, label))
             continue;
-        cn_diag_add(diag,
-                    "%s: sample %zu has the label %" PRId64
-                    "; the model's classes are 0 to %" PRIu64 "%s",
-                    path, i / labels->row, label, dataset->shape.outputs - 1,
-                    dataset->shape.outputs == 1 ? "; for yes-or-no answers use float32 labels and "
-                                                  "`loss: binary_cross_entropy`"
-                                                : "");
-        return CN_EFORMAT;
+        return refuse_label(path, i / labels->row, label, dataset->shape.outputs, diag);
     }
     return CN_OK;
 }

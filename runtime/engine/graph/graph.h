@@ -114,6 +114,12 @@ struct cn_fact {
     int64_t ignore;  // the label that does not count; INT64_MIN for none
 };
 
+// What an input holds from which the model takes class numbers.
+struct cn_input_classes {
+    size_t count;   // class numbers are below this; 0: the input has none
+    int64_t ignore; // the number that does not count; INT64_MIN for none
+};
+
 // How a model that computes its loss itself ends.
 enum cn_graph_head {
     CN_HEAD_NONE, // the model ends with one number for each sample; the loss is their mean
@@ -134,6 +140,7 @@ struct cn_graph {
     uint32_t inputs[CN_GRAPH_INPUT_MAX]; // values; the offset of each is its index here
     uint32_t input_count;
     uint32_t unread_inputs; // in a part of a graph: inputs that it does not read, bit i for input i
+    struct cn_input_classes classes[CN_GRAPH_INPUT_MAX]; // by input
     struct cn_fact facts[CN_GRAPH_FACT_MAX];
     uint32_t fact_count;
     const char *loss_output; // set before import: name of the output that is the loss; NULL: none

@@ -65,6 +65,19 @@ static cn_err take_weights(struct cn_import_node *node, uint32_t *weights)
     return err;
 }
 
+// Notes which class numbers an input may have. If several losses read it, all of them must have its
+// classes, and a number is ignored only if all ignore it.
+static void note_classes(struct cn_graph *graph, size_t input, size_t count, int64_t ignore)
+{
+    struct cn_input_classes *classes = &graph->classes[input];
+
+    if (classes->count && classes->ignore != ignore)
+        ignore = INT64_MIN;
+    if (!classes->count || count < classes->count)
+        classes->count = count;
+    classes->ignore = ignore;
+}
+
 // Imports the loss itself: leaves the node out, and makes its input the output of the graph.
 static cn_err import_head(struct cn_import_node *node)
 {
@@ -83,6 +96,8 @@ static cn_err import_head(struct cn_import_node *node)
     if (!err && graph->head_ignore != (int32_t)graph->head_ignore)
         err =
             cn_import_refuse(node, "ignore_index %" PRId64 " is out of range", graph->head_ignore);
+    note_classes(graph, graph->values[labels].offset, (size_t)cn_import_value(node, 0)->dims[1],
+                 graph->head_ignore);
     node->out = node->in[0];
     return err;
 }
@@ -157,6 +172,8 @@ static cn_err read_term(struct cn_import_node *node, bool mean, struct term *ter
         .classes = (size_t)classes,
         .ignore = cn_import_int(node, "ignore_index", INT64_MIN),
     };
+    if (term->is_input)
+        note_classes(node->graph, term->fact.labels, term->fact.classes, term->fact.ignore);
     may_be_ignored = term->fact.ignore >= 0 && (uint64_t)term->fact.ignore < classes;
     if (!term->is_input && mean && (may_be_ignored || cn_import_has(node, 2)))
         return cn_import_refuse(node, "its labels must be an input of the model, because the mean "

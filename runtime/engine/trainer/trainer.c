@@ -43,13 +43,16 @@ static uint32_t sample_dims(const struct cn_value *value, uint64_t *dims)
 }
 
 static void describe_input(struct cn_trainer *trainer, const struct cn_onnx_value *source,
-                           const struct cn_value *value, uint32_t index)
+                           const struct cn_value *value, const struct cn_input_classes *classes,
+                           uint32_t index)
 {
     struct cn_input_shape *shape = &trainer->shape.inputs[index];
 
     snprintf(shape->name, sizeof(shape->name), "%.*s", (int)source->name.size, source->name.data);
     shape->integers = value->integers;
     shape->rank = sample_dims(value, shape->dims);
+    shape->classes = classes->count;
+    shape->ignored = classes->ignore;
     trainer->input_words[index] = value->words;
     trainer->sample_words += value->words;
 }
@@ -72,7 +75,8 @@ static void describe_sample(struct cn_trainer *trainer, const struct cn_onnx *on
                               trainer->rules.ignore[0] || graph->head == CN_HEAD_ENTROPY;
     trainer->shape.input_count = graph->input_count;
     for (uint32_t i = 0; i < graph->input_count; i++)
-        describe_input(trainer, &onnx->inputs[i], &graph->values[graph->inputs[i]], i);
+        describe_input(trainer, &onnx->inputs[i], &graph->values[graph->inputs[i]],
+                       &graph->classes[i], i);
     if (graph->head == CN_HEAD_ENTROPY) {
         const struct cn_loss_call *call = &graph->nodes[graph->loss].call.loss;
 

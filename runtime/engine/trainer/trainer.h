@@ -34,6 +34,8 @@ struct cn_trainer_config {
     uint64_t steps;               // length of the run, where a cosine schedule ends
     uint64_t seed;                // for random draws, see cn_trainer_draw
     uint64_t memory_limit;        // of cn_trainer_plan.bytes; 0 for no limit
+    enum cn_recompute recompute;  // least that is computed again, whatever the limit
+    uint64_t *least; // set where no plan keeps memory_limit: fewest bytes of a plan; NULL: unwanted
 
     // Returns the bytes that the caller takes beside the arenas while a version of the model
     // arrives; they count against memory_limit. NULL: none arrives.
@@ -107,6 +109,9 @@ struct cn_trainer_plan {
     uint64_t messages; // of bytes: those of cn_trainer_config.messages, and beside_messages
     enum cn_recompute recompute;
     uint32_t batch; // samples of a piece
+    // In stage 3: bit per enum cn_recompute with which a step keeps the limit. The exchanges of a
+    // pass follow from recompute, so members that hold the model together must have the same.
+    uint32_t fitting;
 };
 
 const struct cn_trainer_plan *cn_trainer_plan(const struct cn_trainer *trainer);

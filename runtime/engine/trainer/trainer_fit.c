@@ -154,7 +154,7 @@ static void accept(struct cn_trainer *trainer, const struct cn_trainer_config *c
     trainer->plan = *plan;
     trainer->sharded.plan = attempt->buckets;
     *program = attempt->program;
-    if (plan->recompute || plan->batch < config->batch)
+    if (plan->recompute > config->recompute || plan->batch < config->batch)
         cn_log(CN_LOG_INFO, "engine",
                "to train in %" PRIu64 " bytes %s, %u of %u samples at a time", config->memory_limit,
                cn_recompute_text(plan->recompute), plan->batch, config->batch);
@@ -166,6 +166,44 @@ static cn_err cannot_run(const struct cn_trainer *trainer, uint32_t batch, cn_er
     cn_diag_add(diag, "the device '%s' cannot run this model with a batch of %u",
                 trainer->ops->name, batch);
     return err;
+}
+
+// Tries what may be computed again, the least first, and accepts the least that keeps the limit. In
+// stage 3 tries all, for cn_trainer_plan.fitting. *least becomes the plan of the fewest bytes.
+static cn_err try_levels(struct cn_trainer *trainer, const struct cn_trainer_config *config,
+                         const struct cn_graph *graph, struct attempt *attempt,
+                         struct cn_trainer_plan *least, struct cn_program *program, bool *fits)
+{
+    uint32_t fitting = 0;
+
+    *fits = false;
+    for (int level = 0; level < CN_RECOMPUTE_COUNT; level++) {
+        bool keeps;
+        cn_err err;
+
+        attempt->plan.recompute = (enum cn_recompute)level;
+        err = try_plan(trainer, graph, attempt);
+        if (err) {
+            if (*fits)
+                cn_program_deinit(program);
+            return err;
+        }
+        keeps = !config->memory_limit || attempt->plan.bytes <= config->memory_limit;
+        fitting |= (uint32_t)keeps << level;
+        if (attempt->plan.bytes < least->bytes)
+            *least = attempt->plan;
+        if (!keeps || *fits || attempt->plan.recompute < config->recompute) {
+            drop(attempt);
+            continue;
+        }
+        accept(trainer, config, attempt, program);
+        *fits = true;
+        if (attempt->stage != CN_STAGE_WEIGHTS)
+            break;
+    }
+    if (*fits && attempt->stage == CN_STAGE_WEIGHTS)
+        trainer->plan.fitting = fitting;
+    return CN_OK;
 }
 
 cn_err cn_trainer_fit(struct cn_trainer *trainer, const struct cn_trainer_config *config,
@@ -190,23 +228,19 @@ cn_err cn_trainer_fit(struct cn_trainer *trainer, const struct cn_trainer_config
     if (err)
         return cannot_run(trainer, config->batch, err, diag);
     for (;;) {
-        for (int level = 0; level < CN_RECOMPUTE_COUNT; level++) {
-            attempt.plan.recompute = (enum cn_recompute)level;
-            err = try_plan(trainer, graph, &attempt);
-            if (err)
-                return cannot_run(trainer, config->batch, err, diag);
-            if (!config->memory_limit || attempt.plan.bytes <= config->memory_limit) {
-                accept(trainer, config, &attempt, program);
-                return CN_OK;
-            }
-            if (attempt.plan.bytes < least.bytes)
-                least = attempt.plan;
-            drop(&attempt);
-        }
+        bool fits;
+
+        err = try_levels(trainer, config, graph, &attempt, &least, program, &fits);
+        if (err)
+            return cannot_run(trainer, config->batch, err, diag);
+        if (fits)
+            return CN_OK;
         if (attempt.plan.batch == 1 || whole)
             break;
         attempt.plan.batch = attempt.plan.batch / 2 + attempt.plan.batch % 2;
     }
+    if (config->least)
+        *config->least = least.bytes;
     refuse(config, &least,
            part       ? ": a part of a model takes whole micro-batches; set a smaller train.batch"
            : together ? ": with parallel.stage 2 or 3 set a smaller train.batch"

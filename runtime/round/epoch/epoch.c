@@ -10,6 +10,7 @@
 #include "runtime/port/platform.h"
 #include "runtime/round/epoch/epoch_command.h"
 #include "runtime/round/epoch/epoch_control.h"
+#include "runtime/round/epoch/epoch_end.h"
 #include "runtime/round/epoch/epoch_heal.h"
 #include "runtime/round/epoch/epoch_limits.h"
 #include "runtime/round/epoch/epoch_say.h"
@@ -286,6 +287,10 @@ static cn_err plan_command(struct cn_epoch *epoch, struct cn_epoch_command *comm
         command->kind = CN_EPOCH_REFORM;
         return CN_OK;
     }
+    if (!heard && cn_epoch_is_over(epoch)) {
+        command->kind = CN_EPOCH_END;
+        return CN_OK;
+    }
     cn_round_next(cn_session_held(epoch->session), heard ? &news : NULL, &plan);
     if (cn_session_waits(epoch->session) && needs_chain(plan.action))
         return CN_OK;
@@ -490,6 +495,7 @@ static cn_err obey(struct cn_epoch *epoch, struct cn_epoch_command *command)
     case CN_EPOCH_CONTROL:
         return cn_epoch_do_control(epoch, command);
     case CN_EPOCH_BEGIN:
+        epoch->over = false;
         return phase == CN_PHASE_BASE ? do_begin(session, &command->begin) : CN_EFORMAT;
     case CN_EPOCH_STEPS:
         if (phase != CN_PHASE_TRAIN)
@@ -536,6 +542,8 @@ cn_err cn_epoch_run(struct cn_epoch *epoch)
     if (!err)
         err = cn_epoch_heal(epoch);
     if (!err)
+        err = cn_epoch_share_end(epoch);
+    if (!err)
         err = cn_session_exchange_facts(session, epoch->collective, &epoch->view.view);
     if (!err && cn_session_held(session)->phase == CN_PHASE_SEND)
         err = cn_session_secure_outbox(session, epoch->collective);
@@ -546,6 +554,7 @@ cn_err cn_epoch_run(struct cn_epoch *epoch)
         err = next_command(epoch, &command);
         if (!err) {
             epoch->ended = command.kind == CN_EPOCH_END;
+            epoch->over |= epoch->ended;
             err = obey(epoch, &command);
         }
         if (command.kind == CN_EPOCH_BASE)

@@ -18,6 +18,8 @@ struct cn_epoch {
     struct cn_mailbox *box;
     struct cn_log_quotas *lines; // of lines that members cause; borrowed; NULL: no limits
     bool ended;                  // the last command was END
+    bool over;                   // a member knows that the run has ended; the caller keeps it
+    uint64_t end_at_ms;          // leader: earliest time to end the run without news
     bool fresh;                  // the outbox was filled in this epoch and has not been sent
     bool avoid_delta;            // the last delta did not fit: fetch the full version
     bool base_failed;            // the profile's base gave no version 0: it is not read again

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "runtime/base/log_limit.h"
+#include "runtime/engine/data/dataset.h"
 #include "runtime/group/solo.h"
 #include "runtime/port/platform.h"
 #include "runtime/profile/gpus.h"
@@ -72,7 +73,12 @@ static cn_err run_epoch(struct cn_worker *worker, struct cn_session *session,
         .lossy_paths = &worker->lossy_paths,
     };
     struct cn_epoch epoch = {
-        .session = session, .view = *view, .box = config->box, .lines = config->lines};
+        .session = session,
+        .view = *view,
+        .box = config->box,
+        .lines = config->lines,
+        .over = worker->over,
+    };
     cn_err err;
 
     *left = (struct cn_left){.lost = NOBODY};
@@ -88,6 +94,7 @@ static cn_err run_epoch(struct cn_worker *worker, struct cn_session *session,
     epoch.secure = config->collectives.secure->name;
     cn_mailbox_set_collective(config->box, epoch.collective);
     err = cn_epoch_run(&epoch);
+    worker->over = epoch.over;
     if (err == CN_ECANCELED && cn_mailbox_aborted(config->box, &left->lost))
         err = CN_ETIMEOUT;
     else if (err == CN_EPEER || err == CN_ETIMEOUT)
@@ -155,6 +162,7 @@ static void *worker_main(void *argument)
     struct cn_worker *worker = argument;
     struct cn_session *session = NULL;
     static _Thread_local struct cn_diag diag;
+    char changed[CN_FAULT_SIZE];
     const char *fault;
     cn_err err, worked;
 
@@ -177,9 +185,11 @@ static void *worker_main(void *argument)
     err = worked ? CN_OK : cn_session_save(session, 0);
     if (err)
         cn_log(CN_LOG_WARN, "session", "the state was not saved: %s", cn_err_text(err));
-    cn_session_close(session);
     fault =
         worker->starved ? "no memory to take part in several epochs in a row" : cn_err_text(worked);
+    if (worked && cn_dataset_name_changed(cn_session_dataset(session), changed, sizeof(changed)))
+        fault = changed;
+    cn_session_close(session);
     if (worked)
         cn_mailbox_fail(worker->config.box, worked, fault);
     else
@@ -190,6 +200,7 @@ static void *worker_main(void *argument)
 cn_err cn_worker_start(const struct cn_worker_config *config, struct cn_worker *worker)
 {
     worker->config = *config;
+    worker->over = false;
     worker->config.session.members = worker->members;
     memcpy(worker->listed, config->members, config->member_count * sizeof(worker->listed[0]));
     return pthread_create(&worker->thread, NULL, worker_main, worker) ? CN_ENOMEM : CN_OK;

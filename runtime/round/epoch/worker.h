@@ -22,6 +22,7 @@ struct cn_worker {
     pthread_t thread;
     uint32_t lossy_paths; // cn_collective_config.lossy_paths
     bool starved;         // memory was short in several epochs in a row
+    bool over;            // the run has ended, as far as the last epoch knew
 };
 
 // Starts the thread. It puts "left" into the mailbox when its session is open, and after each

@@ -14,7 +14,8 @@
 #include "runtime/update/version.h"
 
 #define POLL_MS 50
-#define NEXT_RUN_MS 3000 // longest wait for another job after the end of a run
+#define WAIT_TOLD_MS 10000 // time without the aggregator after which an idle board says so
+#define NEXT_RUN_MS 3000   // longest wait for another job after the end of a run
 #define STATUS_MS 1000
 
 // The group.
@@ -78,6 +79,28 @@ static void tell_end(struct cn_node_owner *node)
     if (over && !node->end_told)
         cn_log(CN_LOG_INFO, "node", "the run has ended: this board trains no more");
     node->end_told = over;
+}
+
+// Says once what a board waits for that has nothing to train while the aggregator is away. The run
+// may have ended meanwhile.
+static void tell_wait(struct cn_node_owner *node, uint64_t now)
+{
+    const struct cn_progress *progress = &node->status.progress;
+    bool trains = progress->phase == CN_PHASE_TRAIN && !progress->hindered[0];
+
+    if (!node->down || node->refused || !node->registered) {
+        node->wait_told = false;
+        return;
+    }
+    if (node->wait_told || trains || !progress->size || run_is_over(node) ||
+        now - node->down_since_ms < WAIT_TOLD_MS)
+        return;
+    node->wait_told = true;
+    cn_log(
+        CN_LOG_INFO, "node",
+        "%s: waiting for the aggregator, since nobody here knows whether the run has ended; with "
+        "--give-up SECONDS this program ends",
+        progress->phase == CN_PHASE_SEND ? "an update is to be sent" : "there is no round");
 }
 
 static cn_err poll_group(struct cn_node_owner *node, uint64_t now)
@@ -469,6 +492,7 @@ static cn_err run_loop(struct cn_node_owner *node)
         if (!err)
             err = poll_care(node, cn_platform_now_ms());
         tell_end(node);
+        tell_wait(node, cn_platform_now_ms());
         update_status(node, cn_platform_now_ms());
         cn_node_metrics_step(&node->metrics, cn_platform_now_ms());
         if (config->look)

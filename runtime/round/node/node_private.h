@@ -48,7 +48,8 @@ struct cn_node_owner {
     bool down;    // the aggregator is away or refuses this board
     bool refused; // the aggregator refuses this board
     uint64_t down_since_ms;
-    bool end_told; // the log says that the run has ended
+    bool end_told;  // the log says that the run has ended
+    bool wait_told; // the log says that the board waits for the aggregator
     // Clock; when the node asked whether there is another run after this one; 0: it did not.
     uint64_t next_asked_ms;
     struct cn_progress end;            // of the run that has ended, when it asked

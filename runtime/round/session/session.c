@@ -41,6 +41,7 @@ static cn_err open_trainer(struct cn_session *session, struct cn_diag *diag)
         .steps = (uint64_t)config->job->rounds * config->job->local_steps,
         .seed = config->job->seed,
         .memory_limit = config->settings->memory_limit,
+        .recompute = session->sharing.recompute,
         .arriving = config->alone                  ? NULL
                     : cn_session_corrects(session) ? cn_variate_memory
                                                    : cn_version_memory,
@@ -51,8 +52,10 @@ static cn_err open_trainer(struct cn_session *session, struct cn_diag *diag)
         .part = session->cut.part,
         .slots = session->cut.slots,
     };
+    uint64_t least = 0;
     cn_err err;
 
+    trainer.least = &least;
     if (trainer.cut) {
         cn_session_count_messages(session, trainer.messages);
         trainer.beside_messages = cn_session_sample_bytes(session);
@@ -63,6 +66,11 @@ static cn_err open_trainer(struct cn_session *session, struct cn_diag *diag)
     session->trainer = NULL;
     session->sharing.shard = session->sharing.shards > 1 ? UINT32_MAX : 0;
     err = cn_trainer_open(session->onnx, &trainer, diag, &session->trainer);
+    if (err) {
+        session->chain.lacked.bytes = least;
+        session->chain.lacked.part = session->cut.part;
+        session->chain.lacked.shards = session->sharing.shards;
+    }
     for (uint32_t s = 0; !err && trainer.weighs && !trainer.cut && s < CN_STAGE_WEIGHTS; s++)
         session->planning.needs[s] = cn_trainer_needs(session->trainer, s + 1);
     return err ? err : cn_session_take_lanes(session);
@@ -119,24 +127,29 @@ cn_err cn_session_try_whole(struct cn_session *session)
     cn_diag_init(&diag);
     session->sharing.shards = 1;
     session->sharing.stage = cn_session_job_stage(session->config.job);
+    session->sharing.recompute = CN_RECOMPUTE_NONE;
     err = open_trainer(session, &diag);
     if (err == CN_ENOMEM)
         err = open_smaller(session, &diag);
     return note_opened(session, err, &diag);
 }
 
-cn_err cn_session_reopen_trainer(struct cn_session *session, uint32_t shards, uint32_t stage)
+cn_err cn_session_reopen_trainer(struct cn_session *session, uint32_t shards, uint32_t stage,
+                                 enum cn_recompute recompute)
 {
     uint32_t shards_before = session->sharing.shards, stage_before = session->sharing.stage;
+    enum cn_recompute recompute_before = session->sharing.recompute;
     cn_err err;
 
     session->sharing.shards = shards;
     session->sharing.stage = stage;
+    session->sharing.recompute = recompute;
     err = cn_session_try_trainer(session);
     if (!err)
         return CN_OK;
     session->sharing.shards = shards_before;
     session->sharing.stage = stage_before;
+    session->sharing.recompute = recompute_before;
     return cn_session_try_trainer(session) ? CN_EWEDGED : err; // without a trainer it restarts
 }
 

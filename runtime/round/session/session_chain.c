@@ -105,7 +105,8 @@ void cn_session_wait_for_members(struct cn_session *session, uint32_t ranks, con
              missing[0] ? missing : otherwise);
     cn_log(CN_LOG_WARN, "chain", "%s", text);
     if (!session->chain.why[0]) // else it is the reason of this board
-        memcpy(session->chain.why, text, sizeof(text));
+        memcpy(session->chain.why, session->chain.lack[0] ? session->chain.lack : text,
+               sizeof(text));
     session->chain.waits = true;
 }
 
@@ -169,6 +170,20 @@ static void tell(const struct cn_session *session)
     cn_session_tell_turn(session);
 }
 
+// Lets the members that hold a part together compute the same again.
+static cn_err agree_recompute(struct cn_session *session, struct cn_collective *collective)
+{
+    bool opened = false;
+    cn_err err = cn_session_recall(session);
+
+    if (!err)
+        err = cn_session_agree_recompute(session, collective, &opened);
+    if (err || !opened)
+        return err;
+    err = cn_session_set_share(session, session->plan.shards, session->plan.shard);
+    return err ? err : cn_session_load_trainer(session);
+}
+
 // Declares the sets for collective calls, those of all members, in the same order on each.
 static cn_err prepare_sets(const struct cn_session *session, struct cn_collective *collective)
 {
@@ -204,6 +219,9 @@ cn_err cn_session_begin_chains(struct cn_session *session, struct cn_collective 
         err = cn_session_recall(session);
     if (err || place->idle)
         return err;
+    err = agree_recompute(session, collective);
+    if (err)
+        return err;
     tell(session);
     if (again)
         cn_session_let_go_first(session);
@@ -224,23 +242,43 @@ static void tell_fewer(const struct cn_session *session, uint32_t ranks,
            wish->shards, session->chain.members, names, place->parts, place->shards);
 }
 
+// With turns a board gets each part in some round. Opens those of the other rounds one after the
+// other, in as many shares as there are now, so that one that does not fit is told before its turn.
+static cn_err open_other_parts(struct cn_session *session, const struct cn_chain_place *place)
+{
+    uint32_t own = place->idle ? place->parts : place->part;
+    cn_err err = CN_OK;
+
+    for (uint32_t p = 0; !err && p < place->parts; p++) {
+        const struct cn_part_share share = {p, place->shards, place->idle ? 0 : place->shard};
+
+        if (p != own)
+            err = cn_session_change_part(session, &session->cut.at, &share);
+    }
+    return err;
+}
+
 // Opens the trainer for this board's place. A share that is larger than the job wants may not fit,
-// and then all members wait. Where places change within an epoch nobody can wait.
+// and then all members wait. Where places change within an epoch nobody can wait, so then all parts
+// that a board gets in the epoch are tried before.
 static cn_err open_place(struct cn_session *session, struct cn_collective *collective,
                          uint32_t ranks, const struct cn_chain_wish *wish,
                          const struct cn_chain_place *place)
 {
     const struct cn_session_sets *sets = session->planning.sets;
     const struct cn_part_share share = {place->part, place->shards, place->shard};
+    bool turns = cn_session_takes_turns(session);
+    bool agrees = place->shards < wish->shards && !sets->train;
+    uint32_t members = turns ? ranks : place->all.id & cn_session_everybody(sets), lacking = 0;
     cn_err err = CN_OK, own = CN_OK;
-    uint32_t lacking = 0;
 
-    if (!place->idle)
+    if (agrees && turns)
+        own = open_other_parts(session, place);
+    if (!own && !place->idle)
         own = cn_session_change_part(session, &session->cut.at, &share);
-    if (place->shards >= wish->shards || sets->train || (own && own != CN_ENOMEM))
+    if (!agrees || (own && own != CN_ENOMEM))
         return own;
-    err = cn_session_agree_opened(session, collective, place->all.id & cn_session_everybody(sets),
-                                  own, &lacking);
+    err = cn_session_agree_opened(session, collective, members, own, &lacking);
     if (!err && lacking)
         cn_session_wait_for_members(session, ranks, "a share that fits", "more memory");
     return err;
@@ -255,7 +293,7 @@ cn_err cn_session_form_chains(struct cn_session *session, struct cn_collective *
     char what[64];
     cn_err err = CN_OK;
 
-    session->chain.why[0] = '\0';
+    session->chain.why[0] = session->chain.lack[0] = '\0';
     if (!cn_session_takes_turns(session))
         err = find_alike(session, collective, &ranks);
     if (err)

@@ -89,16 +89,18 @@ cn_err cn_session_search_layout(struct cn_session *session, struct cn_collective
 // same.
 uint32_t cn_session_without_other_samples(const struct cn_session *session, uint32_t ranks);
 
+// --- session_opened.c ---
+
+// Tells all members whether this board's trainer could be opened, and what it lacks memory for.
+// Sets *lacking to those of the ranks whose trainer could not, and says who lacks which memory.
+cn_err cn_session_agree_opened(struct cn_session *session, struct cn_collective *collective,
+                               uint32_t ranks, cn_err own, uint32_t *lacking);
+
 // --- session_layout.c ---
 
 // With "parallel: auto", when an epoch begins: chooses the layout, with a cut or without, on all
 // members alike, and opens the trainer for it. If no layout fits, the session waits.
 cn_err cn_session_form_layout(struct cn_session *session, struct cn_collective *collective);
-
-// Tells all members whether this board's trainer could be opened. Sets *lacking to those of the
-// ranks whose trainer could not.
-cn_err cn_session_agree_opened(struct cn_session *session, struct cn_collective *collective,
-                               uint32_t ranks, cn_err own, uint32_t *lacking);
 
 // --- session_replan.c ---
 
@@ -221,7 +223,8 @@ cn_err cn_session_clip_chain(struct cn_session *session, struct cn_collective *c
 
 // --- session_chain_trace.c ---
 
-#define CN_CHAIN_EVENTS 384 // most passes and messages of a step in a timeline
+#define CN_CHAIN_EVENTS 768    // most passes, messages and exchanges of a step in a timeline
+#define CN_CHAIN_EXCHANGES 384 // most of these that are exchanges
 #define CN_CHAIN_EVENT_WORDS 4
 
 enum cn_chain_act {
@@ -231,7 +234,13 @@ enum cn_chain_act {
     CN_CHAIN_SEND_B, // gradients of activations
     CN_CHAIN_RECEIVE_F,
     CN_CHAIN_RECEIVE_B,
-    CN_CHAIN_SUM, // gradients of the members with the same part, and of tied tensors
+    // Exchanges within a pass, from stage 2 on, between the members that hold a part together:
+    CN_CHAIN_FETCH,  // a bucket of weights
+    CN_CHAIN_REDUCE, // a bucket of gradients
+    CN_CHAIN_ADD,    // a share of such a bucket, with the members of other replicas
+    // Acts after the last pass; these have no micro-batch:
+    CN_CHAIN_SUM,    // gradients of the members with the same part, and of tied tensors
+    CN_CHAIN_GATHER, // weights of all shares of the part
 };
 
 // Allocates the memory for the notes of a step, once.

@@ -2,7 +2,8 @@
 // message with its times, for a timeline.
 //
 // Every step is noted, because only its votes tell whether a member writes a timeline. Of a step
-// with more than CN_CHAIN_EVENTS passes and messages, the first CN_CHAIN_EVENTS are shown.
+// with more exchanges than CN_CHAIN_EXCHANGES, or more acts than CN_CHAIN_EVENTS, the first are
+// shown.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,6 +30,7 @@ struct cn_chain_log {
     // Calls whose times are not known yet: call n is at n % CN_QUEUE_SIZE.
     struct posted posted[CN_QUEUE_SIZE];
     uint64_t first, next;
+    uint32_t exchanges; // number of exchanges in row
 };
 
 cn_err cn_session_open_chain_log(struct cn_session *session)
@@ -44,16 +46,20 @@ void cn_session_begin_chain_log(struct cn_session *session)
 
     log->row.count = 0;
     log->first = log->next = 0;
+    log->exchanges = 0;
 }
 
 void cn_session_note_act(struct cn_session *session, enum cn_chain_act act, uint32_t batch,
                          uint64_t begin_us, uint64_t end_us, size_t bytes)
 {
-    struct chain_row *row = &session->chain.log->row;
+    struct cn_chain_log *log = session->chain.log;
+    struct chain_row *row = &log->row;
+    bool exchange = act >= CN_CHAIN_FETCH && act <= CN_CHAIN_ADD;
     int64_t *event = row->events[row->count];
 
-    if (row->count == CN_CHAIN_EVENTS)
+    if (row->count == CN_CHAIN_EVENTS || (exchange && log->exchanges == CN_CHAIN_EXCHANGES))
         return;
+    log->exchanges += exchange;
     row->count++;
     event[0] = (int64_t)act | (int64_t)batch << 8;
     event[1] = (int64_t)begin_us;
@@ -93,12 +99,20 @@ static void write_event(struct cn_session *session, uint32_t member,
                         const int64_t event[CN_CHAIN_EVENT_WORDS])
 {
     static const char *const names[] = {
-        [CN_CHAIN_FORWARD] = "F",           [CN_CHAIN_BACKWARD] = "B",
-        [CN_CHAIN_SEND_F] = "send F",       [CN_CHAIN_SEND_B] = "send B",
-        [CN_CHAIN_RECEIVE_F] = "receive F", [CN_CHAIN_RECEIVE_B] = "receive B",
+        [CN_CHAIN_FORWARD] = "F",
+        [CN_CHAIN_BACKWARD] = "B",
+        [CN_CHAIN_SEND_F] = "send F",
+        [CN_CHAIN_SEND_B] = "send B",
+        [CN_CHAIN_RECEIVE_F] = "receive F",
+        [CN_CHAIN_RECEIVE_B] = "receive B",
+        [CN_CHAIN_FETCH] = "fetch weights",
+        [CN_CHAIN_REDUCE] = "reduce gradients",
+        [CN_CHAIN_ADD] = "add replicas",
+        [CN_CHAIN_SUM] = "sum",
+        [CN_CHAIN_GATHER] = "gather weights",
     };
     uint32_t act = (uint32_t)(event[0] & 255), batch = (uint32_t)(event[0] >> 8);
-    char name[40] = "sum";
+    char name[40];
     const struct cn_timeline_span span = {
         .name = name,
         .member = member,
@@ -109,10 +123,13 @@ static void write_event(struct cn_session *session, uint32_t member,
         .bytes = (uint64_t)event[3],
     };
 
+    if (act > CN_CHAIN_GATHER) // of a member that means something else by it
+        return;
     if (act < CN_CHAIN_SUM)
         snprintf(name, sizeof(name), "%s %u", names[act], batch);
-    if (act <= CN_CHAIN_SUM)
-        cn_timeline_add(session->config.timeline, &span);
+    else
+        snprintf(name, sizeof(name), "%s", names[act]);
+    cn_timeline_add(session->config.timeline, &span);
 }
 
 static void fill_row(const struct cn_session *session, struct chain_row *row)

@@ -193,6 +193,7 @@ static bool set_part_of_same_cut(struct cn_session *session, const struct cn_par
 struct holding {
     struct cn_session_cut cut;
     uint32_t shards, stage, shard;
+    enum cn_recompute recompute;
 };
 
 // Goes back to the cut and the trainer that were before.
@@ -203,6 +204,7 @@ static cn_err go_back(struct cn_session *session, const struct holding *before)
     session->cut = before->cut;
     session->sharing.shards = before->shards;
     session->sharing.stage = before->stage;
+    session->sharing.recompute = before->recompute;
     if (cn_session_try_trainer(session))
         return CN_EWEDGED;
     if (before->shards > 1 && before->shard < before->shards &&
@@ -226,6 +228,7 @@ static cn_err open_for(struct cn_session *session, const struct cn_cut *cut, boo
     cn_session_set_part(session, share->part);
     session->sharing.shards = share->shards;
     session->sharing.stage = cn_session_job_stage(session->config.job);
+    session->sharing.recompute = CN_RECOMPUTE_NONE;
     err = cn_session_try_trainer(session);
     return err || share->shards == 1 ? err
                                      : cn_session_set_share(session, share->shards, share->shard);
@@ -236,7 +239,7 @@ cn_err cn_session_change_part(struct cn_session *session, const struct cn_cut *c
 {
     static const struct cn_cut none = {.parts = 0};
     const struct holding before = {session->cut, session->sharing.shards, session->sharing.stage,
-                                   session->sharing.shard};
+                                   session->sharing.shard, session->sharing.recompute};
     bool same = is_same(cut ? cut : &none, &before.cut.at);
     bool serves = same && (!cut || set_part_of_same_cut(session, share));
     cn_err err, back;

@@ -7,8 +7,6 @@
 #include "runtime/base/log.h"
 #include "runtime/round/session/session_chain.h"
 
-enum fingerprint { OPENED = 0x736c0001 };
-
 // Returns the members that may train together: with the same samples by their fingerprints if all
 // can hold a part, else with the same number of samples. Sets *not_parts.
 static uint32_t find_members(struct cn_session *session, const struct cn_layout_words *words,
@@ -25,28 +23,6 @@ static uint32_t find_members(struct cn_session *session, const struct cn_layout_
     }
     return *not_parts ? cn_session_without_other_samples(session, cn_session_everybody(sets))
                       : cn_session_find_alike(session, samples);
-}
-
-cn_err cn_session_agree_opened(struct cn_session *session, struct cn_collective *collective,
-                               uint32_t ranks, cn_err own, uint32_t *lacking)
-{
-    const struct cn_view *view = &session->planning.sets->view;
-    int64_t errors[CN_GROUP_MAX] = {0};
-    const struct cn_collective_call call = {.kind = CN_COLLECTIVE_ALL_GATHER,
-                                            .type = CN_INT64,
-                                            .data = errors,
-                                            .count = view->size,
-                                            .fingerprint = OPENED};
-    cn_err err = CN_OK;
-
-    errors[view->rank] = own;
-    if (view->size > 1)
-        err = collective->ops->run(collective, &call);
-    *lacking = 0;
-    for (uint32_t r = 0; !err && r < view->size; r++)
-        *lacking |= (uint32_t)(errors[r] != 0) << r;
-    *lacking &= ranks;
-    return err;
 }
 
 static bool is_of_the_layout(cn_err err)
@@ -118,7 +94,7 @@ cn_err cn_session_form_layout(struct cn_session *session, struct cn_collective *
     uint32_t among, not_parts, lacking;
     cn_err err;
 
-    session->chain.why[0] = '\0';
+    session->chain.why[0] = session->chain.lack[0] = '\0';
     session->chain.waits = false;
     err = cn_session_gather_words(session, collective, cn_session_everybody(sets), &words);
     if (err)

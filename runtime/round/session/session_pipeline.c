@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/base/log.h"
 #include "runtime/engine/trainer/trainer_parts.h"
 #include "runtime/group/pipeline_order.h"
 #include "runtime/port/platform.h"
@@ -246,6 +247,21 @@ static cn_err run_backward(struct run *run, uint32_t slot, bool last)
                           : cn_trainer_backward(trainer, slot, NULL);
 }
 
+// Says whose samples cannot be trained, where they came in a message. That member finds out that
+// its file changed since it was checked, when this one leaves the step.
+static cn_err refuse_samples(const struct run *run)
+{
+    const struct cn_session *session = run->session;
+
+    if (run->place->part == 0 || !cn_session_takes_turns(session))
+        return CN_ERANGE;
+    cn_log(CN_LOG_ERROR, "chain",
+           "round %u, step %u: a label that came from %s is no class of the model",
+           session->held.round, cn_session_position(session) + 1,
+           cn_session_member(session, cn_ranks_of_part(run->place, 0))->name);
+    return CN_EPEER;
+}
+
 static cn_err forward(struct run *run, uint32_t number)
 {
     struct cn_session *session = run->session;
@@ -256,6 +272,7 @@ static cn_err forward(struct run *run, uint32_t number)
     if (err)
         return err;
     run->batch = take_samples(run, number);
+    session->sharing.batch = number;
     cn_trainer_draw(session->trainer,
                     (index * CN_GROUP_MAX + session->planning.seat) * session->config.job->batch);
     err = run_forward(run, number % session->cut.slots);
@@ -263,6 +280,8 @@ static cn_err forward(struct run *run, uint32_t number)
         run->diverged = true;
         err = CN_OK;
     }
+    if (err == CN_ERANGE)
+        return refuse_samples(run);
     cn_session_note_act(session, CN_CHAIN_FORWARD, number, begun_us, cn_platform_now_us(), 0);
     return err ? err : move_message(run, CN_BOUNDARY_OUTPUTS, number, false);
 }
@@ -273,6 +292,7 @@ static cn_err backward(struct run *run, uint32_t number)
     cn_err err = move_message(run, CN_BOUNDARY_OUTPUT_GRADIENTS, number, true);
     uint64_t begun_us = cn_platform_now_us();
 
+    session->sharing.batch = number;
     if (!err)
         err = run_backward(run, number % session->cut.slots, number + 1 == session->plan.micro);
     cn_session_note_act(session, CN_CHAIN_BACKWARD, number, begun_us, cn_platform_now_us(), 0);

@@ -134,11 +134,13 @@ struct cn_session {
     } disk;
 
     struct {
-        uint32_t shards; // number of shares into which the trainer's state is divided
-        uint32_t stage;  // ZeRO stage of the trainer
-        uint32_t shard;  // index of the trainer's share; UINT32_MAX: it has none yet
-        bool let_go;     // arrays of the held state were freed (cn_session_recall reads them)
-        uint32_t gone;   // rows that only the disk has (session_rows.c)
+        uint32_t shards;             // number of shares into which the trainer's state is divided
+        uint32_t stage;              // ZeRO stage of the trainer
+        uint32_t shard;              // index of the trainer's share; UINT32_MAX: it has none yet
+        enum cn_recompute recompute; // least that the trainer computes again, as members agreed
+        uint32_t batch;              // micro-batch of the step whose pass makes exchanges
+        bool let_go;   // arrays of the held state were freed (cn_session_recall reads them)
+        uint32_t gone; // rows that only the disk has (session_rows.c)
     } sharing;
 
     struct cn_session_cut cut;
@@ -148,6 +150,11 @@ struct cn_session {
         uint32_t members;        // members of which the chains were formed
         bool waits;              // too few members for a chain: nobody trains in this epoch
         char why[CN_FAULT_SIZE]; // why this board is in no chain that it should be in; "": it is
+        struct {                 // the last trainer that could not be opened
+            uint64_t bytes;      // fewest that a step takes; 0: unknown
+            uint32_t part, shards;
+        } lacked;
+        char lack[CN_FAULT_SIZE]; // what this board lacks memory for in this epoch; ""
         // Room for the messages of a step, as long as the trainer is open.
         struct cn_chain_lane lanes[CN_BOUNDARY_COUNT];
         struct cn_chain_log *log; // owned; session_chain_trace.c
@@ -230,8 +237,10 @@ bool cn_session_has_room(const struct cn_session *session);
 void cn_session_note_saved(struct cn_session *session, cn_err saved);
 
 // Opens the trainer again, with room for one of `shards` shares of the parts that the stage
-// divides. On an error the trainer is as before; CN_EWEDGED: there is none.
-cn_err cn_session_reopen_trainer(struct cn_session *session, uint32_t shards, uint32_t stage);
+// divides, and computing at least this much again. On an error the trainer is as before;
+// CN_EWEDGED: there is none.
+cn_err cn_session_reopen_trainer(struct cn_session *session, uint32_t shards, uint32_t stage,
+                                 enum cn_recompute recompute);
 
 // Opens the trainer again as session->cut and session->sharing say. On an error there is none: the
 // caller changes them and tries again.
@@ -354,7 +363,7 @@ void cn_session_plan_alike(struct cn_session *session);
 bool cn_session_is_sharded(const struct cn_session *session);
 
 // Gives the trainer the plan's share of the held state, with memory for this share only.
-cn_err cn_session_take_share(struct cn_session *session);
+cn_err cn_session_take_share(struct cn_session *session, struct cn_collective *collective);
 
 // Returns this board's piece of a bucket of gradients that begins at `first`.
 struct cn_trainer_piece cn_session_own_piece(const struct cn_session *session, uint32_t bucket,
@@ -403,6 +412,15 @@ cn_err cn_session_bring_weights(struct cn_session *session, struct cn_collective
 
 // Writes the trained weights to `to`. In stage 3 call cn_session_bring_weights before.
 cn_err cn_session_get_weights(struct cn_session *session, float *to);
+
+// --- session_recompute.c ---
+
+// In stage 3, agrees with the members that hold the model, or a part of it, together on what a step
+// computes again: the least that fits all of them. Opens the trainer again if it computes less or
+// more. Its share and its state are then undefined, and *opened is true. CN_ENOMEM, with a line in
+// the log, if nothing fits all. Call it when the plan's sets are prepared.
+cn_err cn_session_agree_recompute(struct cn_session *session, struct cn_collective *collective,
+                                  bool *opened);
 
 // --- session_store.c ---
 //

@@ -434,7 +434,7 @@ static cn_err decide(struct cn_session *session, struct cn_collective *collectiv
     if (err)
         return err;
     if (shares || shards > 1 || session->sharing.shards > 1)
-        err = cn_session_take_share(session);
+        err = cn_session_take_share(session, collective);
     if (err)
         return err;
     scale_rate(session, train);

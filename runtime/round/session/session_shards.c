@@ -65,12 +65,27 @@ static cn_err end_exchange(void *context, uint64_t ticket)
     return err;
 }
 
+static enum cn_chain_act act_of(enum cn_exchange_kind kind)
+{
+    switch (kind) {
+    case CN_EXCHANGE_GATHER:
+        return CN_CHAIN_FETCH;
+    case CN_EXCHANGE_REDUCE:
+        return CN_CHAIN_REDUCE;
+    default:
+        return CN_CHAIN_ADD;
+    }
+}
+
 static cn_err begin_exchange(void *context, enum cn_exchange_kind kind, uint32_t bucket,
                              float *data, size_t count, uint64_t *ticket)
 {
     struct cn_session *session = context;
     struct cn_reducer *reducer = session->reducer;
-    struct cn_collective_call call = cn_reducer_call(reducer, data, count, BUCKET + bucket);
+    uint32_t batch = session->sharing.batch;
+    struct cn_collective_call call =
+        cn_reducer_call(reducer, data, count, BUCKET + bucket + (batch << 8));
+    bool cut = cn_session_is_cut(session);
     struct cn_work work;
     cn_err err;
 
@@ -84,14 +99,18 @@ static cn_err begin_exchange(void *context, enum cn_exchange_kind kind, uint32_t
         call.kind = CN_COLLECTIVE_ALL_GATHER;
         call.wire = CN_FLOAT32; // all members must have the same weights to the bit
     }
-    if (cn_session_is_cut(session))
+    if (cut)
         cn_session_note_ended(session);
     err = cn_reducer_post(reducer, &call, &work);
     if (err == CN_EAGAIN) { // messages of a chain wait in the queue, too
         err = end_exchange(session, reducer->newest.number);
+        if (!err && cut)
+            cn_session_note_ended(session);
         if (!err)
             err = cn_reducer_post(reducer, &call, &work);
     }
+    if (!err && cut)
+        cn_session_note_call(session, act_of(kind), batch, work, count * sizeof(*data));
     *ticket = err ? 0 : work.number;
     return err;
 }
@@ -127,6 +146,7 @@ cn_err cn_session_accumulate_shared(struct cn_session *session, uint64_t first,
     for (uint32_t i = 0; !err && i < passes; i++) {
         const struct cn_batch *batch = NULL;
 
+        session->sharing.batch = i;
         if (i < session->plan.micro) {
             batch = cn_reader_take(session->data.reader, first + i);
             cn_trainer_draw(session->trainer,
@@ -261,6 +281,7 @@ static cn_err gather_row(struct cn_session *session, struct cn_collective *colle
 // The gradients' memory is free now. It is cleared for the next step.
 cn_err cn_session_gather_weights(struct cn_session *session, struct cn_collective *collective)
 {
+    uint64_t begun_us = cn_platform_now_us();
     float *weights, *room;
     cn_err err, returned;
 
@@ -275,6 +296,8 @@ cn_err cn_session_gather_weights(struct cn_session *session, struct cn_collectiv
     returned = cn_trainer_return_weights(session->trainer);
     if (!err)
         err = returned;
+    if (cn_session_is_cut(session))
+        cn_session_note_act(session, CN_CHAIN_GATHER, 0, begun_us, cn_platform_now_us(), 0);
     return err ? err : cn_trainer_discard(session->trainer);
 }
 
@@ -370,16 +393,19 @@ cn_err cn_session_set_share(struct cn_session *session, uint32_t shards, uint32_
     return cn_trainer_set_share(session->trainer, pieces, count);
 }
 
-cn_err cn_session_take_share(struct cn_session *session)
+cn_err cn_session_take_share(struct cn_session *session, struct cn_collective *collective)
 {
     const struct cn_step_plan *plan = &session->plan;
     uint32_t shards = plan->trains ? plan->shards : 1;
     bool fits =
         session->sharing.shards == shards && (shards == 1 || session->sharing.stage == plan->stage);
     cn_err err = cn_session_recall(session);
+    bool opened;
 
     if (!err && !fits)
-        err = cn_session_reopen_trainer(session, shards, plan->stage);
+        err = cn_session_reopen_trainer(session, shards, plan->stage, CN_RECOMPUTE_NONE);
+    if (!err)
+        err = cn_session_agree_recompute(session, collective, &opened);
     if (!err)
         err = cn_session_set_share(session, shards, plan->trains ? plan->shard : 0);
     if (!err)

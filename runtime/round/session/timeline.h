@@ -3,8 +3,9 @@
 // The file is JSON in the "Trace Event Format" (array form), for chrome://tracing and Perfetto. A
 // member is a process; its rows are 0 epochs, 1 compute, 2 wire, 3 votes. A member that holds a
 // part of a model shows "F 3" and "B 3" for the passes of micro-batch 3, and "send F 3", "receive B
-// 3" and so on for its messages. All times are on the clock of the board that writes. Threading:
-// one thread at a time.
+// 3" and so on for its messages. What it exchanges with members that hold a share of the part are
+// "fetch weights 3", "reduce gradients 3" and "add replicas 3". All times are on the clock of the
+// board that writes. Threading: one thread at a time.
 #pragma once
 
 #include <stdint.h>
