@@ -1,29 +1,23 @@
-#include "transport/transfer/controller.h"
-
-#include <string.h>
+#include "transport/transfer/controller_private.h"
 
 #define STARTUP_GAIN 2.885 // 2 / ln 2: the smallest gain that doubles the rate each round trip
 #define WINDOW_GAIN 2.0
 #define FIRST_WINDOW 32 // datagrams, spread over a round trip; RFC 6928's 10 go at once
 #define BEGIN_ROUNDS 2  // until the answers of the first window are in
-#define LEAST_WINDOW 4  // datagrams
 #define GROWTH 1.25     // the rate grows by less in a round only if the link is full
 #define FULL_ROUNDS 3   // rounds without that growth until the link counts as full
 #define DRAIN_ROUNDS 3  // longest DRAIN
 #define CYCLES 8
 #define MIN_RTT_US 10000000u // a smallest round trip older than this is measured again
 #define PROBE_RTT_US 200000u
-#define IDLE_US 60000000u // after a pause longer than this the model of the path is too old
-#define AHEAD_US 1000u    // datagrams due within this time go at once: timers are no finer
-#define CREDIT_US 5000u   // longest delay of a call that faster sending makes up for
-#define LOSS_MAX 0.2
+#define IDLE_US 60000000u   // after a pause longer than this the model of the path is too old
+#define AHEAD_US 1000u      // datagrams due within this time go at once: timers are no finer
+#define CREDIT_US 5000u     // longest delay of a call that faster sending makes up for
 #define COMPETE_GAIN 1.25   // of the pace beside a rival, where the window is the limit
 #define SUSPECT_US 2000000u // from a probe that found no rival until the next suspicion
 #define YIELDED 0.7         // share of the rate below which a probe has left the link to others
 #define SAME_PROBES 2       // repetitions of a probe's round trip that show a longer path
 #define IDLE_ROUNDS 8       // rounds without a queue after which the rival counts as gone
-#define FLOOD 0.2           // a larger share lost in a round behind a queue means a slower link
-#define FORCED 0.02 // share lost behind a queue, beside the link's own, that shows no free rate
 
 static const double cycle_gains[CYCLES] = {1.25, 0.75, 1, 1, 1, 1, 1, 1};
 
@@ -62,7 +56,7 @@ static double quantum(const struct cn_controller *controller)
 
 uint64_t cn_controller_window(const struct cn_controller *controller)
 {
-    double least = (double)LEAST_WINDOW * controller->unit;
+    double least = (double)CN_CONTROLLER_LEAST * controller->unit;
     double window = (double)FIRST_WINDOW * controller->unit;
 
     if (controller->phase == CN_CONTROLLER_PROBE_RTT)
@@ -216,11 +210,6 @@ static void renew_bandwidth(struct cn_controller *controller, uint64_t now_us)
     }
 }
 
-static bool queue_stands(const struct cn_controller *controller)
-{
-    return controller->round_rtt_us > controller->min_rtt_us + controller->min_rtt_us / 16 + 2000;
-}
-
 // Several answers come in a round trip. If none came for the whole of one, the link stood still:
 // then the round trips show no queue of ours, and the rate shows nothing. Behind the queue of a
 // rival a round trip is longer than the smallest one, also before the link stood still.
@@ -241,97 +230,8 @@ static void judge_startup(struct cn_controller *controller)
         controller->full_rounds = 0;
         return;
     }
-    controller->full_rounds += queue_stands(controller) ? FULL_ROUNDS : 1;
+    controller->full_rounds += cn_controller_queue_stands(controller) ? FULL_ROUNDS : 1;
     controller->full = controller->full_rounds >= FULL_ROUNDS;
-}
-
-static void set_rate(struct cn_controller *controller, double rate)
-{
-    memset(controller->round_rate, 0, sizeof(controller->round_rate));
-    controller->round_rate[controller->rounds % CN_CONTROLLER_ROUNDS] = rate;
-    controller->bandwidth = rate;
-}
-
-// Lowers the bandwidth to the rate of the last two rounds, because the link has become slower. If
-// that is too low, STARTUP finds the rate again.
-static void forget_rates(struct cn_controller *controller, uint64_t now_us)
-{
-    uint64_t bytes = controller->round_delivered + controller->last_delivered;
-    uint64_t least = (uint64_t)LEAST_WINDOW * controller->unit;
-
-    if (now_us <= controller->last_us)
-        return;
-    controller->forgotten = controller->bandwidth;
-    controller->forgotten_lost = controller->round_lost + controller->last_lost;
-    controller->forgotten_undone = 0;
-    controller->forgotten_round = controller->rounds;
-    set_rate(controller, 1e6 * (double)(bytes > least ? bytes : least) /
-                             (double)(now_us - controller->last_us));
-    controller->flooded = controller->full = false;
-    controller->full_rate = 0;
-    controller->full_rounds = 0;
-    controller->phase = CN_CONTROLLER_STARTUP;
-}
-
-static bool is_flood(uint64_t lost, uint64_t delivered)
-{
-    return (double)lost > FLOOD * (double)(lost + delivered);
-}
-
-// Returns whether this round and the one before lost more than the link loses by itself. A loss is
-// often noticed in the round after that of the datagram.
-static bool is_forced(const struct cn_controller *controller)
-{
-    double lost = (double)(controller->round_lost + controller->last_lost);
-    double all = lost + (double)(controller->round_delivered + controller->last_delivered);
-
-    return lost > (controller->loss + FORCED) * all;
-}
-
-// Keeps the bandwidth from growing by this round and the next: its rate was reached only because
-// others lost.
-static void discard_growth(struct cn_controller *controller)
-{
-    uint64_t now = controller->rounds % CN_CONTROLLER_ROUNDS;
-
-    controller->rate_max = 0;
-    for (uint64_t i = 0; i < CN_CONTROLLER_ROUNDS; i++) {
-        if (i != now && controller->round_rate[i] > controller->rate_max)
-            controller->rate_max = controller->round_rate[i];
-    }
-    if (controller->rate_max <= 0 || controller->round_rate[now] <= controller->rate_max)
-        return;
-    controller->round_rate[now] = controller->bandwidth = controller->rate_max;
-}
-
-// Judges the loss of a round. Without a queue it is the link's random loss, for which the rate
-// makes up. Much loss behind a queue in two rounds means that the link has become slower.
-static void judge_loss(struct cn_controller *controller, uint64_t now_us)
-{
-    bool flood = false;
-    uint64_t all = controller->round_lost + controller->round_delivered;
-    double share = all ? (double)controller->round_lost / (double)all : 0;
-
-    controller->rate_max = 0;
-    if (!controller->full)
-        return;
-    if (queue_stands(controller)) {
-        flood = controller->phase == CN_CONTROLLER_PROBE_BW && // the queue is not from STARTUP
-                is_flood(controller->round_lost, controller->round_delivered);
-        if (controller->phase == CN_CONTROLLER_PROBE_BW && is_forced(controller))
-            discard_growth(controller);
-        share = 0; // the link is full: sending faster cannot make up for the loss
-    }
-    controller->loss += (share - controller->loss) / 8;
-    if (controller->loss > LOSS_MAX)
-        controller->loss = LOSS_MAX;
-    // Decides a round later. By then losses that were none, as after a spike of delay, are undone.
-    if (flood && controller->flooded &&
-        is_flood(controller->round_lost + controller->last_lost,
-                 controller->round_delivered + controller->last_delivered))
-        forget_rates(controller, now_us);
-    else
-        controller->flooded = flood;
 }
 
 static void cruise(struct cn_controller *controller, uint64_t now_us)
@@ -346,7 +246,7 @@ static void cruise(struct cn_controller *controller, uint64_t now_us)
 // Judges a round beside a rival. Losses without a queue are the link's.
 static void judge_rival(struct cn_controller *controller, uint64_t now_us)
 {
-    bool queue = queue_stands(controller);
+    bool queue = cn_controller_queue_stands(controller);
     uint64_t lost = queue ? controller->round_lost : 0;
     bool useless;
 
@@ -371,7 +271,7 @@ static void count_round(struct cn_controller *controller, uint64_t now_us)
     if (controller->newest.delivered < controller->round_end)
         return;
     judge_startup(controller);
-    judge_loss(controller, now_us);
+    cn_controller_judge_loss(controller, now_us);
     judge_rival(controller, now_us);
     controller->last_rtt_us = controller->round_rtt_us;
     controller->round_end = controller->delivered;
@@ -507,7 +407,8 @@ static void end_probe(struct cn_controller *controller, uint64_t hold_us, uint64
 {
     double bytes = (double)(controller->delivered - controller->probe_delivered);
     bool fell = 1e6 * bytes / (double)hold_us < YIELDED * controller->before_probe;
-    bool unsure = bdp(controller) / 2 < (double)LEAST_WINDOW * controller->unit; // cannot fall
+    bool unsure =
+        bdp(controller) / 2 < (double)CN_CONTROLLER_LEAST * controller->unit; // cannot fall
     bool crowded = !controller->stream && controller->full && controller->probe_rtt_us &&
                    is_crowded(controller, controller->probe_rtt_us);
 
@@ -585,20 +486,6 @@ void cn_controller_lost(struct cn_controller *controller, uint32_t size)
     controller->lost += size;
 }
 
-// Restores the bandwidth that forget_rates lowered, once more than half of those losses are undone.
-static void restore_rate(struct cn_controller *controller, uint32_t size)
-{
-    if (controller->forgotten <= 0 ||
-        controller->rounds > controller->forgotten_round + CN_CONTROLLER_ROUNDS)
-        return;
-    controller->forgotten_undone += size;
-    if (2 * controller->forgotten_undone <= controller->forgotten_lost)
-        return;
-    if (controller->forgotten > controller->bandwidth)
-        set_rate(controller, controller->forgotten);
-    controller->forgotten = 0;
-}
-
 void cn_controller_undo_loss(struct cn_controller *controller, uint32_t size)
 {
     uint64_t now = size < controller->round_lost ? size : controller->round_lost;
@@ -607,7 +494,7 @@ void cn_controller_undo_loss(struct cn_controller *controller, uint32_t size)
     controller->round_lost -= now;
     controller->last_lost -= before < controller->last_lost ? before : controller->last_lost;
     controller->lost -= size < controller->lost ? size : controller->lost;
-    restore_rate(controller, size);
+    cn_controller_restore_rate(controller, size);
     cn_rival_undo(&controller->rival, size);
 }
 

@@ -147,8 +147,7 @@ static cn_err check_sizes(const uint8_t *bytes, uint64_t size, size_t total_limi
                                         .density = cn_get_f64(bytes + 272)};
 
     if (rule.mode == CN_UPDATE_TOPK && !cn_update_rule_is_valid(&rule)) {
-        cn_diag_add(diag, "checkpoint: density %g with %u value bits is not a valid rule",
-                    rule.density, rule.value_bits);
+        cn_diag_add(diag, "checkpoint: a rule that no update can have");
         return CN_EFORMAT;
     }
     if (cn_get_u32(bytes + 264) > CN_UPDATE_SKIP || bytes[300] > 1 || bytes[301] > SCALE_MAX ||
