@@ -7,7 +7,7 @@ import os
 import shutil
 import time
 
-from cluster import ENDLESS, Cluster
+from cluster import ENDLESS, Cluster, wait_until
 from scenarios import Scenarios
 
 GROUPS = {"a": ["board-1"], "b": ["board-2"]}
@@ -66,7 +66,7 @@ def a_restored_gateway_is_noticed_and_goes_on(build):
         cluster.wait_for_version(held + 5)
         boards = {board for board, in cluster.ledger("SELECT board FROM contribution WHERE round > ?", held)}
         assert boards == {"board-1"}, f"these boards took part: {boards}"
-        assert "ahead" not in cluster.board_status("board-1")["state"]
+        wait_until(lambda: "ahead" not in cluster.board_status("board-1")["state"], "a status that was written after that")
         cluster.end_run()
         cluster.wait_for_end(120, ["gateway", "board-1"])
         assert all(" DIFFERS" not in line for line in cluster.replay())
