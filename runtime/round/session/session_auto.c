@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "runtime/base/log.h"
+#include "runtime/base/printable.h"
 #include "runtime/engine/program/bucket_plan.h"
 #include "runtime/engine/trainer/trainer_parts.h"
 #include "runtime/group/layout_text.h"
@@ -356,15 +357,6 @@ static bool is_possible(const struct cn_session *session, const struct cn_sessio
     return true;
 }
 
-// Ends the leader's text, which may be anything, and replaces what a terminal would not print.
-static void make_printable(char *text, size_t size)
-{
-    text[size - 1] = '\0';
-    for (; *text; text++)
-        if (*text < ' ' || *text > '~')
-            *text = '?';
-}
-
 cn_err cn_session_search_layout(struct cn_session *session, struct cn_collective *collective,
                                 const struct cn_layout_words *words, uint32_t among,
                                 uint32_t not_parts)
@@ -384,7 +376,8 @@ cn_err cn_session_search_layout(struct cn_session *session, struct cn_collective
     else if (!is_possible(session, &layout, among, not_parts))
         return CN_EFORMAT;
     layout.among = among;
-    make_printable(layout.why, sizeof(layout.why));
+    layout.why[sizeof(layout.why) - 1] = '\0'; // the leader's text may be anything
+    cn_printable_clean(layout.why);
     sets->layout = layout;
     if (layout.parts)
         cn_log(CN_LOG_INFO, "sets", "parallel: auto: %s", layout.why);
