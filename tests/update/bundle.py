@@ -141,9 +141,10 @@ def a_root_of_one_slot_is_warned_of(bench):
     extlinux = "TIMEOUT 30\nLABEL primary\n      LINUX /boot/Image\n      APPEND ${{cbootargs}} {root} rw rootwait\n"
     for root, fstab, words in (
             ("root=PARTUUID=a08cd0ca-4707-4e72-bc04-8691205bb435", "/dev/root / ext4 defaults 0 1\n", ["extlinux.conf of"]),
-            ("root=/dev/mmcblk0p1", "# UUID=1 / ext4\nUUID=11-22 / ext4 defaults 0 1\n", ["warning: /etc/fstab of"]),
+            ("root=/dev/mmcblk0p1", "/dev/root / ext4 defaults 0 1\n", ["extlinux.conf of"]),
+            ("quiet", "# UUID=1 / ext4\nUUID=11-22 / ext4 defaults 0 1\n", ["warning: /etc/fstab of"]),
             ("root=UUID=11-22", "PARTUUID=1-02  /  ext4 defaults\n", ["extlinux.conf and /etc/fstab of"]),
-            ("root=/dev/mmcblk0p1", "/dev/root / ext4 defaults 0 1\nUUID=11-22 /boot/efi vfat defaults 0 1\n", [])):
+            ("quiet", "/dev/root / ext4 defaults 0 1\nUUID=11-22 /boot/efi vfat defaults 0 1\n", [])):
         base = make_base(bench, "slot.img", extra=[("boot/extlinux/extlinux.conf", extlinux.format(root=root)),
                                                    ("etc/fstab", fstab)])
         bench.expect(bundle(bench, base, out="slot.raucb"), 0, *words)

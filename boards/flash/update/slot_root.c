@@ -2,6 +2,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 #include "boards/flash/tool/console.h"
 
@@ -25,7 +26,7 @@ bool cn_slot_root_in_extlinux(const char *text)
         text = take_line(text, line, sizeof(line));
         if (sscanf(line, "%15s", word) != 1 || word[0] == '#')
             continue;
-        if (strstr(line, " root=UUID=") || strstr(line, " root=PARTUUID="))
+        if (strcasecmp(word, "APPEND") == 0 && strstr(line, " root="))
             return true;
     }
     return false;
@@ -66,8 +67,8 @@ void cn_slot_root_warn(const struct cn_image_file *image, const char *what)
     fstab = cn_slot_root_in_fstab(text);
     if (extlinux || fstab)
         cn_console_step("warning",
-                        "warning: %s%s%s of %s names its root by a UUID, which only one slot has: "
-                        "from the other slot the board would start the wrong system; "
+                        "warning: %s%s%s of %s names its root, which only one slot has: from the "
+                        "other slot the board would start the wrong system; "
                         "boards/update/README.md says more",
                         extlinux ? EXTLINUX : "", extlinux && fstab ? " and " : "",
                         fstab ? FSTAB : "", what);

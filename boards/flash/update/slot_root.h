@@ -9,10 +9,11 @@
 
 #include "boards/flash/image/image_file.h"
 
-// Tells whether a boot entry's kernel line names its root by a UUID of one partition.
+// Tells whether the kernel line of a boot entry names its root: a partition, which is that of one
+// slot.
 bool cn_slot_root_in_extlinux(const char *text);
 
-// Tells whether a line of an fstab mounts such a root.
+// Tells whether a line of an fstab mounts a root by the UUID of one slot.
 bool cn_slot_root_in_fstab(const char *text);
 
 // Warns when the root of the image has such an extlinux.conf or fstab. what names it in the
