@@ -7,11 +7,13 @@
 #include "aggregator/show/reason.h"
 #include "aggregator/show/show_parts.h"
 
+#define HARDWARE_SIZE (CN_NAME_SIZE + 128)
+
 // "orin-nano, 6 cpus, 4.0 GiB, 15 W, GPU 8.7"
-static void describe_hardware(const struct cn_roster_facts *facts, char text[160])
+static void describe_hardware(const struct cn_roster_facts *facts, char text[HARDWARE_SIZE])
 {
     char power[32] = "", memory[32] = "", gpu[32] = "";
-    snprintf(text, 160, "-");
+    snprintf(text, HARDWARE_SIZE, "-");
     if (facts->cpu_count == 0)
         return;
     if (facts->memory)
@@ -20,7 +22,7 @@ static void describe_hardware(const struct cn_roster_facts *facts, char text[160
         snprintf(power, sizeof(power), ", %.3g W", (double)facts->power_mw / 1000);
     if (facts->gpu > CN_GPU_NONE)
         snprintf(gpu, sizeof(gpu), ", GPU %.1f", (double)facts->gpu / 10);
-    snprintf(text, 160, "%s%s%u cpus%s%s%s", facts->type, facts->type[0] ? ", " : "",
+    snprintf(text, HARDWARE_SIZE, "%s%s%u cpus%s%s%s", facts->type, facts->type[0] ? ", " : "",
              facts->cpu_count, memory, power, gpu);
 }
 
@@ -129,7 +131,7 @@ cn_err cn_status_print_board(void *context, const struct cn_ledger_board *board)
         fputs("}\n", report->stream);
         return err;
     }
-    char heard[32] = "-", hardware[160], systems[CN_SYSTEMS_TEXT_SIZE];
+    char heard[32] = "-", hardware[HARDWARE_SIZE], systems[CN_SYSTEMS_TEXT_SIZE];
     describe_hardware(&live.facts, hardware);
     if (heard_ms)
         snprintf(heard, sizeof(heard), "%" PRIu64 " s ago", silent_s);
