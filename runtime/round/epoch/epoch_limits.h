@@ -13,8 +13,8 @@
 // Rounds that the group may be ahead of what this board has heard itself.
 #define CN_EPOCH_AHEAD_MAX 64
 // Older news says nothing: the board's own way to the aggregator may be cut, while the group's is
-// not.
-#define CN_EPOCH_NEWS_MS 60000
+// not. Quick rounds must not come to CN_EPOCH_AHEAD_MAX within this time.
+#define CN_EPOCH_NEWS_MS 20000
 
 // Returns the newest round at which the group can be, and the newest version that it can have.
 uint32_t cn_epoch_newest_round(struct cn_epoch *epoch);
