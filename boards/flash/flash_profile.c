@@ -12,12 +12,15 @@
 #include "boards/flash/tool/process.h"
 #include "boards/flash/tool/remote.h"
 #include "runtime/command/command.h"
+#include "runtime/port/platform.h"
 
 #define FILE_THERE CN_PAYLOAD_ETC "/node.yaml"
+#define BOARD_MS 300000 // longest time for one board
 // Exit codes of the script below.
 #define REFUSED 10 // check refused the new profile; nothing has changed
 #define BACK 11    // the node did not run with it; the old one is back
 #define LOST 12    // and does not run with the old one, either
+#define BUSY 13    // another run changes this board's profile
 
 static const char help[] =
     "Usage: cairn-flash profile BOARDS --site PROFILE [--dry-run] [--json]\n"
@@ -35,30 +38,40 @@ static const char help[] =
     "  --dry-run    check what can be checked here, write nothing\n"
     "  --json       one object a line\n";
 
-// Reads the profile from standard input. Prints "same" or "new". A restart that has to be undone is
-// not left to a connection that may break: the output goes to files meanwhile.
+// What root does there, in single quotes. $1 is the profile's digest; the profile is read from
+// standard input. Prints "same" or "new". It does not end with the connection, so that a profile is
+// never left untried. After a power cut while it was tried, node.yaml.trying is there; then
+// node.yaml.old is still the profile that worked.
 static const char script[] = CN_REMOTE_ROOT
+    "$s flock -n -E 13 /run/lock/cairn-profile sh -c '"
     "f=" FILE_THERE "\n"
-    "fail() { code=$1; shift; $s rm -f \"$f.new\"; echo \"$*\" >&2; exit \"$code\"; }\n"
-    "trap '' HUP PIPE\n"
-    "$s sh -c 'umask 022; cat >\"$1.new\"' sh \"$f\" || exit 1\n"
-    "$s test -s \"$f.new\" || fail 1 'nothing arrived'\n"
-    "if $s cmp -s \"$f\" \"$f.new\"; then $s rm -f \"$f.new\"; echo same; exit 0; fi\n"
-    "$s test -f \"$f\" || fail 1 \"it has no $f: put Cairn on it first\"\n"
-    "said=$($s cairn-node check \"$f.new\" 2>&1 >/dev/null) || fail 10 \"$said\"\n"
-    "$s sh -c 'cp -p \"$1\" \"$1.old\" && sync && mv -fT \"$1.new\" \"$1\" && sync' sh \"$f\" || "
-    "fail 1 'it cannot be written'\n"
+    "trap \"\" HUP PIPE\n"
+    "fail() { code=$1; shift; rm -f \"$f.new\"; echo \"$*\" >&2; exit \"$code\"; }\n"
     "runs() {\n"
-    "    $s systemctl restart cairn-node >/dev/null 2>&1 || return 1\n"
+    "    systemctl restart cairn-node >/dev/null 2>&1 || return 1\n"
     "    for second in 1 2 3 4 5; do\n"
     "        sleep 1\n"
-    "        $s systemctl is-active --quiet cairn-node || return 1\n"
+    "        systemctl is-active --quiet cairn-node || return 1\n"
     "    done\n"
     "}\n"
-    "if runs; then echo new; exit 0; fi\n"
-    "$s sh -c 'cp -p \"$1.old\" \"$1.new\" && sync && mv -fT \"$1.new\" \"$1\" && sync' sh \"$f\"\n"
-    "runs || fail 12 'cairn-node does not run, with the old profile neither'\n"
-    "fail 11 'cairn-node did not run with it; it runs with the old profile again'\n";
+    "test -f \"$f\" || fail 1 \"it has no $f: put Cairn on it first\"\n"
+    "umask 022\n"
+    "cat >\"$f.new\" && echo \"$1  $f.new\" | sha256sum -c >/dev/null 2>&1 ||\n"
+    "    fail 1 \"the profile did not arrive whole\"\n"
+    "if cmp -s \"$f\" \"$f.new\" && ! test -e \"$f.trying\" &&\n"
+    "    systemctl is-active --quiet cairn-node; then\n"
+    "    rm -f \"$f.new\"; echo same; exit 0\n"
+    "fi\n"
+    "said=$(cairn-node check \"$f.new\" 2>&1 >/dev/null) || fail 10 \"$said\"\n"
+    "{ test -e \"$f.trying\" || cp -p \"$f\" \"$f.old\"; } && : >\"$f.trying\" && sync &&\n"
+    "    mv -fT \"$f.new\" \"$f\" && sync || fail 1 \"it cannot be written\"\n"
+    "if runs; then rm -f \"$f.trying\"; sync; echo new; exit 0; fi\n"
+    "cp -p \"$f.old\" \"$f.new\" && sync && mv -fT \"$f.new\" \"$f\" && rm -f \"$f.trying\" && "
+    "sync ||\n"
+    "    fail 12 \"cairn-node did not run with it, and $f.old cannot be put back\"\n"
+    "runs || fail 12 \"cairn-node does not run, with the old profile neither\"\n"
+    "fail 11 \"cairn-node did not run with it; it runs with the old profile again\"\n"
+    "' sh ";
 
 struct profile_options {
     const char *list, *site;
@@ -74,28 +87,48 @@ static const char *next_step(int code)
         return "'journalctl -u cairn-node' there says why: mend the profile and run this again";
     case LOST:
         return "'journalctl -u cairn-node' there says why";
+    case BUSY:
+        return "wait for it and run this again";
     default:
         return "is ssh and sudo possible without a password? Run this again";
     }
 }
 
+static const char *complaint(struct cn_process_job *job)
+{
+    if (cn_process_interrupted())
+        return "interrupted; what was begun there ends by itself";
+    if (job->result.late)
+        return "it has not answered in time; what was begun there ends by itself";
+    return job->result.code == BUSY ? "another run changes its profile"
+                                    : cn_process_complaint(&job->result);
+}
+
 static int send_profile(const struct cn_board_row *row, const struct cn_payload_file *file)
 {
-    struct cn_process_result result = {0};
-    int from = open(file->source, O_RDONLY | O_CLOEXEC), code = CN_EXIT_FAILED;
+    char digest[2 * CN_DIGEST_SIZE + 1], line[sizeof(script) + sizeof(digest)];
+    const char *const argv[] = CN_REMOTE_COMMAND(row->place, line);
+    struct cn_process_job job = {.argv = argv, .in = open(file->source, O_RDONLY | O_CLOEXEC)};
+    const struct cn_buffer *out = &job.result.out;
+    int code = CN_EXIT_FAILED;
 
-    if (from >= 0) {
-        code = cn_remote_run(row->place, script, from, &result);
-        close(from);
+    cn_hex(digest, file->digest, CN_DIGEST_SIZE);
+    snprintf(line, sizeof(line), "%s%s", script, digest);
+    if (job.in < 0) {
+        cn_console_error(NULL, "%s: the profile cannot be read", row->name);
+        return code;
     }
+    cn_process_run_all(&job, 1, cn_platform_now_ms() + BOARD_MS, NULL, NULL);
+    close(job.in);
+    if (!job.err && job.result.code == 0)
+        code = CN_EXIT_DONE;
     if (code)
-        cn_console_error(next_step(result.code), "%s: %s", row->name,
-                         from < 0 ? "the profile cannot be read" : cn_process_complaint(&result));
-    else if (result.out.size >= 4 && memcmp(result.out.data, "same", 4) == 0)
+        cn_console_error(next_step(job.result.code), "%s: %s", row->name, complaint(&job));
+    else if (out->size >= 4 && memcmp(out->data, "same", 4) == 0)
         cn_console_step("same", "%s has this profile", row->name);
     else
         cn_console_step("updated", "%s runs with the new profile", row->name);
-    cn_process_deinit(&result);
+    cn_process_deinit(&job.result);
     return code;
 }
 
@@ -132,7 +165,7 @@ static int serve_all(const struct profile_options *options, const struct cn_boar
     cn_workspace_close(&space);
     if (!options->dry_run)
         cn_console_step("done", "%zu of %zu boards have the profile", done, table->count);
-    return code ? code : cn_process_interrupted() ? CN_EXIT_INTERRUPTED : CN_EXIT_DONE;
+    return cn_process_interrupted() ? CN_EXIT_INTERRUPTED : code;
 }
 
 static int parse(int argc, char **argv, struct profile_options *options)

@@ -8,6 +8,7 @@ tool that it needs the test says so and is left out.
 
 import os
 import shutil
+import subprocess
 import sys
 
 import flash_bench
@@ -102,6 +103,33 @@ def a_node_that_does_not_run_with_it_gets_the_old_one_back(bench, fleet, far):
     fleet.settled()
 
 
+def a_try_that_a_power_cut_ended_is_made_again(bench, fleet, far):
+    good, restarts = fleet.profile(), fleet.restarts()
+    shutil.copy(far.path("/etc/cairn/node.yaml"), far.path("/etc/cairn/node.yaml.old"))
+    with open(far.path("/etc/cairn/node.yaml.trying"), "w"), open(far.path("/etc/cairn/node.yaml"), "w") as file:
+        file.write(good.replace("threads: 1", "threads: 3"))  # it was put in place, and the power failed
+    bench.expect(fleet.push(threads=3), 1, "it runs with the old profile again")
+    assert fleet.profile() == good and fleet.restarts() == restarts + 2
+    assert not os.path.exists(far.path("/etc/cairn/node.yaml.trying"))
+    fleet.settled()
+
+
+def what_does_not_arrive_whole_or_alone_changes_nothing(bench, fleet, far):
+    before, restarts = fleet.profile(), fleet.restarts()
+    real = content(os.path.join(far.tools, "ssh"))
+    with open(os.path.join(far.tools, "ssh"), "w") as file:
+        file.write(real.replace("exec ", "head -c 300 | ", 1))
+    bench.expect(fleet.push(threads=2), 1, "the profile did not arrive whole")
+    far.use_key("user")
+    holder = subprocess.Popen(["flock", far.path("/run/lock/cairn-profile"), "sh", "-c", "echo held; read _"],
+                              stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert holder.stdout.readline() == b"held\n"
+    bench.expect(fleet.push(threads=2), 1, "another run changes its profile")
+    holder.communicate()
+    assert fleet.profile() == before and fleet.restarts() == restarts
+    fleet.settled()
+
+
 def wrong_orders_are_refused(bench, fleet, far):
     bench.expect(bench.run("profile", "hall.txt"), 2, "Usage")
     bench.expect(bench.run("profile", "none.txt", "--site", "site.yaml"), 1, "none.txt")
@@ -116,7 +144,9 @@ def all_cases(bench):
     with Machine(bench.path("far"), SOURCE, (bench.build,)) as far, far.program("systemctl", SYSTEMCTL):
         fleet = Fleet(bench, far)
         for case in (a_board_gets_another_profile, a_profile_that_is_no_good_there_changes_nothing,
-                     a_node_that_does_not_run_with_it_gets_the_old_one_back, wrong_orders_are_refused):
+                     a_node_that_does_not_run_with_it_gets_the_old_one_back,
+                     a_try_that_a_power_cut_ended_is_made_again,
+                     what_does_not_arrive_whole_or_alone_changes_nothing, wrong_orders_are_refused):
             print("  " + case.__name__.replace("_", " "), flush=True)
             case(bench, fleet, far)
     assert not os.path.exists("/etc/cairn/node.yaml"), "the test wrote to this machine"

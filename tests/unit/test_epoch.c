@@ -20,6 +20,7 @@
 #include "runtime/port/crypto.h"
 #include "runtime/port/platform.h"
 #include "runtime/round/epoch/epoch.h"
+#include "runtime/round/epoch/epoch_limits.h"
 #include "runtime/round/session/session_private.h"
 #include "runtime/update/version.h"
 #include "tests/support/flaky_store.h"
@@ -457,6 +458,24 @@ static void a_leader_that_names_a_round_far_ahead_is_not_obeyed(void **state)
     assert_int_equal(world->boards[1].err, CN_EFORMAT);
     assert_int_equal(member->held.phase, CN_PHASE_BASE);
     assert_true(member->held.round < 7 && member->held.counted.round < 7);
+}
+
+// The board's own way to the aggregator may be cut while rounds go on.
+static void the_older_the_news_the_more_rounds_are_believed(void **state)
+{
+    struct world *world = *state;
+    struct board *board = &world->boards[1];
+
+    assert_int_equal(cn_mailbox_init(&board->box), CN_OK);
+    board->epoch = (struct cn_epoch){.session = board->session, .box = &board->box};
+    assert_int_equal(cn_epoch_newest_round(&board->epoch), UINT32_MAX);
+    cn_mailbox_put_news(&board->box, &world->news);
+    assert_in_range(cn_epoch_newest_round(&board->epoch), 65, 165);
+    board->box.news_ms -= 10000;
+    assert_in_range(cn_epoch_newest_round(&board->epoch), 565, 665);
+    board->box.news_ms -= 11000;
+    assert_int_equal(cn_epoch_newest_round(&board->epoch), UINT32_MAX);
+    cn_mailbox_deinit(&board->box);
 }
 
 static void a_version_far_ahead_is_not_taken(void **state)
@@ -1252,6 +1271,8 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup_teardown(a_member_that_lost_everything_heals_from_the_other, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(a_leader_that_names_a_round_far_ahead_is_not_obeyed, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(the_older_the_news_the_more_rounds_are_believed, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(a_version_far_ahead_is_not_taken, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_state_far_ahead_is_not_taken, set_up, tear_down),

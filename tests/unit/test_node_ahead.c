@@ -51,7 +51,7 @@ static bool is_false(const struct cn_progress *progress, const struct cn_round_i
     cn_node_ahead_hear(&ahead, progress, news, 1000);
     if (lasting_ms)
         cn_node_ahead_hear(&ahead, progress, news, 1000 + lasting_ms);
-    return ahead.false_state;
+    return ahead.false_round || ahead.other_model;
 }
 
 // A member of the group gave it: no aggregator had such a round, or such a version.
@@ -77,6 +77,24 @@ static void a_state_of_no_aggregator_is_false(void **state)
     assert_false(is_false(&held, &news, 15000));
 }
 
+// Another group went on from an older copy of the ledger: this board's model is one that was lost.
+static void a_model_of_before_a_restore_is_not_false(void **state)
+{
+    const struct cn_progress held = {
+        .phase = CN_PHASE_SEND, .run = 7, .lineage = 1, .round = 12, .version = 11};
+    struct cn_round_info news = {.run = 7, .lineage = 1, .round = 4, .version = 3};
+    struct cn_node_ahead ahead = {0};
+
+    (void)state;
+    cn_node_ahead_hear(&ahead, &held, &news, 1000);
+    cn_node_ahead_hear(&ahead, &held, &news, 20000);
+    assert_true(cn_node_ahead_tell(&ahead, 20000));
+    news = (struct cn_round_info){
+        .run = 7, .lineage = 1, .round = 12, .version = 11, .version_digest = {1}};
+    cn_node_ahead_hear(&ahead, &held, &news, 30000);
+    assert_false(ahead.false_round || ahead.other_model);
+}
+
 // The leader hears of each round first.
 static void rounds_that_follow_one_another_are_not_false(void **state)
 {
@@ -89,7 +107,8 @@ static void rounds_that_follow_one_another_are_not_false(void **state)
         struct cn_round_info news = {.lineage = 1, .round = round - 1, .version = round - 1};
 
         cn_node_ahead_hear(&ahead, &held, &news, 1000 * round);
-        assert_false(ahead.false_state || cn_node_ahead_tell(&ahead, 1000 * round));
+        assert_false(ahead.false_round || ahead.other_model ||
+                     cn_node_ahead_tell(&ahead, 1000 * round));
     }
 }
 
@@ -114,6 +133,7 @@ int main(void)
         cmocka_unit_test(an_older_round_is_told_once_when_it_lasts),
         cmocka_unit_test(a_message_that_was_overtaken_is_not_told),
         cmocka_unit_test(a_state_of_no_aggregator_is_false),
+        cmocka_unit_test(a_model_of_before_a_restore_is_not_false),
         cmocka_unit_test(rounds_that_follow_one_another_are_not_false),
         cmocka_unit_test(a_board_asks_again_when_the_round_stays_behind),
     };

@@ -77,7 +77,8 @@ struct cn_controller {
     uint64_t forgotten_lost;   // lost bytes that made forget_rates lower the bandwidth
     uint64_t forgotten_undone; // bytes of forgotten_lost that arrived after all
     uint64_t forgotten_round;  // value of rounds when forget_rates lowered the bandwidth
-    double loss;               // share of bytes lost without a queue, smoothed
+    double loss;               // share of bytes lost without a queue, smoothed; 0 behind a queue
+    double quiet_loss;         // the same of rounds without a queue only
     uint64_t begun;            // value of delivered when the model of the path began
     bool beginning;            // fewer than two round trips have passed since then
     double full_rate;          // STARTUP: the rate when it last grew by a quarter

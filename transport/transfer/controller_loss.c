@@ -47,7 +47,7 @@ static bool is_forced(const struct cn_controller *controller)
     double lost = (double)(controller->round_lost + controller->last_lost);
     double all = lost + (double)(controller->round_delivered + controller->last_delivered);
 
-    return lost > (controller->loss + FORCED) * all;
+    return lost > (controller->quiet_loss + FORCED) * all;
 }
 
 // Keeps the bandwidth from growing by this round and the next: its rate was reached only because
@@ -81,6 +81,8 @@ void cn_controller_judge_loss(struct cn_controller *controller, uint64_t now_us)
         if (controller->phase == CN_CONTROLLER_PROBE_BW && is_forced(controller))
             discard_growth(controller);
         share = 0; // the link is full: sending faster cannot make up for the loss
+    } else {
+        controller->quiet_loss += (share - controller->quiet_loss) / 8;
     }
     controller->loss += (share - controller->loss) / 8;
     if (controller->loss > LOSS_MAX)

@@ -8,12 +8,13 @@
 uint32_t cn_epoch_newest_round(struct cn_epoch *epoch)
 {
     struct cn_round_info news;
-    uint64_t age_ms;
-    bool heard = cn_mailbox_news_age(epoch->box, &news, &age_ms) && age_ms <= CN_EPOCH_NEWS_MS &&
-                 news.run == cn_session_held(epoch->session)->run;
+    uint64_t age_ms, most;
 
-    return heard && news.round < UINT32_MAX - CN_EPOCH_AHEAD_MAX ? news.round + CN_EPOCH_AHEAD_MAX
-                                                                 : UINT32_MAX;
+    if (!cn_mailbox_news_age(epoch->box, &news, &age_ms) || age_ms > CN_EPOCH_NEWS_MS ||
+        news.run != cn_session_held(epoch->session)->run)
+        return UINT32_MAX;
+    most = news.round + CN_EPOCH_AHEAD_MAX + age_ms * CN_EPOCH_AHEAD_PER_S / 1000;
+    return most < UINT32_MAX ? (uint32_t)most : UINT32_MAX;
 }
 
 void cn_epoch_disbelieve(const struct cn_epoch *epoch, uint32_t rank, uint32_t most)

@@ -10,10 +10,11 @@
 #include "runtime/round/epoch/epoch.h"
 #include "runtime/round/epoch/epoch_command.h"
 
-// Rounds that the group may be ahead of what this board has heard itself.
+// Rounds that the group may be ahead of what this board has just heard itself, and how many more
+// for each second since then: rounds can be quick, and the board's own way to the aggregator cut.
 #define CN_EPOCH_AHEAD_MAX 64
-// Older news says nothing: the board's own way to the aggregator may be cut, while the group's is
-// not. Quick rounds must not come to CN_EPOCH_AHEAD_MAX within this time.
+#define CN_EPOCH_AHEAD_PER_S 50
+// Older news says nothing.
 #define CN_EPOCH_NEWS_MS 20000
 
 // Returns the newest round at which the group can be, and the newest version that it can have.

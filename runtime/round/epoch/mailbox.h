@@ -147,9 +147,10 @@ bool cn_mailbox_stopped(struct cn_mailbox *box);
 // Returns whether a member asks to re-form the group.
 bool cn_mailbox_has_reform_request(struct cn_mailbox *box);
 
-// Copies the newest news, with the time that remains now, and says how old they are. Return false
-// when there are none yet.
+// Copies the newest news, with the time that remains now. Returns false when there is none yet.
 bool cn_mailbox_news(struct cn_mailbox *box, struct cn_round_info *news);
+
+// As cn_mailbox_news, and says how old the news is.
 bool cn_mailbox_news_age(struct cn_mailbox *box, struct cn_round_info *news, uint64_t *age_ms);
 
 // Both copy the newest value; zeros before the first.

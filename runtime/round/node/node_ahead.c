@@ -31,16 +31,22 @@ void cn_node_ahead_hear(struct cn_node_ahead *ahead, const struct cn_progress *p
         return;
     }
     if (!is_older(news, progress)) {
-        *ahead = (struct cn_node_ahead){.false_state = is_other_version(news, progress)};
+        bool other = is_other_version(news, progress) && !ahead->restored;
+
+        *ahead = (struct cn_node_ahead){.other_model = other, .restored = ahead->restored};
         return;
     }
     // While rounds follow one another, each may be known to the group before it is known here.
     if (!ahead->since_ms || (news->lineage == progress->lineage && news->round >= ahead->round &&
-                             news->version >= ahead->held)) {
-        *ahead = (struct cn_node_ahead){
-            .since_ms = now_ms, .round = progress->round, .held = progress->version};
-    }
-    ahead->false_state = !has_older_version(news, progress) && now_ms - ahead->since_ms >= FALSE_MS;
+                             news->version >= ahead->held))
+        *ahead = (struct cn_node_ahead){.since_ms = now_ms,
+                                        .round = progress->round,
+                                        .held = progress->version,
+                                        .restored = ahead->restored};
+    ahead->other_model = false;
+    ahead->false_round = !has_older_version(news, progress) && now_ms - ahead->since_ms >= FALSE_MS;
+    if (has_older_version(news, progress) && now_ms - ahead->since_ms >= LASTING_MS)
+        ahead->restored = true;
     ahead->lineage = progress->lineage;
     ahead->version = progress->version;
     ahead->news_lineage = news->lineage;

@@ -1,10 +1,10 @@
-// node_ahead.h - notices that this board's state is not one of the aggregator's run.
+// node_ahead.h - notices that what this board holds is not of the aggregator's run.
 //
 // It holds a newer version than the aggregator when the gateway's state was restored from a backup.
 // It then waits until the aggregator's rounds catch up, or for a new lineage (docs/backup.md). A
 // round that the aggregator has not opened, with a version that it has, came from a member of the
-// group that lied, and so did a version with another digest: the board gives that state up, since
-// no news would change it. Pure decisions: the node acts. Threading: none.
+// group, and so did another model as one of its versions. No news would change these, so the board
+// gives them up. Pure decisions: the node acts. Threading: none.
 #pragma once
 
 #include <stdbool.h>
@@ -13,12 +13,15 @@
 #include "runtime/round/upkeep/progress.h"
 
 struct cn_node_ahead {
-    uint64_t since_ms;         // when the aggregator was first seen to be older; 0: it is not
-    uint32_t round, held;      // the board's round and version at that time
-    uint64_t asked_ms;         // when cn_node_ahead_asks returned true; 0: not yet
-    bool false_state;          // the state is not of the aggregator's run: it must be given up
-    bool told;                 // cn_node_ahead_tell has returned true
-    uint32_t lineage, version; // the board's
+    uint64_t since_ms;    // when the aggregator was first seen to be older; 0: it is not
+    uint32_t round, held; // the board's round and version at that time
+    uint64_t asked_ms;    // when cn_node_ahead_asks returned true; 0: not yet
+    bool restored;        // the aggregator's version has been older: it was restored
+    // What the board holds is not of the aggregator's run: a round that it has not opened; another
+    // model as its version, though it was not restored.
+    bool false_round, other_model;
+    bool told;                           // cn_node_ahead_tell has returned true
+    uint32_t lineage, version;           // the board's
     uint32_t news_lineage, news_version; // the aggregator's
 };
 

@@ -77,6 +77,7 @@ static cn_err open_files(struct cn_node_owner *node, const struct cn_manifest *m
     cn_run_files_use(&config, manifest->run);
     node->status.progress = (struct cn_progress){0};
     node->ahead = (struct cn_node_ahead){0};
+    node->discards = false;
     atomic_store(&node->given_up, 0);
     node->given_up_told = 0;
     return cn_run_store_open(node->config.store, manifest->run, &node->files);
@@ -232,8 +233,8 @@ static cn_err give_state_up(struct cn_node_owner *node)
 
     cn_log_within(&node->link_lines, cn_platform_now_ms(), CN_LOG_ERROR, "node",
                   "this board's state (round %u, version %u) is not one of the aggregator's run, "
-                  "which is at round %u, version %u: a member of the group has given it; it is "
-                  "given up, with the residual",
+                  "which is at round %u, version %u: it came from the group, and is given up, with "
+                  "the residual",
                   progress->round, progress->version, news->round, news->version);
     cn_node_stop_worker(node);
     node->ahead = (struct cn_node_ahead){0};
@@ -246,9 +247,13 @@ cn_err cn_node_poll_ahead(struct cn_node_owner *node, uint64_t now)
 {
     const struct cn_node_ahead *ahead = &node->ahead;
 
-    if (ahead->false_state && node->working)
+    bool led = cn_node_group_is_led(&node->group);
+
+    // A board alone has its state from nobody else; one that leads gets the right model by itself.
+    if (node->working && node->config.settings->group.member_count > 1 &&
+        (ahead->false_round || (ahead->other_model && led)))
         return give_state_up(node);
-    if (cn_node_ahead_asks(&node->ahead, now) && !cn_node_group_is_led(&node->group)) {
+    if (cn_node_ahead_asks(&node->ahead, now) && !led) {
         cn_err err = cn_node_watch(node, false);
 
         return err ? err : cn_node_watch(node, true);

@@ -365,7 +365,7 @@ static cn_err load_held(struct cn_session *session, struct cn_diag *diag)
 static cn_err resume(struct cn_session *session, struct cn_diag *diag)
 {
     char local[CN_LOCAL_TEXT_SIZE];
-    uint64_t counter;
+    uint64_t counter, resets;
     bool renamed;
     cn_err err;
 
@@ -388,8 +388,11 @@ static cn_err resume(struct cn_session *session, struct cn_diag *diag)
         cn_log(CN_LOG_INFO, "session", "the stored state %s; starting from the beginning",
                session->config.anew ? "is given up" : "belongs to another run");
         counter = session->held.counter;
+        resets = session->held.resets;
         start_empty(session);
         session->held.counter = counter; // known, so the first save need not look through the slots
+        if (session->config.anew && !session->config.alone)
+            session->held.resets = resets + 1; // the residual of this run is lost
     } else {
         cn_session_note_rows(session, true);
         cn_log(CN_LOG_INFO, "session", "resuming at round %u, step %u (version %u)",

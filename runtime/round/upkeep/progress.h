@@ -1,5 +1,5 @@
-// progress.h - the state of a board's training, for status, hooks and people. Only node_keys.h and
-// node_ahead.h decide by it.
+// progress.h - the state of a board's training, for status, hooks and people. The worker decides
+// nothing by it; the node does, about keys, pauses, the end and a state to give up.
 #pragma once
 
 #include "runtime/group/pipeline_order.h"
