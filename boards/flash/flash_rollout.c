@@ -123,7 +123,8 @@ static void set_script(struct wave *wave, size_t i, const char *script, int in)
 static void set_sending(struct wave *wave, size_t i)
 {
     static const char script[] =
-        FIND_FOLDER "$s sh -c 'umask 077; mkdir -p \"$1\" && cat >\"$1/bundle.new\" && sync "
+        FIND_FOLDER "$s sh -c 'umask 077; mkdir -p \"$1\" && cat >\"$1/bundle.new\" && test -s "
+                    "\"$1/bundle.new\" && sync "
                     "\"$1/bundle.new\" && mv \"$1/bundle.new\" \"$1/bundle.raucb\"' sh \"$d\" && "
                     "$s sha256sum \"$d/bundle.raucb\"";
 

@@ -120,7 +120,9 @@ static void a_board_asks_again_when_the_round_stays_behind(void **state)
 
     (void)state;
     assert_false(cn_node_ahead_asks(&ahead, 90000));
-    cn_node_ahead_hear(&ahead, &held, &news, 100000);
+    cn_node_ahead_hear(&ahead, &(struct cn_progress){0}, &news, 99000); // nothing is held yet
+    assert_false(cn_node_ahead_asks(&ahead, 119000));
+    cn_node_ahead_suspect(&ahead, &held, &news, 100000);
     assert_false(cn_node_ahead_asks(&ahead, 104000));
     assert_true(cn_node_ahead_asks(&ahead, 111000));
     assert_false(cn_node_ahead_asks(&ahead, 112000));

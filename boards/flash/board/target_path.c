@@ -6,8 +6,13 @@
 #include "boards/flash/board/payload.h"
 
 // The files and folders that cairn-flash itself makes on a board.
-static const char *const own[] = {CN_PAYLOAD_ETC "/node.yaml", CN_PAYLOAD_ETC "/node.key",
-                                  CN_PAYLOAD_SEED, CN_PAYLOAD_UNIT, CN_PAYLOAD_UNIT_LINK};
+static const char *const own[] = {CN_PAYLOAD_ETC "/node.yaml",
+                                  CN_PAYLOAD_ETC "/node.yaml.old",
+                                  CN_PAYLOAD_ETC "/node.yaml.trying",
+                                  CN_PAYLOAD_ETC "/node.key",
+                                  CN_PAYLOAD_SEED,
+                                  CN_PAYLOAD_UNIT,
+                                  CN_PAYLOAD_UNIT_LINK};
 
 // Tells whether path is folder or lies below it.
 static bool is_below(const char *path, const char *folder)

@@ -53,6 +53,15 @@ void cn_node_ahead_hear(struct cn_node_ahead *ahead, const struct cn_progress *p
     ahead->news_version = news->version;
 }
 
+void cn_node_ahead_suspect(struct cn_node_ahead *ahead, const struct cn_progress *progress,
+                           const struct cn_round_info *news, uint64_t now_ms)
+{
+    if (!ahead->since_ms && news->run == progress->run && progress->phase != CN_PHASE_EMPTY &&
+        news->lineage == progress->lineage && news->version >= progress->version &&
+        news->round < progress->round)
+        cn_node_ahead_hear(ahead, progress, news, now_ms);
+}
+
 bool cn_node_ahead_tell(struct cn_node_ahead *ahead, uint64_t now_ms)
 {
     bool older = ahead->news_lineage < ahead->lineage ||

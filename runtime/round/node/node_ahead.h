@@ -29,6 +29,11 @@ struct cn_node_ahead {
 void cn_node_ahead_hear(struct cn_node_ahead *ahead, const struct cn_progress *progress,
                         const struct cn_round_info *news, uint64_t now_ms);
 
+// Compares with the last news once more: the state may be known later than the news. Only for a
+// board that watches the round.
+void cn_node_ahead_suspect(struct cn_node_ahead *ahead, const struct cn_progress *progress,
+                           const struct cn_round_info *news, uint64_t now_ms);
+
 // Returns true once, when the aggregator's version has been older for 2 s. A message that was
 // overtaken by a newer one does not last that long.
 bool cn_node_ahead_tell(struct cn_node_ahead *ahead, uint64_t now_ms);

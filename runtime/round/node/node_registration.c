@@ -246,9 +246,10 @@ static cn_err give_state_up(struct cn_node_owner *node)
 cn_err cn_node_poll_ahead(struct cn_node_owner *node, uint64_t now)
 {
     const struct cn_node_ahead *ahead = &node->ahead;
-
     bool led = cn_node_group_is_led(&node->group);
 
+    if (node->working && node->status.has_news && !led)
+        cn_node_ahead_suspect(&node->ahead, &node->status.progress, &node->status.news, now);
     // A board alone has its state from nobody else; one that leads gets the right model by itself.
     if (node->working && node->config.settings->group.member_count > 1 &&
         (ahead->false_round || (ahead->other_model && led)))

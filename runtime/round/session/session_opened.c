@@ -28,6 +28,7 @@ static void tell_lacking(struct cn_session *session, uint32_t rank,
                          const int64_t words[OPENED_WORDS])
 {
     uint32_t parts = session->cut.at.parts > 1 ? session->cut.at.parts : 1;
+    int64_t part = words[PART] < parts ? words[PART] + 1 : parts; // a member says it
     char text[CN_FAULT_SIZE];
 
     if (!words[BYTES])
@@ -37,7 +38,7 @@ static void tell_lacking(struct cn_session *session, uint32_t rank,
         snprintf(text, sizeof(text),
                  "%s lacks memory: part %" PRId64 " of %u in %" PRId64 " share%s takes %" PRId64
                  " bytes, and memory.train_max is %" PRId64,
-                 cn_session_member(session, rank)->name, words[PART] + 1, parts, words[SHARDS],
+                 cn_session_member(session, rank)->name, part, parts, words[SHARDS],
                  words[SHARDS] == 1 ? "" : "s", words[BYTES], words[LIMIT]);
     cn_log(CN_LOG_WARN, "chain", "%s", text);
     if (rank == session->planning.sets->view.rank)
