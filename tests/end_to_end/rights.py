@@ -111,6 +111,9 @@ CASES = (commands_of_root_leave_only_files_of_the_owner, links_lead_root_nowhere
 
 
 def main(build, *names):
+    unknown = set(names) - {case.__name__ for case in CASES}
+    if unknown:
+        sys.exit(f"no such case: {', '.join(sorted(unknown))}")
     if os.geteuid() != 0 or subprocess.run(["cat", os.path.join(DIGITS, "digits-cnn.onnx")], user=USER, group=USER,
                                            extra_groups=[], capture_output=True).returncode:
         print("skipped: it needs root, and a model that another user can read")

@@ -426,7 +426,7 @@ static void a_member_that_lost_everything_heals_from_the_other(void **state)
 {
     struct world *world = *state;
     uint8_t digest[CN_DIGEST_SIZE];
-    char command[CN_PATH_SIZE + 16];
+    char command[CN_PATH_SIZE + 32];
 
     train_round(world, digest);
     lose_second(world);
@@ -435,6 +435,8 @@ static void a_member_that_lost_everything_heals_from_the_other(void **state)
     open_session(world, 1);
     assert_int_equal(world->boards[1].session->held.phase, CN_PHASE_EMPTY);
     finish_run(world, 32, digest);
+    snprintf(command, sizeof(command), "%s/model.current.onnx", world->boards[1].settings.state);
+    assert_int_equal(access(command, R_OK), 0); // applications get the version, too
 }
 
 #define FAR_ROUND 1000000

@@ -585,6 +585,7 @@ cn_err cn_session_take(struct cn_session *session, const uint8_t *bytes, size_t 
         err = cn_session_load_trainer(session);
     if (err)
         return err;
+    cn_session_publish(session);
     return cn_session_save(session, 0);
 }
 

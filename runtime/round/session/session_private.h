@@ -1,6 +1,4 @@
 // session_private.h - what the files of a session share. Private to runtime/round/session.
-//
-// session_reduce.h is the header of the reducer, which a session uses.
 #pragma once
 
 #include "runtime/engine/data/reader.h"
@@ -570,6 +568,9 @@ cn_err cn_session_encode(struct cn_session *session, struct cn_buffer *frame);
 // send them again (momentum-factor masking, Lin et al. 2018).
 cn_err cn_session_keep_momentum(struct cn_session *session);
 
+// Writes the held version for applications, if it is held as a whole.
+void cn_session_publish(struct cn_session *session);
+
 // --- session_alone.c ---
 //
 // A session without a group and an aggregator: the weights of a round become the next version
@@ -579,9 +580,8 @@ cn_err cn_session_keep_momentum(struct cn_session *session);
 // Returns whether the board trains without a group and an aggregator.
 bool cn_session_is_alone(const struct cn_session *session);
 
-// Saves the held state with the trainer's rows. *saved is the result of the disk, which does not
-// fail the call. An error returned is the device's; the trainer's rows, of which no copy exists,
-// may then be torn.
+// Saves the held state with the trainer's rows. *saved is the disk's result, which does not fail the
+// call. An error returned is the device's; the trainer's rows, the only ones, may then be torn.
 cn_err cn_session_save_rows(struct cn_session *session, cn_err *saved);
 
 // Reads the rows of a stored state, which is the held state, into the trainer. Rows that the file

@@ -368,8 +368,14 @@ cn_err cn_session_install(struct cn_session *session, struct cn_collective *coll
     err = cn_session_load_trainer(session);
     if (err)
         return err;
-    note_published(session, publish_model(session));
+    cn_session_publish(session);
     return cn_session_save(session, 0);
+}
+
+void cn_session_publish(struct cn_session *session)
+{
+    if (session->held.base)
+        note_published(session, publish_model(session));
 }
 
 // Computes the digest of the version made from the trainer's weights. Its parent is the previous
