@@ -580,8 +580,8 @@ void cn_session_publish(struct cn_session *session);
 // Returns whether the board trains without a group and an aggregator.
 bool cn_session_is_alone(const struct cn_session *session);
 
-// Saves the held state with the trainer's rows. *saved is the disk's result, which does not fail the
-// call. An error returned is the device's; the trainer's rows, the only ones, may then be torn.
+// Saves the held state with the trainer's rows. *saved is the disk's result; it fails no call. An
+// error returned is the device's; the trainer's rows, the only ones, may then be torn.
 cn_err cn_session_save_rows(struct cn_session *session, cn_err *saved);
 
 // Reads the rows of a stored state, which is the held state, into the trainer. Rows that the file
