@@ -69,7 +69,7 @@ static const char script[] = CN_REMOTE_ROOT
     "cp -p \"$f.old\" \"$f.new\" && sync && mv -fT \"$f.new\" \"$f\" && rm -f \"$f.trying\" && "
     "sync ||\n"
     "    fail 12 \"cairn-node did not run with it, and $f.old cannot be put back\"\n"
-    "runs || fail 12 \"cairn-node does not run, with the old profile neither\"\n"
+    "runs || fail 12 \"cairn-node does not run with the old profile either\"\n"
     "fail 11 \"cairn-node did not run with it; it runs with the old profile again\"\n"
     "' sh ";
 

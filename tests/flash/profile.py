@@ -97,7 +97,7 @@ def a_node_that_does_not_run_with_it_gets_the_old_one_back(bench, fleet, far):
     assert fleet.profile() == before and fleet.restarts() == 3
     with open(far.path("/run/broken"), "w"):
         pass
-    bench.expect(fleet.push(threads=2), 1, "with the old profile neither")
+    bench.expect(fleet.push(threads=2), 1, "with the old profile either")
     os.unlink(far.path("/run/broken"))
     assert fleet.profile() == before
     fleet.settled()

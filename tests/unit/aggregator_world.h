@@ -200,6 +200,14 @@ static inline void world_deinit(struct aggregator_world *world)
     free(world->initial);
 }
 
+// The teardown of a test whose state is a world on the heap.
+static inline int world_close(void **state)
+{
+    world_deinit(*state);
+    free(*state);
+    return 0;
+}
+
 static inline cn_err world_enroll(struct aggregator_world *world, const char *board,
                                   const char *group, uint64_t max_weight)
 {

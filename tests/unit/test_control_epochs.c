@@ -21,13 +21,6 @@ static int open_world(void **state)
     return 0;
 }
 
-static int close_world(void **state)
-{
-    world_deinit(*state);
-    free(*state);
-    return 0;
-}
-
 // Opens a round and its epoch. Returns the round that began the epoch.
 static uint32_t open_round(struct aggregator_world *world, uint32_t round, const char *reason)
 {
@@ -150,7 +143,7 @@ static void a_round_without_variates_ends_the_epoch(void **state)
     assert_int_equal(open_round(world, 3, "the round before had none"), 3);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, open_world, close_world)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, open_world, world_close)
 
 int main(void)
 {

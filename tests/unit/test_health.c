@@ -113,13 +113,6 @@ static int open_world(void **state)
     return 0;
 }
 
-static int close_world(void **state)
-{
-    world_deinit(*state);
-    free(*state);
-    return 0;
-}
-
 static unsigned report(struct aggregator_world *world, const char *board,
                        const struct cn_health *health)
 {
@@ -277,7 +270,7 @@ static void what_was_said_passes_through_the_file_of_status(void **state)
     unlink(path);
 }
 
-#define WORLD_TEST(test) cmocka_unit_test_setup_teardown(test, open_world, close_world)
+#define WORLD_TEST(test) cmocka_unit_test_setup_teardown(test, open_world, world_close)
 
 int main(void)
 {

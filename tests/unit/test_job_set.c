@@ -26,13 +26,6 @@ static int open_round(void **state)
     return 0;
 }
 
-static int close_world(void **state)
-{
-    world_deinit(*state);
-    free(*state);
-    return 0;
-}
-
 // Registers the board, with the reason why it gives up a run; "": it gives up none.
 static void register_after(struct aggregator_world *world, const char *board, const char *fault,
                            struct cn_coap_reply *reply)
@@ -118,7 +111,7 @@ static void jobs_are_decided_again_at_most_every_few_milliseconds(void **state)
     assert_in_range(plans, 1, spent_ms / 4);
 }
 
-#define ROUND_TEST(name) cmocka_unit_test_setup_teardown(name, open_round, close_world)
+#define ROUND_TEST(name) cmocka_unit_test_setup_teardown(name, open_round, world_close)
 
 int main(void)
 {

@@ -25,13 +25,6 @@ static int open_world(void **state)
     return 0;
 }
 
-static int close_world(void **state)
-{
-    world_deinit(*state);
-    free(*state);
-    return 0;
-}
-
 // A profile's settings with these lines of job_text.h.
 static struct cn_settings *job_of(const char *lines)
 {
@@ -431,7 +424,7 @@ static void a_run_ends_before_a_round_that_is_too_many_now(void **state)
     assert_int_equal(run_with_reload(*state, 3, false, "rounds.quorum: 2\nrounds.count: 2\n"), 2);
 }
 
-#define WITH_WORLD(test) cmocka_unit_test_setup_teardown(test, open_world, close_world)
+#define WITH_WORLD(test) cmocka_unit_test_setup_teardown(test, open_world, world_close)
 
 int main(void)
 {

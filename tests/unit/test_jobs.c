@@ -19,13 +19,6 @@ static int open_world(void **state)
     return 0;
 }
 
-static int close_world(void **state)
-{
-    world_deinit(*state);
-    free(*state);
-    return 0;
-}
-
 static cn_err add(struct aggregator_world *world, const char *name, uint32_t priority)
 {
     struct cn_queued_job job = {.priority = priority, .turn = 3, .needs = "cores >= 2"};
@@ -113,7 +106,7 @@ static void rows_that_nobody_wrote_are_refused(void **state)
     assert_int_equal(cn_jobs_list(world->ledger, describe, text), CN_EFORMAT);
 }
 
-#define WITH_WORLD(test) cmocka_unit_test_setup_teardown(test, open_world, close_world)
+#define WITH_WORLD(test) cmocka_unit_test_setup_teardown(test, open_world, world_close)
 
 int main(void)
 {

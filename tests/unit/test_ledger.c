@@ -21,13 +21,6 @@ static int open_world(void **state)
     return 0;
 }
 
-static int close_world(void **state)
-{
-    world_deinit(*state);
-    free(*state);
-    return 0;
-}
-
 static struct cn_ledger_contribution contribution(const char *group, uint8_t digest)
 {
     struct cn_ledger_contribution made = {.round = 1, .size = 10, .weight = 3};
@@ -335,39 +328,39 @@ static void a_ledger_that_is_not_there_is_not_made_by_looking(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_board_is_enrolled_once, open_world, close_world),
+        cmocka_unit_test_setup_teardown(a_board_is_enrolled_once, open_world, world_close),
         cmocka_unit_test_setup_teardown(what_boards_measure_is_the_worse_middle_group, open_world,
-                                        close_world),
+                                        world_close),
         cmocka_unit_test_setup_teardown(a_revoked_board_may_come_back_with_a_new_group, open_world,
-                                        close_world),
+                                        world_close),
         cmocka_unit_test_setup_teardown(
             a_board_that_leaves_or_returns_raises_the_key_epoch_of_its_group, open_world,
-            close_world),
+            world_close),
         cmocka_unit_test_setup_teardown(a_ledger_of_the_schema_before_is_brought_up_with_all_it_has,
-                                        open_world, close_world),
+                                        open_world, world_close),
         cmocka_unit_test_setup_teardown(a_ledger_of_a_later_schema_is_refused, open_world,
-                                        close_world),
+                                        world_close),
         cmocka_unit_test_setup_teardown(another_process_changes_the_generation, open_world,
-                                        close_world),
+                                        world_close),
         cmocka_unit_test_setup_teardown(an_update_counts_once_and_only_while_the_round_is_open,
-                                        open_world, close_world),
+                                        open_world, world_close),
         cmocka_unit_test_setup_teardown(a_board_that_was_revoked_or_moved_contributes_nothing,
-                                        open_world, close_world),
+                                        open_world, world_close),
         cmocka_unit_test_setup_teardown(the_outcome_of_a_round_is_final_once_it_closes, open_world,
-                                        close_world),
+                                        world_close),
         cmocka_unit_test_setup_teardown(measures_of_a_version_are_means_over_the_samples,
-                                        open_world, close_world),
+                                        open_world, world_close),
         cmocka_unit_test_setup_teardown(a_group_that_its_boards_left_is_still_known, open_world,
-                                        close_world),
+                                        world_close),
         cmocka_unit_test_setup_teardown(another_measurement_leaves_nothing_of_the_first, open_world,
-                                        close_world),
+                                        world_close),
         cmocka_unit_test_setup_teardown(an_updates_measures_stand_beside_its_loss, open_world,
-                                        close_world),
-        cmocka_unit_test_setup_teardown(a_run_is_bound_to_one_model, open_world, close_world),
+                                        world_close),
+        cmocka_unit_test_setup_teardown(a_run_is_bound_to_one_model, open_world, world_close),
         cmocka_unit_test_setup_teardown(the_identity_survives_and_nobody_else_can_read_it,
-                                        open_world, close_world),
+                                        open_world, world_close),
         cmocka_unit_test_setup_teardown(a_ledger_that_is_not_there_is_not_made_by_looking,
-                                        open_world, close_world),
+                                        open_world, world_close),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -63,13 +63,6 @@ static int open_world(void **state)
     return 0;
 }
 
-static int close_world(void **state)
-{
-    world_deinit(*state);
-    free(*state);
-    return 0;
-}
-
 static struct cn_ledger_contribution measured(uint32_t round, const char *group, uint64_t count)
 {
     struct cn_ledger_contribution made = {.round = round,
@@ -201,11 +194,11 @@ int main(void)
         cmocka_unit_test(a_loss_far_above_stands_out),
         cmocka_unit_test(groups_with_data_of_their_own_do_not_stand_out),
         cmocka_unit_test_setup_teardown(samples_are_bounded_by_the_first_time_and_by_the_enrolment,
-                                        open_world, close_world),
+                                        open_world, world_close),
         cmocka_unit_test_setup_teardown(a_forged_count_of_samples_does_not_own_the_measures,
-                                        open_world, close_world),
+                                        open_world, world_close),
         cmocka_unit_test_setup_teardown(
-            a_group_that_stands_out_is_named_with_the_version_it_measured, open_world, close_world),
+            a_group_that_stands_out_is_named_with_the_version_it_measured, open_world, world_close),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

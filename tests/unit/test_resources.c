@@ -27,13 +27,6 @@ static int open_round(void **state)
     return 0;
 }
 
-static int close_world(void **state)
-{
-    world_deinit(*state);
-    free(*state);
-    return 0;
-}
-
 // Sends the frame of a group as it would be made with salt.
 static bool send_salted(struct aggregator_world *world, const char *board, const char *group,
                         uint64_t salt, struct cn_upload_status *status)
@@ -509,7 +502,7 @@ static void paths_that_make_no_sense_are_refused(void **state)
     }
 }
 
-#define ROUND_TEST(name) cmocka_unit_test_setup_teardown(name, open_round, close_world)
+#define ROUND_TEST(name) cmocka_unit_test_setup_teardown(name, open_round, world_close)
 
 int main(void)
 {

@@ -24,13 +24,6 @@ static int open_world(void **state)
     return 0;
 }
 
-static int close_world(void **state)
-{
-    world_deinit(*state);
-    free(*state);
-    return 0;
-}
-
 // Lets boards and aggregator work until the run is over. restart: the aggregator is killed each
 // time something fails. Returns the digest of the last version.
 static void finish_run(struct aggregator_world *world, bool restart, uint8_t digest[CN_DIGEST_SIZE])
@@ -366,33 +359,33 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_run_goes_through_all_rounds_and_ends, open_world,
-                                        close_world),
+                                        world_close),
         cmocka_unit_test_setup_teardown(an_update_that_is_cut_twice_counts_as_one, open_world,
-                                        close_world),
+                                        world_close),
         cmocka_unit_test_setup_teardown(a_restarted_aggregator_goes_on_in_the_same_round,
-                                        open_world, close_world),
+                                        open_world, world_close),
         cmocka_unit_test_setup_teardown(the_model_is_the_same_whatever_fails, open_world,
-                                        close_world),
+                                        world_close),
         cmocka_unit_test_setup_teardown(the_state_of_the_server_is_the_same_whatever_fails,
-                                        open_world, close_world),
+                                        open_world, world_close),
         cmocka_unit_test_setup_teardown(a_damaged_state_of_the_server_is_refused, open_world,
-                                        close_world),
+                                        world_close),
         cmocka_unit_test_setup_teardown(a_merge_can_be_repeated_to_the_bit, open_world,
-                                        close_world),
+                                        world_close),
         cmocka_unit_test_setup_teardown(a_merge_without_one_of_its_updates_makes_no_version,
-                                        open_world, close_world),
+                                        open_world, world_close),
         cmocka_unit_test_setup_teardown(a_deadline_without_a_quorum_extends_the_round, open_world,
-                                        close_world),
+                                        world_close),
         cmocka_unit_test_setup_teardown(a_group_that_joins_replaces_one_that_is_silent, open_world,
-                                        close_world),
+                                        world_close),
         cmocka_unit_test_setup_teardown(the_target_ends_the_run_before_the_next_round, open_world,
-                                        close_world),
+                                        world_close),
         cmocka_unit_test_setup_teardown(a_version_that_is_far_worse_than_its_parent_is_named,
-                                        open_world, close_world),
+                                        open_world, world_close),
         cmocka_unit_test_setup_teardown(a_larger_quorum_in_an_open_round_fits_the_weights,
-                                        open_world, close_world),
+                                        open_world, world_close),
         cmocka_unit_test_setup_teardown(leftovers_of_a_crash_are_removed_at_start, open_world,
-                                        close_world),
+                                        world_close),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -28,13 +28,6 @@ static int open_world(void **state)
     return 0;
 }
 
-static int close_world(void **state)
-{
-    world_deinit(*state);
-    free(*state);
-    return 0;
-}
-
 // Invites at most count groups to a round. Returns the number that was invited.
 static uint32_t invite(struct aggregator_world *world, uint32_t round, uint32_t count)
 {
@@ -119,11 +112,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_group_whose_boards_all_report_a_fault_is_invited_last,
-                                        open_world, close_world),
+                                        open_world, world_close),
         cmocka_unit_test_setup_teardown(a_group_with_a_board_that_can_train_keeps_its_turn,
-                                        open_world, close_world),
+                                        open_world, world_close),
         cmocka_unit_test_setup_teardown(
-            a_group_that_was_left_out_is_invited_before_others_are_again, open_world, close_world),
+            a_group_that_was_left_out_is_invited_before_others_are_again, open_world, world_close),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

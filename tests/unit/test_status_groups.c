@@ -29,13 +29,6 @@ static int open_round(void **state)
     return 0;
 }
 
-static int close_world(void **state)
-{
-    world_deinit(*state);
-    free(*state);
-    return 0;
-}
-
 static enum cn_verdict send_update(struct aggregator_world *world, const char *board, uint64_t salt,
                                    const struct cn_round_info *info)
 {
@@ -175,7 +168,7 @@ static void the_boards_of_a_round_are_those_that_took_part(void **state)
     assert_int_equal(boards, 3);
 }
 
-#define ROUND_TEST(name) cmocka_unit_test_setup_teardown(name, open_round, close_world)
+#define ROUND_TEST(name) cmocka_unit_test_setup_teardown(name, open_round, world_close)
 
 int main(void)
 {

@@ -18,7 +18,7 @@ int cn_enrol_make(const struct cn_target_options *order, const struct cn_workspa
 struct cn_enrolment {
     bool enrolled; // the aggregator lists the board, perhaps as revoked
     bool revoked, heard;
-    bool away;        // the status could not be read, perhaps only for now
+    bool away;        // the status could not be read; the gateway may answer later
     char reason[256]; // why the status could not be read
 };
 

@@ -129,6 +129,9 @@ static cn_err check_sizes(const uint8_t *bytes, uint64_t size, size_t total_limi
     uint64_t total = cn_get_u64(bytes + 216);
     uint64_t frame_size = cn_get_u64(bytes + 224);
     bool halves = bytes[300] != 0;
+    const struct cn_update_rule rule = {.mode = (enum cn_update_mode)cn_get_u32(bytes + 264),
+                                        .value_bits = cn_get_u32(bytes + 268),
+                                        .density = cn_get_f64(bytes + 272)};
     size_t expected;
 
     if (phase > CN_PHASE_SEND ||
@@ -142,20 +145,16 @@ static cn_err check_sizes(const uint8_t *bytes, uint64_t size, size_t total_limi
                     phase, presence, frame_size);
         return CN_EFORMAT;
     }
-    const struct cn_update_rule rule = {.mode = (enum cn_update_mode)cn_get_u32(bytes + 264),
-                                        .value_bits = cn_get_u32(bytes + 268),
-                                        .density = cn_get_f64(bytes + 272)};
-
     if (rule.mode == CN_UPDATE_TOPK && !cn_update_rule_is_valid(&rule)) {
         cn_diag_add(diag, "checkpoint: a rule that no update can have");
         return CN_EFORMAT;
     }
-    if (cn_get_u32(bytes + 264) > CN_UPDATE_SKIP || bytes[300] > 1 || bytes[301] > SCALE_MAX ||
+    if ((unsigned)rule.mode > CN_UPDATE_SKIP || bytes[300] > 1 || bytes[301] > SCALE_MAX ||
         (!bytes[301] && (bytes[302] || bytes[303])) ||
         (header_size(bytes) >= HEADER_SIZE_4 && cn_get_u32(bytes + 348) > 1)) {
         cn_diag_add(diag,
                     "checkpoint: mode %u, residual %u, scale %u, expected 0 to 7, 0 or 1, 0 to %u",
-                    cn_get_u32(bytes + 264), bytes[300], bytes[301], SCALE_MAX);
+                    (unsigned)rule.mode, bytes[300], bytes[301], SCALE_MAX);
         return CN_EFORMAT;
     }
     if (total > total_limit || frame_size > frame_limit) {

@@ -13,7 +13,7 @@ uint32_t cn_epoch_newest_round(struct cn_epoch *epoch)
     if (!cn_mailbox_news_age(epoch->box, &news, &age_ms) || age_ms > CN_EPOCH_NEWS_MS ||
         news.run != cn_session_held(epoch->session)->run)
         return UINT32_MAX;
-    most = news.round + CN_EPOCH_AHEAD_MAX + age_ms * CN_EPOCH_AHEAD_PER_S / 1000;
+    most = (uint64_t)news.round + CN_EPOCH_AHEAD_MAX + age_ms * CN_EPOCH_AHEAD_PER_S / 1000;
     return most < UINT32_MAX ? (uint32_t)most : UINT32_MAX;
 }
 

@@ -23,5 +23,6 @@ uint32_t cn_epoch_newest_round(struct cn_epoch *epoch);
 // Logs that the member of this rank names a round or a version above most.
 void cn_epoch_disbelieve(const struct cn_epoch *epoch, uint32_t rank, uint32_t most);
 
-// Returns whether this member may carry out the leader's command; logs why not.
+// Returns whether this member may carry out the leader's command. Logs rounds and versions that it
+// does not believe; no honest leader sends the other commands that are refused.
 bool cn_epoch_may_obey(struct cn_epoch *epoch, const struct cn_epoch_command *command);
