@@ -22,6 +22,7 @@ static const char help[] =
     "  --verify          the check; needed\n"
     "  --expect DIGEST   also wants a line with this digest\n";
 
+// state is the path that people know.
 static int print_verdict(const char *state, const struct cn_audit_verdict *verdict,
                          const char *expected)
 {
@@ -44,18 +45,28 @@ static int print_verdict(const char *state, const struct cn_audit_verdict *verdi
     return CN_EXIT_DONE;
 }
 
+static int verify(const struct cn_setup *setup, const char *expected)
+{
+    struct cn_audit_verdict verdict;
+    cn_err err = cn_audit_verify(setup->settings->state, expected, &verdict);
+    if (!err)
+        return print_verdict(setup->state_name, &verdict, expected);
+    fprintf(stderr, "error: %s/%s: %s\n", setup->state_name, CN_AUDIT_FILE,
+            err == CN_ENOTFOUND ? "there is none yet" : cn_err_reason(err));
+    return CN_EXIT_FAILED;
+}
+
 static int run(const struct cn_ports *ports, int argc, char **argv)
 {
     static const struct option known[] = {
         {"verify", no_argument, NULL, 'v'}, {"expect", required_argument, NULL, 'e'}, {0}};
     const char *positional[1], *expected = NULL;
-    struct cn_audit_verdict verdict;
-    bool verify = false;
+    bool is_check = false;
     int option;
     (void)ports;
     while ((option = getopt_long(argc, argv, "", known, NULL)) != -1) {
         if (option == 'v')
-            verify = true;
+            is_check = true;
         else if (option == 'e')
             expected = optarg;
         else
@@ -63,22 +74,17 @@ static int run(const struct cn_ports *ports, int argc, char **argv)
     }
     if (!cn_aggregator_positional(argc, argv, 1, positional))
         return CN_EXIT_USAGE;
-    if (!verify) {
+    if (!is_check) {
         fprintf(stderr, "error: --verify is missing; see --help\n");
         return CN_EXIT_USAGE;
     }
-    struct cn_profile *profile = cn_command_load_profile(positional[0], CN_PROFILE_GATEWAY);
-    if (!profile)
-        return CN_EXIT_PROFILE;
-    const char *state = cn_profile_settings(profile)->state;
-    cn_err err = cn_audit_verify(state, expected, &verdict);
-    int result = CN_EXIT_FAILED;
-    if (err)
-        fprintf(stderr, "error: %s/%s: %s\n", state, CN_AUDIT_FILE,
-                err == CN_ENOTFOUND ? "there is none yet" : cn_err_reason(err));
-    else
-        result = print_verdict(state, &verdict, expected);
-    cn_profile_free(profile);
+    struct cn_setup setup = {0};
+    int result = cn_setup_load(&setup, positional[0]);
+    if (!result)
+        result = cn_setup_take_rights(&setup);
+    if (!result)
+        result = verify(&setup, expected);
+    cn_setup_deinit(&setup);
     return result;
 }
 

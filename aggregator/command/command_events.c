@@ -109,17 +109,18 @@ static void print_newest(struct reader *reader)
         print_lines(reader, reader->stream);
 }
 
-static int read_events(const struct cn_settings *settings, bool alarms, bool json, bool follow)
+static int read_events(const struct cn_setup *setup, bool alarms, bool json, bool follow)
 {
     struct reader reader = {.alarms = alarms, .json = json};
     const atomic_bool *stop = follow ? cn_command_catch_signals() : NULL;
-    int length = snprintf(reader.path, sizeof(reader.path), "%s/" CN_EVENT_FILE, settings->state);
+    int length =
+        snprintf(reader.path, sizeof(reader.path), "%s/" CN_EVENT_FILE, setup->settings->state);
     if (length < 0 || (size_t)length >= sizeof(reader.path))
         return CN_EXIT_FAILED;
     print_older(&reader);
     print_newest(&reader);
     if (!reader.stream && !follow)
-        fprintf(stderr, "%s: no events yet\n", reader.path);
+        fprintf(stderr, "%s/%s: no events yet\n", setup->state_name, CN_EVENT_FILE);
     while (follow && !atomic_load(stop) && !fflush(stdout)) {
         cn_platform_sleep_ms(LOOK_MS);
         print_newest(&reader);
@@ -155,7 +156,7 @@ static int run(const struct cn_ports *ports, int argc, char **argv)
     struct cn_setup setup = {0};
     int result = cn_setup_open(&setup, positional[0], CN_SETUP_LOOK);
     if (!result)
-        result = read_events(setup.settings, alarms, json, follow);
+        result = read_events(&setup, alarms, json, follow);
     cn_setup_deinit(&setup);
     return result;
 }

@@ -19,11 +19,12 @@
 #define EVALUATE_MS 600000 // limit for one evaluation
 #define LINE 78            // characters in a line of a list of keys
 
-static int explain_version(const char *state)
+static int explain_version(const struct cn_setup *setup)
 {
     char known[64];
     snprintf(known, sizeof(known), "%d to %d", CN_LEDGER_OLDEST, CN_LEDGER_SCHEMA);
-    cn_written_by_explain(state, "a ledger of another schema", known);
+    cn_written_by_explain(setup->settings->state, setup->state_name, "a ledger of another schema",
+                          known);
     fputs("Or take the model out with that version's 'cairn-aggregator export'.\n", stderr);
     return CN_EXIT_STATE;
 }
@@ -35,7 +36,7 @@ static int open_ledger(struct cn_setup *setup, enum cn_setup_access access)
     cn_err err = exists ? cn_ledger_open_existing(state, &setup->ledger)
                         : cn_ledger_open(state, &setup->ledger);
     if (err == CN_EVERSION)
-        return explain_version(state);
+        return explain_version(setup);
     if (err == CN_ENOTFOUND)
         fprintf(stderr, "%s/%s: no run was ever started here\n", setup->state_name, CN_LEDGER_FILE);
     else if (err)

@@ -441,6 +441,27 @@ struct carried {
     float *through, *carry, *seen;
 };
 
+// Returns the words of the weight's copy with padded rows; 0 if its own rows are whole tiles.
+static size_t padded_weight_size(const struct layer *layer)
+{
+    return layer->hidden == layer->hidden_row ? 0 : layer->width * layer->hidden_row;
+}
+
+// Returns the weight with rows of hidden_row words. copy has padded_weight_size words. Without it,
+// the last tile would read words after the weight, which another lane may write.
+static const float *pad_weight(const struct layer *layer, const float *weight, float *copy)
+{
+    size_t h = layer->hidden, row = layer->hidden_row;
+
+    if (!padded_weight_size(layer))
+        return weight;
+    for (size_t j = 0; j < layer->width; j++) {
+        memcpy(copy + j * row, weight + j * h, h * sizeof(*copy));
+        memset(copy + j * row + h, 0, (row - h) * sizeof(*copy));
+    }
+    return copy;
+}
+
 // Returns the state before step t: h, or the cell for LSTM. *before is the step before t, NULL for
 // the first.
 static const float *state_before(const struct layer *layer, size_t n, const size_t *before)
@@ -494,15 +515,15 @@ static void cell_back(const struct layer *layer, size_t n, size_t t, const size_
 }
 
 // Takes the gradient through the hidden gate's product to the reset gate, for all samples.
-static void hidden_back(const struct layer *layer, size_t t, const size_t *before,
-                        const struct carried *carried)
+static void hidden_back(const struct layer *layer, const float *weight, size_t t,
+                        const size_t *before, const struct carried *carried)
 {
     const struct cpu_task *task = layer->task;
     size_t h = layer->hidden;
 
     multiply(task->samples, h, task->out[0] + at_of(layer, 0, t, layer->width) + layer->early,
-             layer->op->steps * layer->width, task->in[3] + layer->early * h, h, layer->hidden_row,
-             carried->seen);
+             layer->op->steps * layer->width, weight + layer->early * layer->hidden_row,
+             layer->hidden_row, layer->hidden_row, carried->seen);
     for (size_t n = 0; n < task->samples; n++)
         gru_reset_back(layer, task->in[2] + at_of(layer, n, t, layer->width + h),
                        state_before(layer, n, before), carried->seen + n * layer->hidden_row,
@@ -545,7 +566,7 @@ void cpu_recurrent_grad(const struct cpu_task *task)
     size_t words = task->samples * layer.hidden_row;
     struct carried carried = {task->workspace, task->workspace + words,
                               task->workspace + 2 * words};
-    const float *weight = task->in[3];
+    const float *weight = pad_weight(&layer, task->in[3], carried.seen + (layer.late ? words : 0));
     const float *seen = task->out[layer.op->kind == CN_RECURRENT_GRU && !layer.late ? 1 : 0];
 
     memset(task->workspace, 0, 2 * words * sizeof(float));
@@ -557,10 +578,10 @@ void cpu_recurrent_grad(const struct cpu_task *task)
         for (size_t n = 0; n < task->samples; n++)
             cell_back(&layer, n, t, i ? &before : NULL, &carried);
         if (layer.late)
-            hidden_back(&layer, t, i ? &before : NULL, &carried);
+            hidden_back(&layer, weight, t, i ? &before : NULL, &carried);
         if (i || task->out[2])
             multiply(task->samples, layer.early, seen + t * layer.width,
-                     layer.op->steps * layer.width, weight, layer.hidden, layer.hidden_row,
+                     layer.op->steps * layer.width, weight, layer.hidden_row, layer.hidden_row,
                      carried.through);
     }
     put_first(&layer, &carried);
@@ -570,5 +591,5 @@ size_t cpu_recurrent_grad_workspace(const struct cn_call *call, size_t samples)
 {
     struct layer layer = layer_of(NULL, &call->recurrent);
 
-    return (layer.late ? 3 : 2) * samples * layer.hidden_row;
+    return (layer.late ? 3 : 2) * samples * layer.hidden_row + padded_weight_size(&layer);
 }

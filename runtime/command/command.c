@@ -135,7 +135,7 @@ int cn_command_open_store(const struct cn_settings *settings, struct cn_store **
 
         snprintf(found, sizeof(found), "checkpoint format %u", version);
         snprintf(known, sizeof(known), "%d to %d", CN_CHECKPOINT_OLDEST, CN_CHECKPOINT_VERSION);
-        cn_written_by_explain(settings->state, found, known);
+        cn_written_by_explain(settings->state, settings->state, found, known);
         (*store)->ops->close(*store);
         *store = NULL;
         return CN_EXIT_STATE;

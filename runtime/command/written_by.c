@@ -39,7 +39,8 @@ void cn_written_by_note(const char *state, const char *program)
         cn_log(CN_LOG_WARN, "state", "%s cannot be written: %s", path, cn_err_reason(err));
 }
 
-void cn_written_by_explain(const char *state, const char *found, const char *known)
+void cn_written_by_explain(const char *state, const char *name, const char *found,
+                           const char *known)
 {
     char writer[LINE_SIZE];
 
@@ -47,6 +48,6 @@ void cn_written_by_explain(const char *state, const char *found, const char *kno
     fprintf(stderr,
             "error: %s: the state has %s, written by %s; this build, %s, reads %s.\n"
             "Nothing was changed. Finish the run with a version that reads it.\n",
-            state, found, writer[0] ? writer : "a version of Cairn that left no name",
+            name, found, writer[0] ? writer : "a version of Cairn that left no name",
             cn_build_version, known);
 }

@@ -19,7 +19,7 @@ struct bench {
     struct cn_layout layout;
     struct cn_buffer frames[MOST];
     struct cn_robust_update updates[MOST];
-    char names[MOST][8];
+    char names[MOST][24];
     size_t count;
     float *mean, *center;
 };

@@ -80,7 +80,7 @@ static struct cn_dataset *open_set(const struct bench *bench, const char *direct
                                    const char *name, size_t number)
 {
     static const struct cn_rules rules;
-    char inputs[512], labels[512], which[8] = "";
+    char inputs[512], labels[512], which[24] = "";
     struct cn_dataset_config config = {.files = {.inputs = inputs, .labels = labels},
                                        .rules = &rules,
                                        .scale = 0.0625,
