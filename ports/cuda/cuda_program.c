@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "ports/cuda/products.h"
+#include "ports/cuda/updates.h"
 #include "runtime/base/log.h"
 
 // Graphs of a program: of a step's first batch, and of its later batches, which add to gradients
@@ -22,7 +23,9 @@ struct cn_compute_program {
     CUgraphExec graphs[GRAPHS]; // NULL: not captured
     enum way way;
     bool steps;                  // a call has CN_WRITE_STEP
+    bool empty;                  // nothing is to be done
     bool writes[CN_ARENA_COUNT]; // arenas that the program writes
+    CUdeviceptr ranges;          // the optimizer's, see updates.h; 0: none
     size_t count;
     struct cn_call calls[];
 };
@@ -72,13 +75,18 @@ static cn_err repeat_samples(struct cuda *cuda, const struct cn_compute_program 
     return CN_OK;
 }
 
-// Queues the next call, or the next two as one.
+// Queues the next call, or several that are done as one.
 static cn_err queue_next(struct cuda *cuda, const struct cn_compute_program *program, bool clipped,
                          size_t *next)
 {
-    const struct cn_call *call = &program->calls[(*next)++];
-    cn_err err = *next < program->count ? cuda_products_pair(cuda, call, call + 1) : CN_ENOTSUP;
+    const struct cn_call *call = &program->calls[*next];
+    cn_err err;
 
+    if (cuda_is_update(call))
+        return cuda_updates_queue(cuda, program->calls, program->count, program->ranges, clipped,
+                                  next);
+    ++*next;
+    err = *next < program->count ? cuda_products_pair(cuda, call, call + 1) : CN_ENOTSUP;
     if (err == CN_ENOTSUP)
         return cuda_lower(cuda, call, clipped);
     ++*next;
@@ -88,14 +96,9 @@ static cn_err queue_next(struct cuda *cuda, const struct cn_compute_program *pro
 // Queues the whole program.
 static cn_err queue(struct cuda *cuda, const struct cn_compute_program *program)
 {
-    struct cn_call none = {.op = CN_OP_CHECK};
-    struct cuda_args args;
     bool clipped = false;
-    cn_err err;
+    cn_err err = is_flat(program) ? CN_OK : repeat_samples(cuda, program);
 
-    cuda_args_of(cuda, &none, &args);
-    err = is_flat(program) ? cuda_launch_blocks(cuda, CUDA_KERNEL_begin_flat, &args, 1)
-                           : repeat_samples(cuda, program);
     for (size_t i = 0; i < program->count && !err;) {
         bool clips = program->calls[i].op == CN_OP_CLIP;
 
@@ -181,16 +184,27 @@ static void note_writes(struct cn_compute_program *program)
     }
 }
 
+// Returns whether no call does anything: with one lane there is nothing to sum.
+static bool is_empty(const struct cuda *cuda, const struct cn_compute_program *program)
+{
+    for (size_t i = 0; i < program->count; i++)
+        if (program->calls[i].op != CN_OP_SUM_LANES || cuda->precision == CN_PRECISION_FLOAT16)
+            return false;
+    return true;
+}
+
 void cuda_program_release(struct cuda *cuda, struct cn_compute_program *program)
 {
     if (!program)
         return;
-    if (program->graphs[FIRST]) {
-        // Queued work may still use the graphs. Errors of that work come from wait.
+    if (program->graphs[FIRST] || program->ranges) {
+        // Queued work may still use them. Errors of that work come from wait.
         if (cuda->library.driver.stream_wait(cuda->stream))
             cn_log(CN_LOG_WARN, "cuda", "a program was released after an error of the device");
         destroy_graphs(cuda, program);
     }
+    if (program->ranges)
+        cuda->library.driver.release(program->ranges);
     free(program);
 }
 
@@ -210,8 +224,11 @@ cn_err cuda_program_prepare(struct cuda *cuda, const struct cn_call *calls, size
     program->count = count;
     if (count)
         memcpy(program->calls, calls, count * sizeof(*calls));
+    cuda_updates_sort(program->calls, count);
     note_writes(program);
-    if (count)
+    program->empty = is_empty(cuda, program);
+    err = cuda_updates_make_table(cuda, program->calls, count, &program->ranges);
+    if (!err && !program->empty)
         err = capture_all(cuda, program);
     if (err == CN_EAGAIN) {
         program->way = COLD;
@@ -254,13 +271,16 @@ cn_err cuda_program_run(struct cuda *cuda, struct cn_compute_program *program,
     cn_err err;
 
     assert(hyper->samples <= cuda->samples || is_flat(program));
-    if (!program->count)
+    if (program->empty)
         return CN_OK;
     cuda_args_of(cuda, &none, &args);
+    args.flat = is_flat(program);
+    args.read = cuda->read;
     args.next = *hyper;
     if (cuda->precision != CN_PRECISION_FLOAT16)
         args.next.loss_scale = (struct cn_loss_scale){0};
     err = cuda_launch_blocks(cuda, CUDA_KERNEL_begin, &args, 1);
+    cuda->read = cuda->read && err;
     if (!err)
         err = queue_run(cuda, program, hyper->first);
     for (int i = 0; i < CN_ARENA_COUNT; i++)

@@ -59,6 +59,7 @@ struct cuda {
     CUdeviceptr squares[2];    // buffers for the sums of CLIP
     struct cuda_state *result; // pinned copy of state
     struct cuda_conv *convs;   // owned: all plans
+    bool read;                 // no run has begun since the host read the results
     cn_err failed;             // the first error since the last wait
 };
 
@@ -112,7 +113,8 @@ void cuda_args_of(const struct cuda *cuda, const struct cn_call *call, struct cu
 // Queues the work of a call; called while a graph is captured. clipped: a CLIP call came before.
 cn_err cuda_lower(struct cuda *cuda, const struct cn_call *call, bool clipped);
 
-// Queues the work of a flat call (from CN_OP_BATCH_COUNT on), for cuda_lower.
+// Queues the work of a flat call (from CN_OP_BATCH_COUNT on) that is no optimizer's, for
+// cuda_lower.
 cn_err cuda_lower_flat(struct cuda *cuda, struct cuda_args *args);
 
 // Sets *workspace to the words that the call needs. CN_ENOTSUP when this port cannot do the call

@@ -28,6 +28,12 @@ struct cuda_loss_part {
     uint64_t correct;
 };
 
+// A range of an optimizer's launch. A launch has a table of them, on the device.
+struct cuda_range {
+    uint32_t weights, gradients; // first words, in the arenas
+    uint32_t end;                // words of the launch up to the end of this range
+};
+
 // Shares of a sample's outputs that mean_loss divides among blocks, of 4096 outputs or more.
 #define CUDA_LOSS_SHARES(outputs)                                                                  \
     ((outputs) < 8192 ? 1u : (outputs) / 4096 < 64 ? (uint32_t)((outputs) / 4096) : 64u)
@@ -51,15 +57,16 @@ struct cuda_args {
     // A block works on a row, instead of a warp. In bias_relu: apply ReLU. In pack and unpack: the
     // format is float16, else bfloat16.
     bool wide;
-    bool clipped;         // the optimizer multiplies by the factor of CLIP
-    struct cn_hyper next; // for the kernel begin: the hyper-parameters of the run
+    bool clipped; // the optimizer multiplies by the factor of CLIP
+    // For the kernel begin: whether the run is that of a flat program, whether the host has read
+    // the results, and the hyper-parameters of the run.
+    bool flat, read;
+    struct cn_hyper next;
 };
 
 // The list of all kernels, X(name).
 #define CUDA_KERNELS(X)                                                                            \
     X(begin)                                                                                       \
-    X(begin_flat)                                                                                  \
-    X(reset)                                                                                       \
     X(repeat)                                                                                      \
     X(map)                                                                                         \
     X(map_grad)                                                                                    \

@@ -8,40 +8,29 @@
 #define SCALE_STEPS 2000      // steps without overflow before float16's scale is doubled
 #define SCALE_MAX 16777216.0f // largest scale of float16
 
-// Begins every run: stores the hyper-parameters, which come with the launch. One thread works.
+// Begins every run: stores the hyper-parameters, which come with the launch, and clears results
+// that the host has read. In a flat program the optimizer may work again. One thread works.
 KERNEL(begin)
 {
+    struct cuda_state *s = a.state;
+
     if (thread_index() > 0 || block_index() > 0)
         return;
     *a.hyper = a.next;
     if (a.next.loss_scale.factor > 0) {
-        a.state->scale = a.next.loss_scale.factor;
-        a.state->steps = a.next.loss_scale.steps;
+        s->scale = a.next.loss_scale.factor;
+        s->steps = a.next.loss_scale.steps;
     }
-}
-
-// Begins a flat program: the optimizer may work again. One thread works.
-KERNEL(begin_flat)
-{
-    if (thread_index() > 0 || block_index() > 0)
-        return;
-    a.state->skip = 0;
-    a.state->squares = 0;
-    a.state->clip = 1;
-}
-
-// Clears the results after wait has read them. One thread works.
-KERNEL(reset)
-{
-    if (thread_index() > 0 || block_index() > 0)
-        return;
-    a.state->loss = 0;
-    a.state->weight = 0;
-    a.state->correct = 0;
-    a.state->bad = 0;
-    a.state->outside = 0;
-    a.state->overflow = 0;
-    a.state->norm = 0;
+    if (a.read) {
+        s->loss = s->weight = s->norm = 0;
+        s->correct = 0;
+        s->bad = s->outside = s->overflow = 0;
+    }
+    if (a.flat) {
+        s->skip = 0;
+        s->squares = 0;
+        s->clip = 1;
+    }
 }
 
 // Repeats the samples of the batch in the places beyond it, so that results computed from them are
@@ -173,21 +162,57 @@ KERNEL(clip)
     s->clip = factor < 1 ? factor : 1;
 }
 
+// Where an element of an optimizer's launch lies.
+struct place {
+    size_t weights, gradients;
+};
+
+// Finds element i by the launch's table of ranges, which has a.parts entries and is the workspace.
+// *range is the number of the range of an earlier element, or 0.
+DEVICE struct place place_of(const struct cuda_args *a, uint32_t i, uint32_t *range)
+{
+    const struct cuda_range *ranges = (const struct cuda_range *)(const void *)a->workspace;
+    uint32_t low = *range, high = a->parts - 1, within;
+    struct place place;
+
+    if (i < ranges[low].end)
+        high = low;
+    while (low < high) {
+        uint32_t middle = (low + high) / 2;
+
+        if (i < ranges[middle].end)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    *range = low;
+    within = i - (low ? ranges[low - 1].end : 0);
+    place.weights = (size_t)ranges[low].weights + within;
+    place.gradients = (size_t)ranges[low].gradients + within;
+    return place;
+}
+
+// Returns the number of elements of an optimizer's launch; 0 if the step is skipped.
+DEVICE uint32_t update_count(const struct cuda_args *a)
+{
+    const struct cuda_range *ranges = (const struct cuda_range *)(const void *)a->workspace;
+
+    return a->state->skip ? 0 : ranges[a->parts - 1].end;
+}
+
 // Returns the gradient that the optimizers start from. in: gradients, weights, momentum, second
 // moment, base; whole arenas.
-DEVICE float gradient_of(const struct cuda_args *a, size_t i)
+DEVICE float gradient_of(const struct cuda_args *a, struct place at)
 {
     const struct cn_range *op = &a->call.range;
     const struct cn_hyper *h = a->hyper;
-    float g = exact_multiply(a->in[0][op->gradients + i], h->gradient_scale);
+    float g = exact_multiply(a->in[0][at.gradients], h->gradient_scale);
 
     if (a->clipped)
         g = exact_multiply(g, a->state->clip);
-    if (op->proximal) {
-        size_t at = op->weights + i;
-
-        g = exact_add(g, exact_multiply(h->proximal, exact_subtract(a->in[1][at], a->in[4][at])));
-    }
+    if (op->proximal)
+        g = exact_add(g, exact_multiply(h->proximal, exact_subtract(a->in[1][at.weights],
+                                                                    a->in[4][at.weights])));
     return g;
 }
 
@@ -195,10 +220,12 @@ KERNEL(sgd)
 {
     const struct cn_range *op = &a.call.range;
     const struct cn_hyper *h = a.hyper;
+    uint32_t count = update_count(&a), range = 0;
 
-    for (uint32_t i = first_index(); !a.state->skip && i < op->count; i += index_step()) {
-        float *w = &a.in[1][op->weights + i], *v = &a.in[2][op->weights + i];
-        float d = exact_add(gradient_of(&a, i), exact_multiply(h->weight_decay, *w));
+    for (uint32_t i = first_index(); i < count; i += index_step()) {
+        struct place at = place_of(&a, i, &range);
+        float *w = &a.in[1][at.weights], *v = &a.in[2][at.weights];
+        float d = exact_add(gradient_of(&a, at), exact_multiply(h->weight_decay, *w));
         float velocity = exact_add(exact_multiply(h->momentum, *v), d);
 
         *v = velocity;
@@ -213,10 +240,12 @@ KERNEL(adam)
     const struct cn_hyper *h = a.hyper;
     float rest1 = exact_subtract(1, op->beta1), rest2 = exact_subtract(1, op->beta2);
     float rate = exact_divide(h->learning_rate, h->correction1);
+    uint32_t count = update_count(&a), range = 0;
 
-    for (uint32_t i = first_index(); !a.state->skip && i < op->count; i += index_step()) {
-        size_t at = op->weights + i;
-        float w = a.in[1][at], g = gradient_of(&a, i), m, v, deviation;
+    for (uint32_t i = first_index(); i < count; i += index_step()) {
+        struct place place = place_of(&a, i, &range);
+        size_t at = place.weights;
+        float w = a.in[1][at], g = gradient_of(&a, place), m, v, deviation;
 
         if (op->decoupled)
             w = exact_subtract(
@@ -236,10 +265,12 @@ KERNEL(adam)
 KERNEL(statistic)
 {
     const struct cn_range *op = &a.call.range;
+    uint32_t count = update_count(&a), range = 0;
 
-    for (uint32_t i = first_index(); !a.state->skip && i < op->count; i += index_step()) {
-        float s = exact_multiply(a.in[0][op->gradients + i], a.hyper->statistic_scale);
-        float *w = &a.in[1][op->weights + i];
+    for (uint32_t i = first_index(); i < count; i += index_step()) {
+        struct place at = place_of(&a, i, &range);
+        float s = exact_multiply(a.in[0][at.gradients], a.hyper->statistic_scale);
+        float *w = &a.in[1][at.weights];
 
         *w = exact_add(*w, exact_multiply(op->momentum, exact_subtract(s, *w)));
     }

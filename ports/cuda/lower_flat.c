@@ -1,4 +1,5 @@
-// Turns the engine's flat calls, which go over whole arenas, into kernels.
+// Turns the engine's flat calls, which go over whole arenas, into kernels. The optimizer's are in
+// updates.h.
 #include <stdint.h>
 
 #include "ports/cuda/device.h"
@@ -58,27 +59,6 @@ static cn_err lower_clip(struct cuda *cuda, struct cuda_args *args)
     return err ? err : cuda_launch_blocks(cuda, CUDA_KERNEL_clip, args, 1);
 }
 
-// Queues an optimizer. in: gradients, weights, momentum, second moment, base. If the optimizer's
-// state covers only a part of the model, its address is moved, so that the kernels can count from
-// the model's first word.
-static cn_err lower_update(struct cuda *cuda, struct cuda_args *args, enum cuda_kernel kernel)
-{
-    const struct cn_range *range = &args->call.range;
-    const enum cn_arena arenas[] = {
-        range->share ? CN_ARENA_SHARE : CN_ARENA_GRADIENTS,
-        range->own ? CN_ARENA_OWN : CN_ARENA_WEIGHTS,
-        CN_ARENA_OPTIMIZER,
-        CN_ARENA_SECOND,
-        CN_ARENA_BASE,
-    };
-
-    for (int i = 0; i < 5; i++)
-        args->in[i] = arena_of(cuda, arenas[i]);
-    for (int i = 2; i < 4; i++)
-        args->in[i] = (float *)((uintptr_t)args->in[i] - range->state_from * sizeof(float));
-    return cuda_launch_threads(cuda, kernel, args, range->count);
-}
-
 cn_err cuda_lower_flat(struct cuda *cuda, struct cuda_args *args)
 {
     switch (args->call.op) {
@@ -88,12 +68,6 @@ cn_err cuda_lower_flat(struct cuda *cuda, struct cuda_args *args)
         return lower_check(cuda, args);
     case CN_OP_CLIP:
         return lower_clip(cuda, args);
-    case CN_OP_SGD:
-        return lower_update(cuda, args, CUDA_KERNEL_sgd);
-    case CN_OP_ADAM:
-        return lower_update(cuda, args, CUDA_KERNEL_adam);
-    case CN_OP_STATISTIC:
-        return lower_update(cuda, args, CUDA_KERNEL_statistic);
     default:
         return CN_ENOTSUP;
     }

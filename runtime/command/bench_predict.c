@@ -64,25 +64,34 @@ static void count(struct kind *kind, double flops, double bytes)
     kind->bytes += bytes;
 }
 
+// On a GPU, ranges of one kind share a launch.
+static bool shares_launch(enum cn_op op)
+{
+    return op == CN_OP_SGD || op == CN_OP_ADAM || op == CN_OP_STATISTIC;
+}
+
 static void add_op(void *context, const struct cn_trainer_op *op)
 {
     struct prediction *p = context;
     double flops = op->flops * p->samples;
+    bool launches;
     size_t k = 0;
 
     while (k < p->kind_count && strcmp(p->kinds[k].name, op->name) != 0)
         k++;
     if (k == p->kind_count)
         p->kinds[p->kind_count++].name = op->name;
+    launches = !shares_launch(op->op) || !p->kinds[k].calls;
     count(&p->kinds[k], flops, op->bytes);
     count(&p->sum, flops, op->bytes);
     for (size_t g = 0; g < GPU_COUNT; g++) {
         const struct gpu *gpu = &gpus[g];
         double memory = op->bytes / gpu->bytes;
         double rate = takes_16_bits(op->op) ? gpu->flops16 : gpu->flops;
+        double launch = launches ? gpu->launch : 0;
 
-        p->seconds[g] += at_least(flops / gpu->flops, memory, gpu->launch);
-        p->seconds16[g] += at_least(flops / rate, memory, gpu->launch);
+        p->seconds[g] += at_least(flops / gpu->flops, memory, launch);
+        p->seconds16[g] += at_least(flops / rate, memory, launch);
     }
 }
 

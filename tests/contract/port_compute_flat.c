@@ -295,6 +295,30 @@ static void each_call_changes_its_own_range(void **state)
     check_calls(calls, sizeof(calls) / sizeof(calls[0]));
 }
 
+// Parameters and statistics take turns, as in a model whose layers are normalized. Neighbours of an
+// arena need not be neighbours of the others.
+static void ranges_of_two_kinds_take_turns(void **state)
+{
+    struct cn_call calls[24] = {{.op = CN_OP_CHECK}};
+    size_t at = 1;
+
+    (void)state;
+    for (size_t i = 1; i < 24; i++) {
+        bool statistic = i % 3 == 0;
+        size_t count = 1 + i * i * i * 7 % 4001;
+
+        calls[i].op = statistic ? CN_OP_STATISTIC : CN_OP_SGD;
+        calls[i].range = (struct cn_range){.weights = at,
+                                           .gradients = WORDS - at - count,
+                                           .count = count,
+                                           .nesterov = i == 10,
+                                           .momentum = statistic ? 0.1f : 0};
+        at += count + i % 2;
+    }
+    assert_true(at <= WORDS);
+    check_calls(calls, sizeof(calls) / sizeof(calls[0]));
+}
+
 // What a member of a group updates that has a share of the model: its part of the optimizer's
 // state, its part of the gradients, and with own its part of the weights.
 static void a_share_of_the_model_is_updated_in_its_own_arenas(void **state)
@@ -364,6 +388,7 @@ int main(void)
         cmocka_unit_test(sgd_is_exact_to_the_bit),
         cmocka_unit_test(adam_is_exact_to_the_bit),
         cmocka_unit_test(each_call_changes_its_own_range),
+        cmocka_unit_test(ranges_of_two_kinds_take_turns),
         cmocka_unit_test(a_share_of_the_model_is_updated_in_its_own_arenas),
         cmocka_unit_test(a_small_gradient_is_not_clipped),
         cmocka_unit_test(a_gradient_that_is_not_finite_changes_nothing),

@@ -241,9 +241,10 @@ static void a_batch_is_not_copied_back_and_shared_memory_not_at_all(void **state
     (void)state;
     cuda_host_settings = (struct cuda_host_settings){.unified = true, .managed = true};
     assert_int_equal(run_once(4, 4, weights), CN_OK);
-    // Only the result of wait and the first state.
+    // Only the result of wait, the first state and the ranges of check and optimizer.
     assert_int_equal(cuda_host_counts.copied_out, sizeof(struct cuda_state));
-    assert_int_equal(cuda_host_counts.copied_in, sizeof(struct cuda_state));
+    assert_int_equal(cuda_host_counts.copied_in,
+                     sizeof(struct cuda_state) + 2 * sizeof(struct cuda_range));
 }
 
 // As after an error of somebody else: the parts are taken back before they are there.

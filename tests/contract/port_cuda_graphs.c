@@ -1,5 +1,6 @@
 // How programs become graphs: what a batch of a step costs, and what a cold library does to a
 // capture. On a host's GPU (cuda_host.h).
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -200,12 +201,124 @@ static void a_program_is_captured_again_once_the_libraries_are_warm(void **state
     assert_memory_equal(never.gradients, warm.gradients, sizeof(warm.gradients));
 }
 
+static struct cn_call range_call(enum cn_op op, size_t place, float momentum)
+{
+    return (struct cn_call){
+        .op = op,
+        .range = {.weights = place, .gradients = place, .count = 7, .momentum = momentum}};
+}
+
+// As in a model whose layers are normalized: weights and statistics take turns.
+static void the_optimizer_has_a_launch_for_each_kind_of_range(void **state)
+{
+    const struct cn_compute_config config = {.threads = 1};
+    const struct cn_compute_sizes sizes = {.words = {[CN_ARENA_GRADIENTS] = WORDS,
+                                                     [CN_ARENA_WEIGHTS] = WORDS,
+                                                     [CN_ARENA_OPTIMIZER] = WORDS}};
+    struct cn_call calls[21] = {{.op = CN_OP_CHECK}};
+    struct cn_compute_program *program;
+    struct cn_compute *device;
+
+    (void)state;
+    for (size_t i = 1; i < 21; i++)
+        calls[i] = range_call(i % 2 ? CN_OP_SGD : CN_OP_STATISTIC, i * 10, i % 2 ? 0 : 0.1f);
+    calls[20].range.momentum = 0.25f;
+    assert_int_equal(ops->open(&config, &device), CN_OK);
+    assert_int_equal(ops->reserve(device, &sizes, SAMPLES), CN_OK);
+    cuda_host_counts.launches = 0;
+    assert_int_equal(ops->prepare(device, calls, 21, &program), CN_OK);
+    assert_int_equal(cuda_host_counts.launches, 1 + 1 + 2); // check, SGD, two momentums
+    ops->release(device, program);
+    ops->close(device);
+    assert_int_equal(cuda_host_counts.allocations, 0);
+}
+
+// Runs a program, and returns what it launched.
+static uint64_t launches_of(struct cn_compute *device, struct cn_compute_program *program)
+{
+    const struct cn_hyper hyper = {.samples = SAMPLES, .first = true};
+    uint64_t before = cuda_host_counts.launches + cuda_host_counts.graph_launches;
+
+    assert_int_equal(ops->run(device, program, &hyper), CN_OK);
+    return cuda_host_counts.launches + cuda_host_counts.graph_launches - before;
+}
+
+// What a step launches: for the batch and for the optimizer the hyper-parameters and a graph each,
+// and nothing for sums over lanes, of which there is one. Reading results launches nothing.
+static void a_step_is_four_launches(void **state)
+{
+    const struct cn_compute_config config = {.threads = 1};
+    const struct cn_compute_sizes sizes = {.words = {[CN_ARENA_BATCH] = WORDS,
+                                                     [CN_ARENA_GRADIENTS] = WORDS,
+                                                     [CN_ARENA_WEIGHTS] = WORDS,
+                                                     [CN_ARENA_OPTIMIZER] = WORDS,
+                                                     [CN_ARENA_ACTIVATIONS] = WORKSPACE}};
+    const struct cn_call sum = {.op = CN_OP_SUM_LANES};
+    const struct cn_call flat[] = {{.op = CN_OP_CHECK}, range_call(CN_OP_SGD, 0, 0)};
+    struct cn_call batch = weight_gradient();
+    struct cn_compute_program *programs[3];
+    struct cn_compute_result result;
+    struct cn_compute *device;
+    uint64_t before;
+
+    (void)state;
+    batch.workspace = (struct cn_operand){.arena = CN_ARENA_ACTIVATIONS};
+    assert_int_equal(ops->open(&config, &device), CN_OK);
+    assert_int_equal(ops->reserve(device, &sizes, SAMPLES), CN_OK);
+    assert_int_equal(ops->prepare(device, &batch, 1, &programs[0]), CN_OK);
+    assert_int_equal(ops->prepare(device, &sum, 1, &programs[1]), CN_OK);
+    assert_int_equal(ops->prepare(device, flat, 2, &programs[2]), CN_OK);
+    fill(device, CN_ARENA_BATCH);
+    assert_int_equal(launches_of(device, programs[0]), 2);
+    assert_int_equal(launches_of(device, programs[1]), 0);
+    assert_int_equal(launches_of(device, programs[2]), 2);
+    before = cuda_host_counts.launches;
+    assert_int_equal(ops->wait(device, &result), CN_OK);
+    assert_int_equal(cuda_host_counts.launches, before);
+    for (int i = 0; i < 3; i++)
+        ops->release(device, programs[i]);
+    ops->close(device);
+}
+
+// Results are those of the runs since they were read, also when nothing ran.
+static void results_are_read_once(void **state)
+{
+    const struct cn_compute_config config = {.threads = 1};
+    const struct cn_compute_sizes sizes = {.words = {[CN_ARENA_GRADIENTS] = WORDS}};
+    const struct cn_call check = {.op = CN_OP_CHECK};
+    const struct cn_hyper hyper = {.samples = SAMPLES};
+    struct cn_compute_program *program;
+    struct cn_compute_result result;
+    struct cn_compute *device;
+    void *host;
+
+    (void)state;
+    assert_int_equal(ops->open(&config, &device), CN_OK);
+    assert_int_equal(ops->reserve(device, &sizes, SAMPLES), CN_OK);
+    assert_int_equal(ops->prepare(device, &check, 1, &program), CN_OK);
+    for (int finite = 0; finite < 2; finite++) {
+        assert_int_equal(ops->map(device, CN_ARENA_GRADIENTS, &host), CN_OK);
+        ((float *)host)[3] = finite ? 1 : NAN;
+        assert_int_equal(ops->unmap(device, CN_ARENA_GRADIENTS), CN_OK);
+        assert_int_equal(ops->run(device, program, &hyper), CN_OK);
+        assert_int_equal(ops->wait(device, &result), CN_OK);
+        assert_int_equal(result.finite, finite);
+        assert_int_equal(ops->wait(device, &result), CN_OK);
+        assert_true(result.finite);
+    }
+    ops->release(device, program);
+    ops->close(device);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(a_gradient_by_the_library_is_one_product, start_anew),
         cmocka_unit_test_setup(a_gradient_of_a_convolution_is_copied_where_it_must_be, start_anew),
         cmocka_unit_test_setup(a_program_is_captured_again_once_the_libraries_are_warm, start_anew),
+        cmocka_unit_test_setup(the_optimizer_has_a_launch_for_each_kind_of_range, start_anew),
+        cmocka_unit_test_setup(a_step_is_four_launches, start_anew),
+        cmocka_unit_test_setup(results_are_read_once, start_anew),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
