@@ -37,15 +37,16 @@ const struct cn_roster_board *cn_resources_identify(struct cn_resources **resour
         cn_coap_reply_error(reply, CN_COAP_UNAUTHORIZED, "%s is not enrolled", request->board);
         return NULL;
     }
-    cn_roster_hear(gateway->roster, request->board, gateway->now_ms());
+    if (!request->notifies)
+        cn_roster_hear(gateway->roster, request->board, gateway->now_ms());
     if (gateway->serving)
         *resources = gateway->serving(gateway->context, board->enrolled.group);
     if (*resources == gateway)
         return board;
     board = cn_roster_find((*resources)->roster, request->board);
-    if (board) {
+    if (board && !request->notifies) {
         cn_roster_hear((*resources)->roster, request->board, gateway->now_ms());
-    } else {
+    } else if (!board) {
         cn_coap_reply_error(reply, CN_COAP_UNAVAILABLE, "the job does not know this board yet");
         reply->max_age_s = 1;
     }
@@ -189,7 +190,8 @@ static void handle_round(void *context, const struct cn_coap_request *request,
         cn_coap_reply_error(reply, CN_COAP_UNAUTHORIZED, "the job may be another: register again");
         return;
     }
-    cn_roster_work(resources->roster, board->enrolled.name, resources->now_ms());
+    if (!request->notifies)
+        cn_roster_work(resources->roster, board->enrolled.name, resources->now_ms());
     cn_err err = cn_run_describe(resources->run, board->enrolled.group, resources->now_ms(), &info);
     if (err) {
         cn_resources_reply_trouble(resources, reply, err);

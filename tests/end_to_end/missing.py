@@ -5,6 +5,7 @@
 
 import json
 import re
+import time
 
 from cluster import ENDLESS, Cluster, wait_until
 from scenarios import Scenarios
@@ -45,6 +46,20 @@ def a_dead_member_is_named_and_not_counted(build):
         counts = {boards for version, boards in rows(cluster).items() if version}
         assert counts == {1, 2}, f"the table counted {counts} boards"
         assert "missing" not in told(cluster, "board-1")["status"]
+
+
+@scenario
+def a_lone_board_that_died_falls_silent(build):
+    """Rounds that are extended are told to its session, which is still there."""
+    with Cluster(build, {"a": ["board-1"], "b": ["board-2"]}, **HASTY | {"quorum": 2, "deadline": "3 s"}) as cluster:
+        cluster.start_all()
+        cluster.wait_for_version(2)
+        cluster.kill("board-2")
+        begin = time.monotonic()
+        wait_until(lambda: cluster.log("gateway").count("deadline") >= 3, "three deadlines")
+        silent, killed = told(cluster, "board-2")["silent_s"], time.monotonic() - begin
+        assert silent >= killed - 2, f"dead for {killed:.0f} s, but silent for {silent} s"
+        assert told(cluster, "board-1")["silent_s"] <= 10
 
 
 if __name__ == "__main__":

@@ -43,6 +43,7 @@ struct aggregator_world {
     struct cn_model_store *models;
     struct cn_run *run;
     struct cn_resources resources;
+    bool notifies; // requests are those of observers, asked again
 };
 
 static inline uint64_t world_clock(void)
@@ -247,6 +248,7 @@ static inline void world_ask(struct aggregator_world *world, const char *board,
             .size = size,
             .wants_reply = true,
             .reply_max = CN_COAP_DATAGRAM_MAX,
+            .notifies = world->notifies,
         };
         routes[i].handle(&world->resources, &request, reply);
         return;

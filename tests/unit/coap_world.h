@@ -27,7 +27,7 @@ struct coap_world {
     struct cn_exchange *client;
     bool revoked; // board-1 has no key
     int value;    // the number in the answer to GET r
-    int requests;
+    int requests, notifications;
     bool wanted_reply;
     uint32_t sessions_max, requests_per_s;
     uint64_t bulk_per_s;
@@ -44,6 +44,7 @@ static inline void get_value(void *context, const struct cn_coap_request *reques
     struct coap_world *world = context;
 
     world->requests++;
+    world->notifications += request->notifies;
     reply->code = CN_COAP_CONTENT;
     reply->size = (size_t)sprintf((char *)reply->body, "%s %d", request->board, world->value);
 }

@@ -91,7 +91,9 @@ static void unknown_paths_and_wrong_methods_are_told_apart(void **state)
 static void observers_are_told_of_changes(void **state)
 {
     struct coap_world world = {.value = 1};
+    struct cn_coap_server_stats stats;
     uint32_t sequence;
+    uint64_t arrived;
 
     (void)state;
     start(&world);
@@ -100,6 +102,9 @@ static void observers_are_told_of_changes(void **state)
                         .tag = 9, .method = CN_COAP_GET, .path = "r", .observe = true});
     wait_replies(&world, 1);
     assert_true(world.replies[0].observed);
+    assert_int_equal(world.notifications, 0);
+    cn_coap_server_stats(world.server, &stats);
+    arrived = stats.in.messages;
     sequence = world.replies[0].sequence;
     for (int i = 0; i < 6; i++) { // libcoap confirms every sixth
         world.value = 2 + i;
@@ -109,6 +114,9 @@ static void observers_are_told_of_changes(void **state)
     assert_int_equal(world.replies[6].tag, 9);
     assert_true(world.replies[6].sequence > sequence);
     assert_string_equal(world.bodies[6], "board-1 7");
+    assert_int_equal(world.notifications, 6);
+    cn_coap_server_stats(world.server, &stats);
+    assert_int_equal(stats.in.messages, arrived); // nothing came from the board
     stop(&world);
 }
 

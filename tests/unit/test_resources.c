@@ -50,6 +50,29 @@ static void the_same_frame_again_is_accepted_again(void **state)
     assert_memory_equal(first.accepted, second.accepted, CN_DIGEST_SIZE);
 }
 
+static uint64_t heard_ms(const struct aggregator_world *world, const char *board)
+{
+    return cn_roster_find(world->roster, board)->heard_ms;
+}
+
+// A board that observes the round is told of it for as long as its session lives, which ends long
+// after the board.
+static void a_notification_is_no_sign_of_life(void **state)
+{
+    struct aggregator_world *world = *state;
+    struct cn_round_info info = {0};
+    uint64_t before;
+    assert_true(world_get_round(world, "b", &info));
+    before = heard_ms(world, "b");
+    world_now_ms += 30000;
+    world->notifies = true;
+    assert_true(world_get_round(world, "b", &info));
+    assert_int_equal(heard_ms(world, "b"), before);
+    world->notifies = false;
+    assert_true(world_get_round(world, "b", &info));
+    assert_int_equal(heard_ms(world, "b"), before + 30000);
+}
+
 // The roster in memory still has the board.
 static void the_update_of_a_board_that_was_just_revoked_is_refused(void **state)
 {
@@ -507,6 +530,7 @@ static void paths_that_make_no_sense_are_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        ROUND_TEST(a_notification_is_no_sign_of_life),
         ROUND_TEST(the_same_frame_again_is_accepted_again),
         ROUND_TEST(the_update_of_a_board_that_was_just_revoked_is_refused),
         ROUND_TEST(texts_of_a_board_are_cleaned_before_they_are_kept),

@@ -28,6 +28,7 @@ struct cn_coap_server {
     struct cn_coap_sessions sessions;
     struct cn_coap_server_stats stats; // without sessions, which cn_coap_server_stats fills in
     struct cn_coap_reply reply;        // the reply to the request that is being handled
+    bool notifying;                    // libcoap asks for the content of notifications
 };
 
 static int on_event(coap_session_t *coap, coap_event_t event)
@@ -130,7 +131,8 @@ static void handle(struct cn_coap_server *server, struct cn_coap_session *sessio
     char path[PATH_SIZE];
     bool bulk;
 
-    cn_coap_count(session->coap, pdu, true, &server->stats.in);
+    if (!request->notifies)
+        cn_coap_count(session->coap, pdu, true, &server->stats.in);
     request->board = session->board->name;
     request->reply_max = reply_max(session->coap);
     coap_get_data(pdu, &request->size, &request->body);
@@ -139,7 +141,7 @@ static void handle(struct cn_coap_server *server, struct cn_coap_session *sessio
         return;
     }
     bulk = is_bulk(server, pdu, path);
-    if (!within_limits(server, session->board, size, bulk)) {
+    if (!request->notifies && !within_limits(server, session->board, size, bulk)) {
         cn_coap_reply_error(&server->reply, CN_COAP_TOO_MANY, "too much at once");
         server->reply.max_age_s = LIMIT_S;
         if (!request->wants_reply)
@@ -166,7 +168,8 @@ static void on_request(coap_resource_t *resource, coap_session_t *coap, const co
     bool full;
     struct cn_coap_session *session = cn_coap_sessions_admit(&server->sessions, coap, &full);
     struct cn_address from;
-    struct cn_coap_request request = {.wants_reply = wants_reply(pdu), .from = &from};
+    struct cn_coap_request request = {
+        .wants_reply = wants_reply(pdu), .from = &from, .notifies = server->notifying};
     bool proven;
 
     (void)resource;
@@ -346,9 +349,20 @@ void cn_coap_server_close(struct cn_coap_server *server)
     free(server);
 }
 
+// Sends the notifications that are due. libcoap calls on_request with the first request of each
+// observer. It would do the same at the beginning of its next turn, but there nobody could tell
+// such a call from a request that has arrived.
+static void send_notifications(struct cn_coap_server *server)
+{
+    server->notifying = true;
+    coap_check_notify(server->coap);
+    server->notifying = false;
+}
+
 cn_err cn_coap_server_step(struct cn_coap_server *server, uint32_t timeout_ms)
 {
     cn_coap_sessions_tidy(&server->sessions);
+    send_notifications(server);
     if (cn_coap_process(server->coap, server->where, timeout_ms))
         return CN_EIO;
     cn_coap_sessions_tidy(&server->sessions);

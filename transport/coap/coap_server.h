@@ -33,6 +33,9 @@ struct cn_coap_request {
     // is then not sent; a handler may set CN_COAP_SILENT instead of filling one in. Errors are
     // always sent.
     bool wants_reply;
+    // Nothing arrived: the request of an observer is answered again, as a notification. It says
+    // nothing about whether the observer still lives.
+    bool notifies;
     size_t reply_max;              // largest body of the answer, in bytes
     const struct cn_address *from; // address of the sender; NULL without a network
 };
