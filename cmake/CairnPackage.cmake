@@ -29,11 +29,13 @@ else()
     set(package_sysroot "")
 endif()
 
-# The version of nvcc, which copies code of its own into the kernels.
-set(package_nvcc -)
+# The releases of CUDA whose compilers copy code of their own into the kernels. The first compiles for all GPUs.
+set(package_cuda -)
+set(package_releases -)
 if(TARGET port_cuda)
-    execute_process(COMMAND ${CAIRN_NVCC} --version OUTPUT_VARIABLE package_nvcc)
-    string(REGEX REPLACE ".*, V([0-9.]+).*" "\\1" package_nvcc "${package_nvcc}")
+    get_target_property(package_releases port_cuda CAIRN_RELEASES)
+    list(GET package_releases 0 package_cuda)
+    list(JOIN package_releases "," package_releases)
 endif()
 
 # cairn_document(PACKAGE NAME COMMAND...): standard output of COMMAND, compressed, as NAME.gz. Made again when
@@ -77,7 +79,7 @@ function(cairn_package package summary)
     cairn_document(${package} ${package}.1 ${package_source}/make_man ${CAIRN_BUILD_VERSION} ${cairn_day}
         ${package} ${summary} ${CMAKE_CROSSCOMPILING_EMULATOR} $<TARGET_FILE:${package}>)
     cairn_document(${package} sbom.spdx.json ${package_source}/make_sbom ${package} ${CAIRN_BUILD_VERSION}
-        ${package_architecture} ${cairn_epoch} ${package_nvcc} ${package_sysroot})
+        ${package_architecture} ${cairn_epoch} ${package_releases} ${package_sysroot})
     install(FILES ${package_build}/${package}/${package}.1.gz DESTINATION ${CMAKE_INSTALL_MANDIR}/man1
             COMPONENT ${package})
     install(FILES ${package_build}/${package}/sbom.spdx.json.gz
@@ -270,8 +272,8 @@ set(libc "libc6 (>= 2.34)") # tests/linkage holds the programs to it
 set(CPACK_DEBIAN_CAIRN-NODE_PACKAGE_NAME cairn-node)
 set(CPACK_DEBIAN_CAIRN-NODE_PACKAGE_DEPENDS ${libc})
 set(CPACK_DEBIAN_CAIRN-NODE_PACKAGE_RECOMMENDS "cairn-boards")
-if(NOT package_nvcc STREQUAL "-") # cairn-flash compares it with the board's driver
-    set(CPACK_DEBIAN_CAIRN-NODE_PACKAGE_PROVIDES "cairn-node-cuda (= ${package_nvcc})")
+if(NOT package_cuda STREQUAL "-") # cairn-flash compares it with the board's driver
+    set(CPACK_DEBIAN_CAIRN-NODE_PACKAGE_PROVIDES "cairn-node-cuda (= ${package_cuda})")
 endif()
 set(CPACK_COMPONENT_CAIRN-NODE_DESCRIPTION "training of a shared model on an edge board
 cairn-node trains on the data of one board, with the boards of its LAN and an

@@ -10,6 +10,9 @@ get_filename_component(cairn_cuda ${CMAKE_CURRENT_LIST_DIR}/../build/deps/cuda-a
 list(APPEND CMAKE_FIND_ROOT_PATH ${cairn_sysroot} ${cairn_cuda})
 if(EXISTS ${cairn_cuda}/stamp) # the compiler of this machine that knows all boards, and goes with the headers
     set(CAIRN_NVCC ${cairn_cuda}/bin/nvcc CACHE FILEPATH "NVIDIA's compiler" FORCE)
+    if(EXISTS ${cairn_cuda}/nvrtc/libnvrtc.so.12) # an older one, for the drivers of JetPack 6
+        set(CAIRN_NVRTC ${cairn_cuda}/nvrtc/libnvrtc.so.12 CACHE FILEPATH "libnvrtc.so that compiles the kernels" FORCE)
+    endif()
 endif()
 set(CMAKE_FIND_ROOT_PATH_MODE_PROGRAM NEVER)
 set(CMAKE_FIND_ROOT_PATH_MODE_LIBRARY ONLY)

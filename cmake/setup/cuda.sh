@@ -1,8 +1,8 @@
 # shellcheck shell=sh disable=SC2154
-# cuda.sh - what the CUDA port needs in the arm64 build, in build/deps/cuda-arm64: nvcc for this machine,
-# NVIDIA's headers for aarch64, and in "exports" the names that their aarch64 libraries export.
+# cuda.sh - what the CUDA port needs in the arm64 build, in build/deps/cuda-arm64: nvcc and an older NVRTC for this
+# machine, NVIDIA's headers for aarch64, and in "exports" the names that their aarch64 libraries export.
 #
-# pip fetches the packages of cuda.lock (660 MB, nearly all of it cuBLAS) and checks their digests. The
+# pip fetches the packages of cuda.lock (680 MB, nearly all of it cuBLAS) and checks their digests. The
 # libraries are not kept: a board opens its own while the program runs.
 
 cuda_folder=$deps/cuda-arm64
@@ -44,6 +44,7 @@ fetch_cuda()
     done
     for part in bin nvvm include; do mv "$deps/fetch/all/nvidia/cu13/$part" "$cuda_folder.new/" || return 1; done
     cp -R "$cuda_folder.new/include/cccl/nv" "$cuda_folder.new/include/" && rm -r "$cuda_folder.new/include/cccl" &&
+        mv "$deps/fetch/all/nvidia/cuda_nvrtc/lib" "$cuda_folder.new/nvrtc" &&
         mv "$deps/fetch/all/nvidia/cudnn_jit/include"/* "$cuda_folder.new/include/" &&
         list_exports "$deps/fetch/all/nvidia" >"$cuda_folder.new/exports" &&
         cuda_key >"$cuda_folder.new/stamp" &&
@@ -59,7 +60,7 @@ list_exports()
 
 build_cuda()
 {
-    step "fetch CUDA for arm64 (660 MB)" setup-cuda fetch_cuda || {
+    step "fetch CUDA for arm64 (680 MB)" setup-cuda fetch_cuda || {
         rm -rf "$deps/fetch" "$cuda_folder.new"
         echo "The arm64 build goes on without the CUDA port: pip did not get its packages. The next"
         echo "set-up tries again; --sources DIR takes the files from a folder."

@@ -107,6 +107,3 @@ cn_err cuda_library_open(struct cuda_library *library, enum cn_log_level absence
 
 // Closes the libraries. Accepts a zeroed struct.
 void cuda_library_close(struct cuda_library *library);
-
-// The kernels for all kinds of GPU that they were compiled for, as cuModuleLoadData takes them.
-extern const unsigned char cuda_kernels_image[];

@@ -4,12 +4,11 @@
 
 #include "ports/cuda/convolution.h"
 #include "ports/cuda/kept.h"
+#include "ports/cuda/kernels_image.h"
 #include "runtime/base/log.h"
 
 // Capability times 10; needed for bfloat16 and for the PTX that is built in.
 #define CAPABILITY_LEAST 80
-// Code of one CUDA release runs on the drivers of its major version, and the port needs 12.6.
-#define DRIVER_LEAST (CUDA_VERSION < 13000 ? 12060 : CUDA_VERSION / 1000 * 1000)
 
 static const char *const kernel_names[CUDA_KERNEL_COUNT] = {
 #define KERNEL_NAME(name) "cuda_kernel_" #name,
@@ -60,9 +59,10 @@ static cn_err find_device(struct cuda *cuda, uint32_t number)
     if (result)
         return absent(cuda, result, "cuInit");
     result = driver->driver_version(&version);
-    if (result || version < DRIVER_LEAST) {
+    if (result || version < cuda_images_driver) {
         cn_log(cuda->absence, "cuda", "no GPU is used: the driver is for CUDA %d.%d, wanted %d.%d",
-               version / 1000, version % 1000 / 10, DRIVER_LEAST / 1000, DRIVER_LEAST % 1000 / 10);
+               version / 1000, version % 1000 / 10, cuda_images_driver / 1000,
+               cuda_images_driver % 1000 / 10);
         return CN_ENOTSUP;
     }
     result = driver->device_count(&count);
@@ -110,8 +110,12 @@ static void read_limits(struct cuda *cuda)
 static cn_err load_kernels(struct cuda *cuda)
 {
     const struct cuda_driver *driver = &cuda->library.driver;
-    CUresult result = driver->module_load(&cuda->module, cuda_kernels_image);
+    const struct cuda_image *image = cuda_images;
+    CUresult result;
 
+    while (image->capability && image->capability != cuda->base.capability)
+        image++;
+    result = driver->module_load(&cuda->module, image->data);
     if (result) {
         cuda->module = NULL;
         return absent(cuda, result, "the kernels of this build do not fit the GPU and its driver");

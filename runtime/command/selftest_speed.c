@@ -122,8 +122,9 @@ static cn_err train_everywhere(const struct cn_selftest *test, const struct cn_o
     if (has_gpu || !should_have_gpu(test))
         return err;
     cJSON_AddStringToObject(training, "error",
-                            "this Jetson's GPU is not found: the packages' CUDA 13 needs JetPack "
-                            "7.2 on an Orin, and the service needs jetson-gpu.conf");
+                            "this Jetson's GPU is not found: on an Orin the packages need JetPack "
+                            "6.1, a build by CUDA 13 alone JetPack 7.2; and the service needs "
+                            "jetson-gpu.conf");
     return err ? err : CN_ENOTFOUND;
 }
 

@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "ports/cuda/kernels_image.h"
 #include "tests/support/cuda_host.h"
 
 #define COUNT 8 // words of a sample
@@ -129,8 +130,10 @@ static int start_anew(void **state)
 
 static void a_missing_gpu_or_an_old_driver_is_not_supported(void **state)
 {
-    static const struct cuda_host_settings lacking[] = {
-        {.no_device = true}, {.driver_version = 12040}, {.old_driver = true}, {.capability = 75}};
+    const struct cuda_host_settings lacking[] = {{.no_device = true},
+                                                 {.driver_version = 12040},
+                                                 {.driver_version = cuda_images_driver - 10},
+                                                 {.capability = 75}};
     const struct cn_compute_config config = {.threads = 1};
     struct cn_compute *device;
 
@@ -140,6 +143,31 @@ static void a_missing_gpu_or_an_old_driver_is_not_supported(void **state)
         assert_int_equal(ops->open(&config, &device), CN_ENOTSUP);
     }
     assert_int_equal(cuda_host_counts.allocations, 0);
+}
+
+static const void *image_loaded_by(int capability, int driver)
+{
+    const struct cn_compute_config config = {.threads = 1};
+    struct cn_compute *device;
+
+    cuda_host_settings =
+        (struct cuda_host_settings){.capability = capability, .driver_version = driver};
+    cuda_host_counts.image = NULL;
+    assert_int_equal(ops->open(&config, &device), CN_OK);
+    ops->close(device);
+    return cuda_host_counts.image;
+}
+
+static void a_gpu_loads_the_image_of_its_capability_or_that_for_all(void **state)
+{
+    const struct cuda_image *image = cuda_images;
+
+    (void)state;
+    for (; image->capability; image++)
+        assert_ptr_equal(image_loaded_by((int)image->capability, 0), image->data);
+    assert_ptr_equal(image_loaded_by(80, cuda_images_driver), image->data);
+    assert_ptr_equal(image_loaded_by(87, cuda_images_driver), image->data);
+    assert_ptr_equal(image_loaded_by(120, 0), image->data);
 }
 
 static void every_failure_of_the_driver_is_reported_and_leaves_nothing(void **state)
@@ -356,6 +384,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(a_missing_gpu_or_an_old_driver_is_not_supported, start_anew),
+        cmocka_unit_test_setup(a_gpu_loads_the_image_of_its_capability_or_that_for_all, start_anew),
         cmocka_unit_test_setup(every_failure_of_the_driver_is_reported_and_leaves_nothing,
                                start_anew),
         cmocka_unit_test_setup(all_ways_to_run_a_program_give_one_result, start_anew),

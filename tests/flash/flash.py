@@ -61,6 +61,8 @@ def a_plan_says_what_the_gpu_needs(bench):
                               flags=re.MULTILINE))
     order = ["--site", "orin.yaml", *bench.order("orin")[2:]]
     bench.expect(bench.run("plan", *order), 0, "needs JetPack 7.2 or later (CUDA 13)")
+    order[order.index("--deb") + 1] = bench.make_package("arm64", 2, provides="cairn-node-cuda (= 12.6.85)")
+    bench.expect(bench.run("plan", *order), 0, "needs JetPack 6.1 or later (CUDA 12.6)")
 
 
 def packed_images_are_unpacked(bench):

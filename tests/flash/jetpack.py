@@ -63,10 +63,11 @@ def a_gpu_that_cannot_be_used_is_refused(bench):
     bench.expect(bench.run("plan", *cuda, "--base", new), 0)
 
 
-def packages_of_cuda_12_use_the_gpu_of_jetpack_6(bench):
-    package = bench.make_package("arm64", 2, provides="cairn-node-cuda (= 12.6.77)")
+def packages_of_cuda_12_use_the_gpu_of_jetpack_6_and_7(bench):
+    package = bench.make_package("arm64", 2, provides="cairn-node-cuda (= 12.6.85)")
     cuda = order(bench, "own", "cuda", package)
     bench.expect(bench.run("plan", *cuda, "--base", base_of(bench, "36", "4.3")), 0, "JetPack 6.2")
+    bench.expect(bench.run("plan", *cuda, "--base", base_of(bench, "39", "2.0")), 0, "JetPack 7.2")
     bench.expect(bench.run("plan", *cuda, "--base", base_of(bench, "36", "3.0")), 1, "the driver of CUDA 12.6")
     package = bench.make_package("arm64", 3, provides="cairn-node-cuda (= 13.0.88)")
     bench.expect(bench.run("plan", *order(bench, "own", "cuda", package), "--base", base_of(bench, "36", "4.3")), 1,
@@ -89,7 +90,7 @@ def a_running_board_is_asked(bench):
 CASES = [
     a_plan_names_the_release,
     a_gpu_that_cannot_be_used_is_refused,
-    packages_of_cuda_12_use_the_gpu_of_jetpack_6,
+    packages_of_cuda_12_use_the_gpu_of_jetpack_6_and_7,
     a_running_board_is_asked,
 ]
 

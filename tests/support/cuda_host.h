@@ -43,7 +43,6 @@ struct cuda_host_settings {
     bool no_device;        // the driver is there, but no GPU
     int devices;           // number of GPUs; 0: 1
     int driver_version;    // 0: the version of the build
-    bool old_driver;       // the driver is for the major CUDA version before the build's
     int capability;        // compute capability times ten; 0: 87
     uint32_t block;        // threads of a block; 0: 64
     uint64_t fail_at;      // number of the driver call that fails, counted from 1; 0: none
@@ -63,6 +62,7 @@ struct cuda_host_counts {
     uint64_t products, convolutions; // done by the doubles of the libraries
     uint64_t gelus, gelu_grads;      // products that end with GELU or with its gradient
     uint64_t modules, handles;       // modules loaded and handles made so far
+    const void *image;               // of the module that was loaded last
     uint64_t allocations;            // allocations of device or host memory that exist now
     uint64_t descriptors;            // descriptors of all libraries that exist now
     uint64_t copied_in, copied_out;  // bytes

@@ -103,9 +103,7 @@ CUresult cuInit(unsigned flags)
 
 CUresult cuDriverGetVersion(int *version)
 {
-    *version = cuda_host_settings.old_driver       ? (CUDA_VERSION / 1000 - 1) * 1000 + 90
-               : cuda_host_settings.driver_version ? cuda_host_settings.driver_version
-                                                   : CUDA_VERSION;
+    *version = cuda_host_settings.driver_version ? cuda_host_settings.driver_version : CUDA_VERSION;
     return cuda_host_fails() ? CUDA_ERROR_UNKNOWN : CUDA_SUCCESS;
 }
 
@@ -180,9 +178,9 @@ CUresult cuModuleLoadData(CUmodule *module, const void *image)
 {
     static int dummy;
 
-    (void)image;
     *module = (CUmodule)&dummy;
     cuda_host_counts.modules++;
+    cuda_host_counts.image = image;
     return cuda_host_fails() ? CUDA_ERROR_NO_BINARY_FOR_GPU : CUDA_SUCCESS;
 }
 

@@ -390,14 +390,19 @@ uint64_t cn_payload_size(const struct cn_payload *payload)
     return size;
 }
 
-// Says what the GPU of a Jetson needs, because a board without it trains on its processor. The
-// packages have code of CUDA 13.
-static void print_gpu_needs(const char *board)
+// Says what the GPU of a Jetson needs, because a board without it trains on its processor. Packages
+// that do not say their CUDA are taken for those of CUDA 13.
+static void print_gpu_needs(const struct cn_payload *payload)
 {
-    if (strncmp(board, "jetson-orin-", 12) == 0 || strncmp(board, "jetson-agx-orin-", 16) == 0)
-        cn_console_step("gpu",
-                        "its GPU needs JetPack 7.2 or later (CUDA 13); with JetPack 6 the packaged "
-                        "cairn-node trains on the processor");
+    const char *board = payload->board;
+    bool orin =
+        strncmp(board, "jetson-orin-", 12) == 0 || strncmp(board, "jetson-agx-orin-", 16) == 0;
+
+    if (orin && payload->cuda == 12)
+        cn_console_step("gpu", "its GPU needs JetPack 6.1 or later (CUDA 12.6)");
+    else if (orin)
+        cn_console_step("gpu", "its GPU needs JetPack 7.2 or later (CUDA 13); with JetPack 6 this "
+                               "cairn-node trains on the processor");
     else if (strncmp(board, "jetson-", 7) == 0)
         cn_console_step("gpu", "its GPU needs JetPack 7 or later (CUDA 13)");
 }
@@ -410,7 +415,7 @@ void cn_payload_print(const struct cn_payload *payload)
         cn_console_step("package", "%s %s (%s), installed at the first boot",
                         payload->packages[i].name, payload->packages[i].version,
                         payload->packages[i].architecture);
-    print_gpu_needs(payload->board);
+    print_gpu_needs(payload);
     for (size_t i = 0; i < payload->count; i++) {
         cn_hex(digest, payload->files[i].digest, CN_DIGEST_SIZE);
         cn_console_step("file", "%04o %10" PRIu64 " %.12s %s", payload->files[i].mode,

@@ -2,8 +2,8 @@
 // packages can use the GPU there.
 //
 // Its first line in /etc/nv_tegra_release, such as "# R36 (release), REVISION: 4.3, GCID: ...",
-// names the release 36.4.3. Code of CUDA 13 needs the driver of JetPack 7, which is release 38 or
-// later.
+// names the release 36.4.3. Code of CUDA 12 needs the driver of JetPack 6.1, which is release 36.4,
+// or a later one. Code of CUDA 13 needs that of JetPack 7, which is release 38 or later.
 #pragma once
 
 #include "boards/flash/image/image_file.h"
