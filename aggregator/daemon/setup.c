@@ -353,6 +353,10 @@ cn_err cn_setup_choose_version(struct cn_ledger *ledger, const struct cn_job *jo
         err = cn_score_progress(ledger, job, 0, &progress);
         if (progress.best_score.known)
             *number = progress.best;
+        else if (!err)
+            fprintf(stderr,
+                    "note: no version is known to be the best one, so the newest one is taken: the "
+                    "central set measures it (central.set), or two groups (rounds.quorum: 2)\n");
         return err;
     }
     if (!cn_whole_number_read(text, 0, newest.number, &value))

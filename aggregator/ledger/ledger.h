@@ -156,6 +156,9 @@ cn_err cn_ledger_mirror_boards(struct cn_ledger *ledger, struct cn_ledger *sourc
 // second `enroll`.
 cn_err cn_ledger_had_group(struct cn_ledger *ledger, const char *group, bool *had);
 
+// Says whether the run has ever asked more than one group for an update.
+cn_err cn_ledger_has_groups(struct cn_ledger *ledger, bool *several);
+
 // Counts the groups that have a board that is not revoked.
 cn_err cn_ledger_group_count(struct cn_ledger *ledger, uint32_t *count);
 
@@ -289,6 +292,7 @@ struct cn_ledger_version {
     struct cn_ledger_metrics central; // measured on the aggregator's own set
     // Over the groups whose updates make the next version; see CN_LEDGER_MEDIAN.
     struct cn_ledger_metrics boards;
+    uint32_t measured_by; // number of those groups that measured; boards has them
 };
 
 // A measurement that a board reports cannot be verified. So for loss and correct each group counts

@@ -71,6 +71,20 @@ cn_err cn_ledger_is_selected(struct cn_ledger *ledger, uint32_t round, const cha
     return err;
 }
 
+cn_err cn_ledger_has_groups(struct cn_ledger *ledger, bool *several)
+{
+    sqlite3_stmt *statement;
+    int64_t number = 0;
+    cn_err err = cn_ledger_sql_prepare(ledger, &statement,
+                                       "SELECT (SELECT min(grp) FROM selection) IS NOT "
+                                       "(SELECT max(grp) FROM selection)",
+                                       "");
+    if (!err)
+        err = read_number(ledger, statement, &number);
+    *several = number != 0;
+    return err;
+}
+
 cn_err cn_ledger_last_selected(struct cn_ledger *ledger, uint32_t round, const char *group,
                                uint32_t *last)
 {
@@ -373,7 +387,7 @@ static cn_err read_middle(struct cn_ledger *ledger, uint32_t round, enum cn_ledg
 // Reads what the groups measured whose updates made version number + 1: version number, or in an
 // asynchronous run also an earlier one. Each group counts as one, however many samples it claims.
 static cn_err read_boards(struct cn_ledger *ledger, uint32_t number,
-                          struct cn_ledger_metrics *boards)
+                          struct cn_ledger_metrics *boards, uint32_t *measured_by)
 {
     double loss = 0, accuracy = 0;
     uint64_t groups = 0;
@@ -385,6 +399,7 @@ static cn_err read_boards(struct cn_ledger *ledger, uint32_t number,
                         MIDDLE("1.0*held_out_correct/held_out_count", " ASC"), &accuracy, &groups);
     if (err || groups == 0)
         return err;
+    *measured_by = (uint32_t)groups;
     boards->count = CN_LEDGER_MEDIAN;
     boards->loss = loss * CN_LEDGER_MEDIAN;
     boards->correct = (uint64_t)(accuracy * CN_LEDGER_MEDIAN + 0.5);
@@ -448,7 +463,7 @@ static cn_err read_version(struct cn_ledger *ledger, sqlite3_stmt *statement,
     v->boards = (struct cn_ledger_metrics){0};
     sqlite3_finalize(statement);
     if (!err)
-        err = read_boards(ledger, v->number, &v->boards);
+        err = read_boards(ledger, v->number, &v->boards, &v->measured_by);
     if (!err)
         err = read_measures(ledger, v->number, true, &v->central.measures);
     if (!err)

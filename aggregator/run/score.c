@@ -59,10 +59,26 @@ static cn_err follow_rollback(struct cn_ledger *ledger, uint32_t *first,
     if (err)
         return err == CN_ENOTFOUND ? CN_OK : err;
     if (newest.version != progress->rolled_back) {
-        *progress = (struct cn_run_progress){.rolled_back = newest.version};
+        *progress = (struct cn_run_progress){.rolled_back = newest.version,
+                                             .witnesses = progress->witnesses};
         *first = 0;
     }
     return CN_OK;
+}
+
+// Restarts the progress when the run has got its second group: one was enough before.
+static cn_err follow_groups(struct cn_ledger *ledger, const struct cn_job *job, uint32_t *first,
+                            struct cn_run_progress *progress)
+{
+    bool several;
+    cn_err err = cn_ledger_has_groups(ledger, &several);
+    uint32_t witnesses = !err && several && !job->trust_boards ? 2 : 1;
+    if (!err && progress->witnesses && progress->witnesses != witnesses) {
+        *progress = (struct cn_run_progress){.rolled_back = progress->rolled_back};
+        *first = 0;
+    }
+    progress->witnesses = witnesses;
+    return err;
 }
 
 // Takes a version that was not given up. One that the gate refused has its parent's weights, so it
@@ -74,7 +90,7 @@ static cn_err take_version(struct cn_ledger *ledger, const struct cn_job *job,
     struct cn_score score;
     struct cn_ruling ruling;
     cn_score_of(version, &score);
-    if (!score.known)
+    if (!score.known || (!score.central && version->measured_by < progress->witnesses))
         return CN_OK;
     if (version->number >= progress->newest_known) {
         progress->newest_known = version->number;
@@ -99,6 +115,8 @@ cn_err cn_score_progress(struct cn_ledger *ledger, const struct cn_job *job, uin
     struct cn_ancestry_gap gap = {0};
     bool gaps = true;
     cn_err err = follow_rollback(ledger, &first, progress);
+    if (!err)
+        err = follow_groups(ledger, job, &first, progress);
     for (uint32_t number = first; !err; number++) {
         if (gaps && number >= gap.version) {
             err = cn_ancestry_find_gap(ledger, number, &gap);

@@ -23,16 +23,21 @@ void cn_score_of(const struct cn_ledger_version *version, struct cn_score *score
 void cn_score_text(const struct cn_score *score, bool json, char text[CN_SCORE_TEXT]);
 
 // What is known about the versions of a run so far, without those that a rollback gave up.
+//
+// What boards measured counts if at least two groups did, and the worse of two: a single board then
+// makes no version the best one. One group is enough in a run that has asked no other, and where
+// the job trusts its boards (stop.trust_boards).
 struct cn_run_progress {
     uint32_t best; // the best version; 0 until one is measured
     struct cn_score best_score;
     uint32_t newest_known; // newest version with a score
     struct cn_score newest_score;
     uint32_t rolled_back; // newest version that a rollback made; 0: none
+    uint32_t witnesses;   // groups that must have measured a version; 0: not known yet
 };
 
 // Reads the versions from number first on and updates progress. Reads all of them after a rollback
-// that progress does not know.
+// that progress does not know, and once the run has a second group.
 cn_err cn_score_progress(struct cn_ledger *ledger, const struct cn_job *job, uint32_t first,
                          struct cn_run_progress *progress);
 

@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include "aggregator/run/measured.h"
+#include "aggregator/run/score.h"
 #include "aggregator/serve/status_groups.h"
 #include "tests/unit/aggregator_world.h"
 
@@ -84,6 +85,7 @@ static void add_version(struct aggregator_world *world, uint32_t number)
     struct cn_ledger_version version = {.number = number};
 
     memset(version.digest, 7, sizeof(version.digest));
+    version.digest[0] = (uint8_t)number;
     if (number)
         assert_int_equal(cn_ledger_close_round(world->ledger, number), CN_OK);
     assert_int_equal(cn_ledger_add_version(world->ledger, &version), CN_OK);
@@ -111,6 +113,46 @@ static void samples_are_bounded_by_the_first_time_and_by_the_enrolment(void **st
     group.max_weight = 10;
     assert_int_equal(cn_measured_bound(world->ledger, &group, &later), CN_OK);
     assert_int_equal(later.held_out_count, 10);
+}
+
+static void accept(struct aggregator_world *world, uint32_t round, const char *group,
+                   uint64_t correct)
+{
+    struct cn_ledger_contribution made = measured(round, group, 100);
+
+    made.held_out_correct = correct;
+    made.digest[1] = (uint8_t)round;
+    assert_int_equal(cn_ledger_select(world->ledger, round, group), CN_OK);
+    assert_int_equal(cn_ledger_accept(world->ledger, &made), CN_OK);
+}
+
+static void expect_best(struct aggregator_world *world, struct cn_run_progress *progress,
+                        uint32_t version, bool known)
+{
+    assert_int_equal(cn_score_progress(world->ledger, &world->job, 0, progress), CN_OK);
+    assert_int_equal(progress->best_score.known, known);
+    assert_int_equal(progress->best, version);
+}
+
+static void one_group_of_several_does_not_choose_the_best_version(void **state)
+{
+    struct aggregator_world *world = *state;
+    struct cn_run_progress progress = {0}, trusting = {0};
+
+    world->job.loss = CN_LOSS_CROSS_ENTROPY;
+    add_version(world, 0);
+    assert_int_equal(cn_ledger_open_round(world->ledger, 1), CN_OK);
+    accept(world, 1, "evil", 100);
+    expect_best(world, &progress, 0, true); // the run has no other group yet
+    add_version(world, 1);
+    assert_int_equal(cn_ledger_open_round(world->ledger, 2), CN_OK);
+    accept(world, 2, "good", 40);
+    expect_best(world, &progress, 0, false);
+    accept(world, 2, "evil", 100);
+    expect_best(world, &progress, 1, true);
+    assert_true(progress.best_score.accuracy == 0.4); // the worse of two
+    world->job.trust_boards = true;
+    expect_best(world, &trusting, 0, true);
 }
 
 static void keep_text(void *context, const char *group, const char *text)
@@ -194,6 +236,8 @@ int main(void)
         cmocka_unit_test(a_loss_far_above_stands_out),
         cmocka_unit_test(groups_with_data_of_their_own_do_not_stand_out),
         cmocka_unit_test_setup_teardown(samples_are_bounded_by_the_first_time_and_by_the_enrolment,
+                                        open_world, world_close),
+        cmocka_unit_test_setup_teardown(one_group_of_several_does_not_choose_the_best_version,
                                         open_world, world_close),
         cmocka_unit_test_setup_teardown(a_forged_count_of_samples_does_not_own_the_measures,
                                         open_world, world_close),
