@@ -111,7 +111,7 @@ def places(cluster):
     cluster.write("alone.yaml", profile)
     for option in ("--trace", "--timeline", "--ops"):
         path = cluster.path("absent", "file")
-        result = cluster.command(cluster.node, "train", option, path, "alone.yaml", check=False)
+        result = cluster.command(cluster.node, "train", "--anew", option, path, "alone.yaml", check=False)
         expect(result, 1, "error: ", path)
         assert "model" not in result.stderr.splitlines()[-1], result.stderr
 
@@ -153,6 +153,27 @@ def changed_values(cluster):
     result = cluster.command(*train, "--anew")
     expect(result, 0, "round 2/2")
     assert first < float(result.stdout.split("train loss ")[1].split()[0]), "--from did not begin with trained weights"
+    expect(cluster.command(*train), 0, "resuming")
+
+
+def lost_state(cluster):
+    """A model whose checkpoints are gone or damaged stays until the user says otherwise."""
+    write_train(cluster, "state/lost")
+    model = cluster.path("state/lost/model.current.onnx")
+    slots = [cluster.path(f"state/lost/checkpoint.{slot}") for slot in "ab"]
+    train = [cluster.node, "train", "alone.yaml"]
+    cluster.command(*train)
+    trained = open(model, "rb").read()
+    for slot in filter(os.path.exists, slots):
+        with open(slot, "r+b") as file:
+            file.seek(40)
+            file.write(b"damaged")
+    expect(cluster.command(*train, check=False), 1, "no checkpoint to go on from", "--anew", "--from")
+    for slot in filter(os.path.exists, slots):
+        os.unlink(slot)
+    expect(cluster.command(*train, check=False), 1, "no checkpoint to go on from", "--anew", "--from")
+    assert open(model, "rb").read() == trained, "the trained model was replaced"
+    expect(cluster.command(*train, "--from", model), 0, "round 2/2")
     expect(cluster.command(*train), 0, "resuming")
 
 
@@ -398,7 +419,7 @@ def small_norm(cluster):
     cluster.stop_all()
 
 
-CASES = (models, data, places, checkpoint, changed_values, changed_samples, other_weights, keys, enrolled, absent, full_disk, full_gateway, gateway_state, small_norm, full_output)
+CASES = (models, data, places, checkpoint, changed_values, lost_state, changed_samples, other_weights, keys, enrolled, absent, full_disk, full_gateway, gateway_state, small_norm, full_output)
 
 
 def main(build, *names):

@@ -178,6 +178,22 @@ static void say_ways(const struct cn_alone_config *config, const struct cn_alone
         state);
 }
 
+// Says that the state of an earlier training is lost, but not its results.
+static void say_lost(const struct cn_alone_config *config, struct cn_diag *diag)
+{
+    const char *state = config->settings->state;
+
+    cn_diag_add(diag,
+                "%s has a model that was trained, but no checkpoint to go on from; it stays as it "
+                "is",
+                state);
+    cn_diag_add(
+        diag,
+        "use --from %s/model.current.onnx to begin with its weights, or --anew to start over; both "
+        "replace what is there (state: may name another directory)",
+        state);
+}
+
 // Stores the values of the run. Other samples change which of them are held out. This is logged,
 // not refused.
 static cn_err note_values(const struct cn_session *session, const struct cn_alone_values *stored,
@@ -273,6 +289,8 @@ static cn_err open_run(const struct cn_alone_config *config, struct cn_session_c
         err = cn_session_open(session, diag, opened);
         if (err == CN_ECONFLICT)
             say_ways(config, &stored, &values, diag);
+        else if (err == CN_EEXIST)
+            say_lost(config, diag);
     }
     if (!err && config->from)
         err = take_weights(config->from, *opened, diag);
@@ -281,6 +299,17 @@ static cn_err open_run(const struct cn_alone_config *config, struct cn_session_c
     cn_alone_values_deinit(&stored);
     cn_alone_values_deinit(&values);
     return err;
+}
+
+static bool has_results(struct cn_store *store)
+{
+    struct cn_store_file *file;
+    uint64_t size;
+
+    if (store->ops->open(store, CN_SESSION_MODEL_FILE, &file, &size))
+        return false;
+    store->ops->abort(file);
+    return true;
 }
 
 cn_err cn_alone_begin(const struct cn_alone_config *config, struct cn_diag *diag,
@@ -298,6 +327,7 @@ cn_err cn_alone_begin(const struct cn_alone_config *config, struct cn_diag *diag
         .alone = true,
         .anew = config->anew,
         .replaces = config->from != NULL,
+        .keeps = !config->anew && !config->from && has_results(config->store),
         .sequential = config->sequential,
         .group = config->settings->name,
         .timeline = config->timeline,

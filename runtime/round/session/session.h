@@ -29,6 +29,7 @@ struct cn_session; // session_private.h
 struct cn_timeline;
 struct cn_trainer;
 
+#define CN_SESSION_MODEL_FILE "model.current.onnx" // the newest model, for applications
 #define CN_SESSION_BATCHES 3 // micro-batches in memory: two of the reader, one that is measured
 #define CN_STEP_VOTES (11 + 2 * CN_GROUP_MAX) // votes of a step; session_step.c names them
 
@@ -56,6 +57,7 @@ struct cn_session_config {
     bool alone;                   // without group and aggregator: only the trainer holds rows
     bool anew;                    // start from the beginning and ignore a stored state
     bool replaces;                // alone: a stored state of another run may be overwritten
+    bool keeps;                   // results are there that may not be replaced without a state
     bool sequential;              // samples in file order
     struct cn_timeline *timeline; // of all members' steps; NULL for none
     int stop_fd;                  // readable when the caller wants to stop; -1 for none
@@ -69,7 +71,8 @@ struct cn_session_config {
 
 // Opens model and data, and continues from the stored state if it belongs to this run. Reports a
 // damaged slot, data that does not fit and unsupported ops in diag. Returns CN_ECONFLICT, without
-// changing anything, when a board alone has a stored state of another run that must stay.
+// changing anything, when a board alone has a stored state of another run that must stay, and
+// CN_EEXIST, in the same way, when there is no state that can be used though config.keeps is set.
 cn_err cn_session_open(const struct cn_session_config *config, struct cn_diag *diag,
                        struct cn_session **session);
 void cn_session_close(struct cn_session *session);
