@@ -290,6 +290,7 @@ static int train(const struct cn_ports *ports, const struct cn_settings *setting
         .steps = options->steps,
         .sequential = options->sequential,
         .anew = options->anew,
+        .trained = cn_train_history_exists(&printer.history),
     };
     struct cn_onnx_file model, from = {.data = NULL};
     struct cn_alone_best best = {0};

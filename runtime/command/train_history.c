@@ -75,6 +75,14 @@ static void begin_line(FILE *file)
         fputc('\n', file);
 }
 
+bool cn_train_history_exists(const struct cn_train_history *history)
+{
+    char path[CN_PATH_SIZE + 32];
+
+    name_file(history->settings, path);
+    return access(path, F_OK) == 0;
+}
+
 void cn_train_history_begin(const struct cn_train_history *history)
 {
     char path[CN_PATH_SIZE + 32];

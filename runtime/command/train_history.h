@@ -20,6 +20,9 @@ struct cn_train_history {
     bool told;                          // a failure to write was logged
 };
 
+// Returns whether there is a file, so a round was trained.
+bool cn_train_history_exists(const struct cn_train_history *history);
+
 // Removes the file. Call it when training begins without a stored round.
 void cn_train_history_begin(const struct cn_train_history *history);
 

@@ -1,8 +1,8 @@
 """One malicious group of four: whatever it sends, the others' model is about that of a run without it.
 
 Three honest boards, each with digits of its own that the others hardly have, train beside a fourth that
-says it has 2^31 samples and sends a random direction, or the last version's step times -100. The gateway
-has to name that group, with its numbers, and no other.
+says it has 2^31 samples and sends a random direction, or the last version's step times -10 or -100. The
+gateway has to name that group, with its numbers, and no other.
 """
 
 import os
@@ -31,11 +31,14 @@ def random_direction(cluster, now, draw):
     return [draw.gauss(0, 1) for _ in range(TOTAL)]
 
 
-def against_the_last_step(cluster, now, draw):
-    if now[4] < 2:
-        return random_direction(cluster, now, draw)
-    newer, older = values_of(cluster, now[7]), values_of(cluster, now[7] - 1)
-    return [max(-15.0, min(15.0, -100 * (a - b))) for a, b in zip(newer, older)]
+def back(times):
+    """Sends the last version's step, so many times back."""
+    def against_the_last_step(cluster, now, draw):
+        if now[4] < 2:
+            return random_direction(cluster, now, draw)
+        newer, older = values_of(cluster, now[7]), values_of(cluster, now[7] - 1)
+        return [max(-15.0, min(15.0, -times * (a - b))) for a, b in zip(newer, older)]
+    return against_the_last_step
 
 
 def send_all(cluster, program, make):
@@ -85,7 +88,11 @@ def a_random_direction_of_any_weight(build, program):
 
 
 def the_last_step_a_hundred_times_back(build, program):
-    attacked(build, program, against_the_last_step)
+    attacked(build, program, back(100))
+
+
+def the_last_step_ten_times_back(build, program):
+    attacked(build, program, back(10))
 
 
 def replayed(cluster):
@@ -100,7 +107,7 @@ def an_update_that_is_left_out_leaves_no_bit(build, program):
 
 
 SCENARIOS = (a_random_direction_of_any_weight, an_update_that_is_left_out_leaves_no_bit,
-             the_last_step_a_hundred_times_back)
+             the_last_step_a_hundred_times_back, the_last_step_ten_times_back)
 
 
 def main(build, program, *names):

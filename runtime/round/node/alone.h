@@ -39,7 +39,8 @@ struct cn_alone_config {
     const struct cn_onnx_file *model;
     const struct cn_onnx_file *from; // gives the first weights; NULL: the model does
     bool anew;                       // start over and ignore the stored state
-    const atomic_bool *stop;         // set from outside to end training
+    bool trained; // a round was trained here: without its state, training begins only anew or from
+    const atomic_bool *stop; // set from outside to end training
     // Called after each round, before it is stored: a round is reported again after a crash.
     void (*report)(void *context, const struct cn_alone_report *report);
     void (*on_step)(void *context, const struct cn_alone_step *step);  // may be NULL

@@ -301,17 +301,6 @@ static cn_err open_run(const struct cn_alone_config *config, struct cn_session_c
     return err;
 }
 
-static bool has_results(struct cn_store *store)
-{
-    struct cn_store_file *file;
-    uint64_t size;
-
-    if (store->ops->open(store, CN_SESSION_MODEL_FILE, &file, &size))
-        return false;
-    store->ops->abort(file);
-    return true;
-}
-
 cn_err cn_alone_begin(const struct cn_alone_config *config, struct cn_diag *diag,
                       struct cn_session **session)
 {
@@ -327,7 +316,7 @@ cn_err cn_alone_begin(const struct cn_alone_config *config, struct cn_diag *diag
         .alone = true,
         .anew = config->anew,
         .replaces = config->from != NULL,
-        .keeps = !config->anew && !config->from && has_results(config->store),
+        .keeps = config->trained && !config->anew && !config->from,
         .sequential = config->sequential,
         .group = config->settings->name,
         .timeline = config->timeline,

@@ -29,7 +29,6 @@ struct cn_session; // session_private.h
 struct cn_timeline;
 struct cn_trainer;
 
-#define CN_SESSION_MODEL_FILE "model.current.onnx" // the newest model, for applications
 #define CN_SESSION_BATCHES 3 // micro-batches in memory: two of the reader, one that is measured
 #define CN_STEP_VOTES (11 + 2 * CN_GROUP_MAX) // votes of a step; session_step.c names them
 

@@ -15,6 +15,8 @@
 #include "runtime/update/update_stream.h"
 #include "runtime/update/version.h"
 
+#define MODEL_FILE "model.current.onnx"
+
 static cn_err check_full(const struct cn_session *session, const struct cn_session_version *version,
                          struct cn_version_header *header)
 {
@@ -257,7 +259,7 @@ static cn_err publish_model(struct cn_session *session)
     cn_err err = copy_localized(session, session->held.base, &local);
 
     if (!err)
-        err = cn_store_writer_begin(store, CN_SESSION_MODEL_FILE, &writer);
+        err = cn_store_writer_begin(store, MODEL_FILE, &writer);
     if (err) {
         free(local);
         return err;
@@ -280,10 +282,10 @@ static void note_published(struct cn_session *session, cn_err err)
         if (cn_platform_disk_free(state, &available) == CN_OK)
             snprintf(room, sizeof(room), ", %" PRIu64 " bytes are free", available);
         cn_log(CN_LOG_WARN, "session",
-               "%s/%s is not replaced, it stays that of an older round: %s%s", state,
-               CN_SESSION_MODEL_FILE, cn_err_text(err), room);
+               "%s/%s is not replaced, it stays that of an older round: %s%s", state, MODEL_FILE,
+               cn_err_text(err), room);
     } else if (!err && session->disk.model_unsaved) {
-        cn_log(CN_LOG_INFO, "session", "%s/%s is replaced again", state, CN_SESSION_MODEL_FILE);
+        cn_log(CN_LOG_INFO, "session", "%s/%s is replaced again", state, MODEL_FILE);
     }
     session->disk.model_unsaved = err != CN_OK;
 }
