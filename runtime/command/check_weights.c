@@ -146,6 +146,24 @@ static bool is_usual(const char *name)
     return false;
 }
 
+// Returns whether a tensor is only the class weights of losses, which have no gradient.
+static bool is_class_weights(const struct cn_onnx *onnx, const char *name)
+{
+    size_t reads = 0, weighs = 0;
+
+    for (size_t i = 0; i < onnx->node_count; i++) {
+        const struct cn_onnx_node *node = &onnx->nodes[i];
+        bool loss = cn_text_equal(node->op, "SoftmaxCrossEntropyLoss") ||
+                    cn_text_equal(node->op, "NegativeLogLikelihoodLoss");
+
+        for (size_t j = 0; j < node->input_count; j++) {
+            reads += cn_text_equal(node->inputs[j], name);
+            weighs += loss && j == 2 && cn_text_equal(node->inputs[j], name);
+        }
+    }
+    return weighs && weighs == reads;
+}
+
 static bool says_parameters(const struct cn_onnx *onnx)
 {
     for (size_t i = 0; i < onnx->role_count; i++)
@@ -163,7 +181,8 @@ void cn_check_names(const struct cn_onnx *onnx, const struct cn_layout *layout,
         return;
     for (size_t i = 0; i < layout->tensor_count; i++)
         if (layout->tensors[i].class == CN_TENSOR_PARAM && !layout->tensors[i].frozen &&
-            !is_usual(layout->tensors[i].name) && !odd++)
+            !is_usual(layout->tensors[i].name) &&
+            !is_class_weights(onnx, layout->tensors[i].name) && !odd++)
             first = i;
     if (odd)
         cn_diag_add(diag,

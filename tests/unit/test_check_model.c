@@ -52,11 +52,40 @@ static void names_that_parameters_seldom_have_are_told_of(void **state)
     assert_says(&buffer, &mse, "('graph')");
 }
 
+#define TEXT(words)                                                                                \
+    {                                                                                              \
+        words, sizeof(words) - 1                                                                   \
+    }
+
+// Class weights have no gradient, so they are not trained, whatever their name. What another node
+// reads, too, may be.
+static void class_weights_are_not_told_of(void **state)
+{
+    struct cn_text inputs[] = {TEXT("logits"), TEXT("label"), TEXT("cw")};
+    struct cn_onnx_node nodes[] = {
+        {.op = TEXT("SoftmaxCrossEntropyLoss"), .inputs = inputs, .input_count = 3},
+        {.op = TEXT("Mul"), .inputs = inputs + 2, .input_count = 1}};
+    struct cn_onnx onnx = {.nodes = nodes, .node_count = 1};
+    char name[] = "cw";
+    struct cn_tensor_info tensor = {.name = name, .class = CN_TENSOR_PARAM};
+    const struct cn_layout layout = {.tensors = &tensor, .tensor_count = 1};
+    struct cn_diag diag;
+
+    (void)state;
+    cn_diag_init(&diag);
+    cn_check_names(&onnx, &layout, &diag);
+    assert_int_equal(diag.count, 0);
+    onnx.node_count = 2;
+    cn_check_names(&onnx, &layout, &diag);
+    assert_int_equal(diag.count, 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_ending_that_the_loss_contains_is_told_of),
         cmocka_unit_test(names_that_parameters_seldom_have_are_told_of),
+        cmocka_unit_test(class_weights_are_not_told_of),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
