@@ -100,6 +100,19 @@ def data(cluster):
     refuse("error: " + cluster.path("missing.npy"), inputs=cluster.path("missing.npy"), labels=good[1])
 
 
+def ignored(cluster):
+    """Samples whose labels are all ignored teach nothing, which is said."""
+    write_train(cluster, "state/ignored", inputs=cluster.path("x.npy"), labels=cluster.path("y.npy"))
+    npy(cluster.path("x.npy"), "|u1", (20, 8, 8), bytes(20 * 64))
+    npy(cluster.path("y.npy"), "|u1", (20,), bytes(20 * [3]))
+    job = open(cluster.path("train.yaml")).read()
+    assert "loss: cross_entropy" in job, job
+    cluster.write("train.yaml", job.replace("loss: cross_entropy", "loss: {kind: cross_entropy, ignore: 3}"))
+    result = cluster.command(cluster.node, "train", "alone.yaml")
+    expect(result, 0, "no label counts", "its loss is shown as 0")
+    assert result.stderr.count("no label counts") == 1, result.stderr
+
+
 def places(cluster):
     """Files and folders that cannot be written are named with the reason."""
     write_train(cluster, "train.yaml/state")
@@ -419,7 +432,7 @@ def small_norm(cluster):
     cluster.stop_all()
 
 
-CASES = (models, data, places, checkpoint, changed_values, lost_state, changed_samples, other_weights, keys, enrolled, absent, full_disk, full_gateway, gateway_state, small_norm, full_output)
+CASES = (models, data, ignored, places, checkpoint, changed_values, lost_state, changed_samples, other_weights, keys, enrolled, absent, full_disk, full_gateway, gateway_state, small_norm, full_output)
 
 
 def main(build, *names):

@@ -1,4 +1,5 @@
 #include <math.h>
+#include <stdatomic.h>
 #include <string.h>
 
 #include "runtime/base/log.h"
@@ -69,10 +70,25 @@ static cn_err reduce_gradients(struct cn_session *session, struct cn_collective 
     return collective->ops->run(collective, &call);
 }
 
+// Says once that a step has no label that counts. The loss of such a step is 0, so a run that has
+// only these looks finished.
+static void tell_weightless(const struct cn_session *session)
+{
+    static atomic_flag told = ATOMIC_FLAG_INIT;
+
+    if (!atomic_flag_test_and_set(&told))
+        cn_log(CN_LOG_WARN, "session",
+               "round %u, step %u: no label counts, because all are ignored or of classes with "
+               "weight 0: nothing is learned there, and its loss is shown as 0",
+               session->held.round, session->held.step + 1);
+}
+
 // Counts a step. The sum of losses is scaled so that, divided by the samples, it gives the mean
 // over the weighted rows.
 static void count_step(struct cn_session *session, float samples, float loss, float weight)
 {
+    if (samples > 0 && !(weight > 0))
+        tell_weightless(session);
     session->measured.step_loss = (double)loss / (double)(weight > 0 ? weight : 1);
     cn_session_mark_trained(session);
     session->steps.unsaved++;
