@@ -10,7 +10,7 @@
 
 #define MIB ((size_t)1 << 20)
 
-struct world {
+struct tuner_world {
     struct cn_bucket_tuner tuner;
     struct cn_bucket_choice choice;
     size_t total;
@@ -20,11 +20,11 @@ struct world {
     uint32_t shifted_at; // step
 };
 
-static const struct world fast_link = {
+static const struct tuner_world fast_link = {
     .choice = {MIB, 1}, .total = 16 * MIB, .link = {300, 0.002}, .compute_us = 1e5};
 
 // One step: most calls wait for a slower member, a few do not.
-static void step(struct world *world)
+static void step(struct tuner_world *world)
 {
     const struct cn_bucket_costs *link = &world->link;
     size_t bytes = world->choice.bucket < world->total ? world->choice.bucket : world->total;
@@ -41,14 +41,14 @@ static void step(struct world *world)
         world->shifted_at = world->steps;
 }
 
-static void steps(struct world *world, uint32_t count)
+static void steps(struct tuner_world *world, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++)
         step(world);
 }
 
 // Waited for after the backward pass with this choice.
-static double exposed(const struct world *world, size_t bucket, uint32_t window)
+static double exposed(const struct tuner_world *world, size_t bucket, uint32_t window)
 {
     const struct cn_bucket_choice choice = {bucket, window};
 
@@ -58,7 +58,7 @@ static double exposed(const struct world *world, size_t bucket, uint32_t window)
 
 static void nothing_changes_before_a_span_has_ended(void **state)
 {
-    struct world world = fast_link;
+    struct tuner_world world = fast_link;
 
     (void)state;
     steps(&world, CN_TUNER_STEPS - 1);
@@ -77,7 +77,7 @@ static void no_other_size_or_window_is_waited_for_much_less(void **state)
     for (int a = 0; a < 3; a++)
         for (int b = 0; b < 4; b++)
             for (int c = 0; c < 3; c++) {
-                struct world world = fast_link;
+                struct tuner_world world = fast_link;
                 double chosen;
 
                 world.link = (struct cn_bucket_costs){latencies[a], bytes[b]};
@@ -92,7 +92,7 @@ static void no_other_size_or_window_is_waited_for_much_less(void **state)
 
 static void calls_that_cost_much_are_few(void **state)
 {
-    struct world cheap = fast_link, dear = fast_link;
+    struct tuner_world cheap = fast_link, dear = fast_link;
 
     (void)state;
     cheap.link = (struct cn_bucket_costs){50, 0.01};
@@ -106,7 +106,7 @@ static void calls_that_cost_much_are_few(void **state)
 // The wire is the bottleneck: begin early with a small bucket, then pay for few calls.
 static void a_window_lets_the_first_bucket_be_small(void **state)
 {
-    struct world world = fast_link;
+    struct tuner_world world = fast_link;
 
     (void)state;
     world.link = (struct cn_bucket_costs){4000, 0.01};
@@ -118,7 +118,7 @@ static void a_window_lets_the_first_bucket_be_small(void **state)
 
 static void a_little_better_is_not_worth_a_change(void **state)
 {
-    struct world world = fast_link;
+    struct tuner_world world = fast_link;
     struct cn_bucket_choice chosen;
 
     (void)state;
@@ -138,7 +138,7 @@ static void a_link_that_stays_another_one_is_measured_anew(void **state)
 
     (void)state;
     for (int i = 0; i < 4; i++) {
-        struct world world = fast_link;
+        struct tuner_world world = fast_link;
 
         steps(&world, 10 * CN_TUNER_STEPS);
         assert_int_equal(world.choices, 1);
@@ -155,7 +155,7 @@ static void a_link_that_stays_another_one_is_measured_anew(void **state)
 
 static void what_passes_or_is_less_than_a_quarter_changes_nothing(void **state)
 {
-    struct world world = fast_link;
+    struct tuner_world world = fast_link;
 
     (void)state;
     steps(&world, 2 * CN_TUNER_STEPS);
@@ -171,7 +171,7 @@ static void what_passes_or_is_less_than_a_quarter_changes_nothing(void **state)
 
 static void sizes_stay_within_the_least_and_all(void **state)
 {
-    struct world world = fast_link;
+    struct tuner_world world = fast_link;
 
     (void)state;
     world.total = 2 * MIB;

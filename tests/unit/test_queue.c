@@ -51,14 +51,14 @@ static void fake_cancel(struct cn_collective *collective, bool gives_up)
 static const struct cn_collective_ops fake_ops = {
     .name = "fake", .run = fake_run, .cancel = fake_cancel};
 
-struct world {
+struct queue_world {
     struct fake fake;
     struct cn_queue *queue;
 };
 
 static int set_up(void **state)
 {
-    struct world *world = calloc(1, sizeof(*world));
+    struct queue_world *world = calloc(1, sizeof(*world));
 
     assert_non_null(world);
     world->fake.base.ops = &fake_ops;
@@ -71,7 +71,7 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-    struct world *world = *state;
+    struct queue_world *world = *state;
 
     fake_hold(&world->fake, false);
     cn_queue_close(world->queue);
@@ -81,7 +81,7 @@ static int tear_down(void **state)
     return 0;
 }
 
-static cn_err post(struct world *world, uint32_t fingerprint, struct cn_work *work)
+static cn_err post(struct queue_world *world, uint32_t fingerprint, struct cn_work *work)
 {
     const struct cn_collective_call call = {.kind = CN_COLLECTIVE_BARRIER,
                                             .fingerprint = fingerprint};
@@ -91,7 +91,7 @@ static cn_err post(struct world *world, uint32_t fingerprint, struct cn_work *wo
 
 static void calls_run_in_the_order_in_which_they_were_posted(void **state)
 {
-    struct world *world = *state;
+    struct queue_world *world = *state;
     struct cn_work work = {0};
 
     for (uint32_t i = 1; i <= 150; i++)
@@ -106,7 +106,7 @@ static void calls_run_in_the_order_in_which_they_were_posted(void **state)
 
 static void posting_does_not_wait_for_the_call(void **state)
 {
-    struct world *world = *state;
+    struct queue_world *world = *state;
     struct cn_work work;
 
     fake_hold(&world->fake, true);
@@ -119,7 +119,7 @@ static void posting_does_not_wait_for_the_call(void **state)
 
 static void a_full_queue_says_so(void **state)
 {
-    struct world *world = *state;
+    struct queue_world *world = *state;
     struct cn_work first, work;
 
     fake_hold(&world->fake, true);
@@ -135,7 +135,7 @@ static void a_full_queue_says_so(void **state)
 
 static void a_failure_ends_what_is_behind_it(void **state)
 {
-    struct world *world = *state;
+    struct queue_world *world = *state;
     struct cn_work before, failing, behind;
 
     world->fake.fails_at = 2;
@@ -154,7 +154,7 @@ static void a_failure_ends_what_is_behind_it(void **state)
 
 static void *cancel_later(void *context)
 {
-    struct world *world = context;
+    struct queue_world *world = context;
 
     usleep(50000);
     world->fake.base.ops->cancel(&world->fake.base, false);
@@ -163,7 +163,7 @@ static void *cancel_later(void *context)
 
 static void closing_waits_for_the_call_in_progress_only(void **state)
 {
-    struct world *world = *state;
+    struct queue_world *world = *state;
     struct cn_work work;
     pthread_t thread;
 

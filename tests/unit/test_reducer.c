@@ -38,7 +38,7 @@ static void fake_cancel(struct cn_collective *collective, bool gives_up)
 static const struct cn_collective_ops fake_ops = {
     .name = "fake", .run = fake_run, .cancel = fake_cancel};
 
-struct world {
+struct reducer_world {
     struct cn_mapping model;
     struct cn_onnx *onnx;
     struct fake fake;
@@ -48,7 +48,7 @@ struct world {
 
 static int set_up(void **state)
 {
-    struct world *world = calloc(1, sizeof(*world));
+    struct reducer_world *world = calloc(1, sizeof(*world));
     const struct cn_trainer_config config = {
         .compute = &cn_compute_cpu, .threads = 1, .batch = 1, .loss = CN_LOSS_CROSS_ENTROPY};
     struct cn_diag diag;
@@ -71,7 +71,7 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-    struct world *world = *state;
+    struct reducer_world *world = *state;
 
     cn_queue_close(world->reducer.queue);
     cn_trainer_close(world->reducer.trainer);
@@ -83,7 +83,7 @@ static int tear_down(void **state)
 
 // Reduces a step in which the trainer reports the first `told` buckets. The reducer finds the
 // others by itself.
-static cn_err reduce(struct world *world, uint32_t window, uint32_t told)
+static cn_err reduce(struct reducer_world *world, uint32_t window, uint32_t told)
 {
     const struct cn_bucket_choice choice = {sizeof(float), window};
     struct cn_reducer *reducer = &world->reducer;
@@ -105,7 +105,7 @@ static cn_err reduce(struct world *world, uint32_t window, uint32_t told)
 
 static void every_gradient_is_in_one_call_whatever_the_window(void **state)
 {
-    struct world *world = *state;
+    struct reducer_world *world = *state;
     size_t words = cn_trainer_gradient_words(world->reducer.trainer);
 
     for (uint32_t window = 1; window <= CN_WINDOW_MOST; window++)
@@ -132,7 +132,7 @@ static void every_gradient_is_in_one_call_whatever_the_window(void **state)
 
 static void a_call_that_fails_ends_the_step(void **state)
 {
-    struct world *world = *state;
+    struct reducer_world *world = *state;
 
     world->fake.err = CN_EPEER;
     assert_int_equal(reduce(world, 2, 4), CN_EPEER);

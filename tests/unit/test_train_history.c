@@ -19,7 +19,7 @@
 
 #define TORCH CAIRN_TEST_DATA "/torch/batch-norm-1d-"
 
-struct world {
+struct history_world {
     char directory[64], path[CN_PATH_SIZE + 64];
     struct cn_settings settings;
     struct cn_flaky_store flaky;
@@ -30,7 +30,7 @@ struct world {
 
 static int set_up(void **state)
 {
-    struct world *world = calloc(1, sizeof(*world));
+    struct history_world *world = calloc(1, sizeof(*world));
     struct cn_data_paths *data;
 
     assert_non_null(world);
@@ -61,7 +61,7 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-    struct world *world = *state;
+    struct history_world *world = *state;
     char command[128];
 
     cn_flaky_store_deinit(&world->flaky);
@@ -70,7 +70,7 @@ static int tear_down(void **state)
     return system(command); // NOLINT(cert-env33-c): a directory of this test
 }
 
-static void add(struct world *world, uint32_t round, double loss)
+static void add(struct history_world *world, uint32_t round, double loss)
 {
     const struct cn_alone_report report = {
         .round = round,
@@ -84,7 +84,7 @@ static void add(struct world *world, uint32_t round, double loss)
 }
 
 // Appends text to the file.
-static void put(const struct world *world, const char *text)
+static void put(const struct history_world *world, const char *text)
 {
     FILE *file = fopen(world->path, "a");
 
@@ -95,7 +95,7 @@ static void put(const struct world *world, const char *text)
 
 // Returns the report as CSV without the names of its columns; of a long one the end. Counts its
 // lines.
-static char *read_report(const struct world *world, size_t *lines)
+static char *read_report(const struct history_world *world, size_t *lines)
 {
     static char text[1 << 16];
     char path[128];
@@ -119,7 +119,7 @@ static char *read_report(const struct world *world, size_t *lines)
 
 static void another_training_leaves_no_round_of_the_one_before(void **state)
 {
-    struct world *world = *state;
+    struct history_world *world = *state;
     size_t lines;
 
     add(world, 1, 5);
@@ -136,7 +136,7 @@ static void another_training_leaves_no_round_of_the_one_before(void **state)
 
 static void a_line_that_was_cut_off_costs_no_other(void **state)
 {
-    struct world *world = *state;
+    struct history_world *world = *state;
     size_t lines;
 
     add(world, 1, 5);
@@ -149,7 +149,7 @@ static void a_line_that_was_cut_off_costs_no_other(void **state)
 
 static void a_file_of_any_length_gives_a_report(void **state)
 {
-    struct world *world = *state;
+    struct history_world *world = *state;
     FILE *file = fopen(world->path, "w");
     size_t lines;
 
@@ -166,14 +166,14 @@ static void a_file_of_any_length_gives_a_report(void **state)
 // The disk takes nothing after a report, and the training ends.
 static void take_report(void *context, const struct cn_alone_report *report)
 {
-    struct world *world = context;
+    struct history_world *world = context;
 
     world->reported = report->round;
     atomic_store(&world->stop, true);
     cn_flaky_store_fail(&world->flaky, 1, true, CN_EIO);
 }
 
-static void train_until_report(struct world *world)
+static void train_until_report(struct history_world *world)
 {
     static struct cn_diag diag;
     struct cn_onnx_file model;
@@ -199,7 +199,7 @@ static void train_until_report(struct world *world)
 
 static void no_round_is_stored_before_it_was_reported(void **state)
 {
-    struct world *world = *state;
+    struct history_world *world = *state;
 
     for (int i = 0; i < 2; i++) {
         train_until_report(world);

@@ -33,7 +33,7 @@ struct member {
     struct cn_buffer blocks;
 };
 
-struct world {
+struct shares_world {
     struct cn_layout whole;
     struct cn_update_header header;
     uint32_t holders[TENSORS]; // bit per member; the lowest owns the tensor
@@ -43,7 +43,7 @@ struct world {
 
 static int set_up(void **state)
 {
-    struct world *world = calloc(1, sizeof(*world));
+    struct shares_world *world = calloc(1, sizeof(*world));
 
     world->whole = cn_test_layout(tensors, TENSORS);
     world->header = (struct cn_update_header){.run = 3, .round = 2, .group = "lab", .weight = 5};
@@ -53,14 +53,14 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-    struct world *world = *state;
+    struct shares_world *world = *state;
 
     cn_test_layout_free(&world->whole);
     free(world);
     return 0;
 }
 
-static void give(struct world *world, uint32_t m)
+static void give(struct shares_world *world, uint32_t m)
 {
     struct member *member = &world->members[m];
     size_t offset = 0, count = 0;
@@ -91,7 +91,7 @@ static void add(int64_t *sum, const int64_t *numbers, size_t count)
 }
 
 // Copies the blocks of the owners to their places in the frame.
-static void collect(struct world *world, const int64_t *sizes, size_t first,
+static void collect(struct shares_world *world, const int64_t *sizes, size_t first,
                     struct cn_buffer *frame)
 {
     size_t used[MEMBERS] = {0};
@@ -108,7 +108,7 @@ static void collect(struct world *world, const int64_t *sizes, size_t first,
     }
 }
 
-static cn_err encode_together(struct world *world, struct cn_buffer *frame)
+static cn_err encode_together(struct shares_world *world, struct cn_buffer *frame)
 {
     int64_t *counts = calloc(CN_UPDATE_SHARES_COUNTS, sizeof(*counts));
     int64_t *own = calloc(CN_UPDATE_SHARES_COUNTS, sizeof(*own));
@@ -150,7 +150,7 @@ static cn_err encode_together(struct world *world, struct cn_buffer *frame)
     return err;
 }
 
-static void check_next(const struct world *world, const float *next)
+static void check_next(const struct shares_world *world, const float *next)
 {
     for (uint32_t m = 0; m < MEMBERS; m++)
         for (size_t t = 0; t < world->members[m].own.tensor_count; t++) {
@@ -162,7 +162,7 @@ static void check_next(const struct world *world, const float *next)
         }
 }
 
-static void compare(struct world *world)
+static void compare(struct shares_world *world)
 {
     float *change = malloc(TOTAL * sizeof(*change)), *next = malloc(TOTAL * sizeof(*next));
     struct cn_buffer alone, together;
@@ -190,7 +190,7 @@ static const enum cn_update_mode modes[] = {CN_UPDATE_RAW32, CN_UPDATE_Q8, CN_UP
                                             CN_UPDATE_BF16,  CN_UPDATE_Q4, CN_UPDATE_SIGN,
                                             CN_UPDATE_SKIP};
 
-static void compare_modes(struct world *world)
+static void compare_modes(struct shares_world *world)
 {
     static const double densities[] = {0.3, 0.01, 0.001};
 
@@ -203,7 +203,7 @@ static void compare_modes(struct world *world)
 }
 
 // Owners lie between each other's tensors, and one tensor is on two members.
-static void spread(struct world *world)
+static void spread(struct shares_world *world)
 {
     static const uint32_t holders[TENSORS] = {1, 2, 4, 2, 5, 1};
 
@@ -212,7 +212,7 @@ static void spread(struct world *world)
 
 static void a_frame_of_several_members_is_that_of_one(void **state)
 {
-    struct world *world = *state;
+    struct shares_world *world = *state;
 
     spread(world);
     cn_test_fill(world->values, TOTAL, 7, 0.01f);
@@ -226,7 +226,7 @@ static void a_frame_of_several_members_is_that_of_one(void **state)
 // Of equal values the first of the model are sent, whoever has them; zeros never.
 static void ties_are_given_in_the_order_of_the_model(void **state)
 {
-    struct world *world = *state;
+    struct shares_world *world = *state;
 
     spread(world);
     for (size_t i = 0; i < TOTAL; i++)
@@ -236,7 +236,7 @@ static void ties_are_given_in_the_order_of_the_model(void **state)
 
 static void rules_of_single_tensors_hold(void **state)
 {
-    struct world *world = *state;
+    struct shares_world *world = *state;
 
     spread(world);
     world->whole.tensors[0].priority = 3;
@@ -251,7 +251,7 @@ static void rules_of_single_tensors_hold(void **state)
 
 static void what_is_too_large_is_limited_and_what_is_not_finite_is_refused_by_all(void **state)
 {
-    struct world *world = *state;
+    struct shares_world *world = *state;
 
     spread(world);
     cn_test_fill(world->values, TOTAL, 10, 0.01f);
@@ -264,7 +264,7 @@ static void what_is_too_large_is_limited_and_what_is_not_finite_is_refused_by_al
 
 static void sizes_that_no_member_has_are_refused(void **state)
 {
-    struct world *world = *state;
+    struct shares_world *world = *state;
     int64_t sizes[TENSORS] = {0};
     struct cn_buffer frame;
     size_t first;
@@ -310,8 +310,8 @@ static cn_err take_made(void *context, size_t offset, const float *values, size_
     return CN_OK;
 }
 
-static void stream(const struct world *world, const struct cn_buffer *frame, const float *parent,
-                   cn_err wanted, const float *made)
+static void stream(const struct shares_world *world, const struct cn_buffer *frame,
+                   const float *parent, cn_err wanted, const float *made)
 {
     struct ends *ends = calloc(1, sizeof(*ends));
     const struct cn_update_stream through = {read_parent, take_made, ends};
@@ -333,7 +333,7 @@ static void stream(const struct world *world, const struct cn_buffer *frame, con
 
 static void a_version_made_piece_by_piece_is_that_made_at_once(void **state)
 {
-    struct world *world = *state;
+    struct shares_world *world = *state;
     float *parent = malloc(TOTAL * sizeof(float)), *made = malloc(TOTAL * sizeof(float));
     struct cn_buffer frame;
 
@@ -366,7 +366,7 @@ static void a_version_made_piece_by_piece_is_that_made_at_once(void **state)
 
 static void a_snapshot_needs_no_parent_unless_it_leaves_tensors_out(void **state)
 {
-    struct world *world = *state;
+    struct shares_world *world = *state;
     static const uint8_t parent_digest[CN_DIGEST_SIZE];
     float *parent = malloc(TOTAL * sizeof(float)), *made = malloc(TOTAL * sizeof(float));
     struct cn_buffer frame;

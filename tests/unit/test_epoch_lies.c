@@ -1,0 +1,122 @@
+// Rounds, versions, states and sizes that a member or the gateway names wrongly: the others do not
+// obey, and take no memory for them.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "runtime/round/epoch/epoch_limits.h"
+#include "tests/unit/epoch_world.h"
+
+#define FAR_ROUND 1000000
+
+// The leader has other news than the member, which does not obey it then.
+static void hear_a_lie(struct epoch_world *world, const struct cn_round_info *lie)
+{
+    world_start(world, 16, 0, NOBODY, 0);
+    cn_mailbox_put_news(&world->boards[1].box, &world->news);
+    cn_mailbox_put_news(&world->boards[0].box, lie);
+    world_serve_version(world);
+    board_join(&world->boards[1]);
+    board_join(&world->boards[0]);
+    assert_int_equal(world->boards[1].err, CN_EFORMAT);
+}
+
+static void a_leader_that_names_a_round_far_ahead_is_not_obeyed(void **state)
+{
+    struct epoch_world *world = *state;
+    const struct cn_session *member = world->boards[1].session;
+    struct cn_round_info lie;
+
+    world->news.round = 7;
+    lie = world->news;
+    lie.round = FAR_ROUND;
+    hear_a_lie(world, &lie);
+    assert_int_equal(member->held.phase, CN_PHASE_BASE);
+    assert_true(member->held.round < 7 && member->held.counted.round < 7);
+}
+
+// The board's own way to the aggregator may be cut while rounds go on.
+static void the_older_the_news_the_more_rounds_are_believed(void **state)
+{
+    struct epoch_world *world = *state;
+    struct epoch_board *board = &world->boards[1];
+
+    assert_int_equal(cn_mailbox_init(&board->box), CN_OK);
+    board->epoch = (struct cn_epoch){.session = board->session, .box = &board->box};
+    assert_int_equal(cn_epoch_newest_round(&board->epoch), UINT32_MAX);
+    cn_mailbox_put_news(&board->box, &world->news);
+    assert_in_range(cn_epoch_newest_round(&board->epoch), 65, 165);
+    board->box.news_ms -= 10000;
+    assert_in_range(cn_epoch_newest_round(&board->epoch), 565, 665);
+    board->box.news_ms -= 11000;
+    assert_int_equal(cn_epoch_newest_round(&board->epoch), UINT32_MAX);
+    cn_mailbox_deinit(&board->box);
+}
+
+static void a_version_far_ahead_is_not_taken(void **state)
+{
+    struct epoch_world *world = *state;
+    struct cn_round_info lie = world->news;
+
+    lie.version = FAR_ROUND;
+    hear_a_lie(world, &lie);
+    assert_int_equal(world->boards[1].session->held.phase, CN_PHASE_EMPTY);
+}
+
+static void a_state_far_ahead_is_not_taken(void **state)
+{
+    struct epoch_world *world = *state;
+    uint8_t digest[CN_DIGEST_SIZE];
+
+    world_train_round(world, digest);
+    world_lose_second(world);
+    world_open_session(world, 1);
+    world->boards[0].session->held.round = FAR_ROUND;
+    world_start(world, 32, 0, NOBODY, 0);
+    cn_mailbox_put_news(&world->boards[1].box, &world->news);
+    board_join(&world->boards[1]);
+    board_join(&world->boards[0]);
+    assert_int_equal(world->boards[1].err, CN_ERANGE);
+    assert_int_equal(world->boards[1].session->held.round, 1);
+}
+
+// The sizes come from the gateway: 8 GiB for a model of 19 kB took the board's memory.
+static void a_version_of_an_impossible_size_is_not_asked_for(void **state)
+{
+    struct epoch_world *world = *state;
+    struct epoch_board *leader = &world->boards[0];
+    struct cn_round_info lie = world->news;
+    struct cn_errand_request request;
+
+    lie.version_size = 8ull << 30;
+    world_start(world, 16, 0, NOBODY, 0);
+    cn_mailbox_put_news(&leader->box, &lie);
+    cn_platform_sleep_ms(300);
+    assert_false(cn_mailbox_requested(&leader->box, CN_ERRAND_FETCH));
+    cn_mailbox_put_news(&leader->box, &world->news);
+    board_await_errand(leader, CN_ERRAND_FETCH, &request);
+    assert_int_equal(request.size, world->version_size);
+    world_lose_second(world);
+    world_open_session(world, 1);
+    assert_true(cn_session_may_take(leader->session, 1, false, world->version_size));
+    assert_false(cn_session_may_take(leader->session, 1, false, world->version_size - 1));
+    assert_true(cn_session_may_take(leader->session, 1, true, 1000));
+    assert_false(cn_session_may_take(leader->session, 1, true, 8ull << 30));
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, epoch_world_set_up, epoch_world_tear_down)
+    const struct CMUnitTest tests[] = {
+        TEST(a_leader_that_names_a_round_far_ahead_is_not_obeyed),
+        TEST(the_older_the_news_the_more_rounds_are_believed),
+        TEST(a_version_far_ahead_is_not_taken),
+        TEST(a_state_far_ahead_is_not_taken),
+        TEST(a_version_of_an_impossible_size_is_not_asked_for),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
