@@ -23,14 +23,40 @@ KERNEL(transpose_weight)
         a.workspace[i] = a.in[1][(size_t)(i % rows) * hidden + i / rows];
 }
 
-// Returns the recurrent part of one gate of one unit: a row of the weight times state. state NULL
-// counts as zeros.
+// Adds sums of a unit's first `count` gates: dot[g] += sum over k of weight[g * between + k *
+// along]
+// * state[g * apart + k]. The sums do not wait for each other. count is a constant, so that the
+// loads of several k are on their way together.
+DEVICE void add_dots(const float *weight, size_t between, size_t along, const float *state,
+                     size_t apart, uint32_t hidden, const uint32_t count, float dot[4])
+{
+    for (uint32_t k = 0; k < hidden; k++) {
+        UNROLL
+        for (uint32_t g = 0; g < count; g++)
+            dot[g] += weight[g * between + k * along] * state[g * apart + k];
+    }
+}
+
+DEVICE void add_gates(const float *weight, size_t between, size_t along, const float *state,
+                      size_t apart, uint32_t hidden, uint32_t count, float dot[4])
+{
+    if (count == 4)
+        add_dots(weight, between, along, state, apart, hidden, 4, dot);
+    else if (count == 3)
+        add_dots(weight, between, along, state, apart, hidden, 3, dot);
+    else if (count == 2)
+        add_dots(weight, between, along, state, apart, hidden, 2, dot);
+    else
+        add_dots(weight, between, along, state, apart, hidden, 1, dot);
+}
+
+// Returns the recurrent part of one gate of one unit: a row of the weight times state.
 DEVICE float recurrent_dot(const float *transposed, const float *state, uint32_t row, uint32_t rows,
                            uint32_t hidden)
 {
     float sum = 0;
 
-    for (uint32_t k = 0; state && k < hidden; k++)
+    for (uint32_t k = 0; k < hidden; k++)
         sum += transposed[(size_t)k * rows + row] * state[k];
     return sum;
 }
@@ -135,13 +161,12 @@ DEVICE void recurrent_unit(const struct cuda_args *a, const struct recurrent_ste
 {
     const struct cn_recurrent *op = &a->call.recurrent;
     uint32_t hidden = (uint32_t)op->hidden, gates = gates_of(op->kind);
-    float dot[4];
+    bool late = op->kind == CN_RECURRENT_GRU && !op->reset_after; // the last gate has another state
+    float dot[4] = {0, 0, 0, 0};
 
-    for (uint32_t g = 0; g < gates; g++)
-        dot[g] =
-            g == 2 && op->kind == CN_RECURRENT_GRU && !op->reset_after
-                ? 0
-                : recurrent_dot(a->workspace, s->before, g * hidden + j, gates * hidden, hidden);
+    if (s->before)
+        add_gates(a->workspace + j, hidden, (size_t)gates * hidden, s->before, 0, hidden,
+                  late ? 2 : gates, dot);
     if (op->kind == CN_RECURRENT_LSTM)
         lstm_unit(s, dot, j, hidden);
     else if (op->kind == CN_RECURRENT_GRU)
@@ -278,16 +303,17 @@ DEVICE void plain_back(const struct cuda_args *a, const struct recurrent_back *b
 }
 
 // Computes dh(t - 1) of unit k: the part that the cell passed on, plus dhidden times the weight.
+// The gates' sums do not wait for each other; they are added up in the order of the gates.
 DEVICE void carry_back(const struct cuda_args *a, const struct recurrent_back *b, uint32_t k,
                        bool late)
 {
     uint32_t hidden = (uint32_t)a->call.recurrent.hidden;
-    uint32_t rows = (late ? 2 : gates_of(a->call.recurrent.kind)) * hidden;
-    float sum = b->carry[k] + (late ? b->scratch[k] : 0);
+    uint32_t gates = late ? 2 : gates_of(a->call.recurrent.kind);
+    float sum[4] = {b->carry[k] + (late ? b->scratch[k] : 0), 0, 0, 0};
 
-    for (uint32_t row = 0; row < rows; row++)
-        sum += a->in[3][(size_t)row * hidden + k] * b->dhidden[row];
-    b->carry[k] = sum;
+    add_gates(a->in[3] + k, (size_t)hidden * hidden, hidden, b->dhidden, hidden, hidden, gates,
+              sum);
+    b->carry[k] = sum[0] + sum[1] + sum[2] + sum[3];
 }
 
 DEVICE void recurrent_back_step(const struct cuda_args *a, uint32_t n, uint32_t number)
