@@ -16,6 +16,7 @@ import sys
 import tempfile
 
 import numpy
+from torch.onnx import errors
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
@@ -125,8 +126,12 @@ def check_forms(program, name, folder):
     for form in modes:
         for opset in range(13, 18):
             for dynamic in (False, True):
-                record.export(model, inputs[:2], path, form, opset, dynamic)
                 what = f"{name}, {form.name}, opset {opset}, {'open' if dynamic else 'fixed'} batch"
+                try:
+                    record.export(model, inputs[:2], path, form, opset, dynamic)
+                except errors.UnsupportedOperatorError as error:  # newer versions export fewer old opsets
+                    print(f"{what}: not exported: {str(error).splitlines()[0][:120]}", file=sys.stderr)
+                    continue
                 try:
                     losses, _ = run(program, family, path, folder, name, steps=3)
                 except subprocess.CalledProcessError:
