@@ -120,8 +120,9 @@ static void put_turn(const struct cn_reason *reason, char text[CN_REASON_SIZE])
                           reasons[reason->kind].sentence, waits ? ":" : ";", reason->invited,
                           reason->groups, waits ? "" : " invited");
     if (reason->turn)
-        snprintf(text + length, CN_REASON_SIZE - (size_t)length, "its last one was round %u",
-                 reason->turn);
+        snprintf(text + length, CN_REASON_SIZE - (size_t)length, "its last one was round %u%s",
+                 reason->turn->round,
+                 reason->turn->late ? ", in which no update of it counted" : "");
     else
         snprintf(text + length, CN_REASON_SIZE - (size_t)length,
                  "it was in none of the last %d rounds", CN_HISTORY_TURNS);

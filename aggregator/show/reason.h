@@ -44,9 +44,8 @@ struct cn_reason {
     const char *detail; // the board's error, or addresses; borrowed from the board; NULL: none
     uint64_t code;      // of the board's error: -cn_err; 0: not known
     bool turns;         // groups take turns, and an earlier round is known
-    // The number of invited groups, and of all groups; and the newest earlier round to which the
-    // board's group was invited, as in cn_round_view_turn.
-    uint32_t invited, groups, turn;
+    uint32_t invited, groups;           // number of invited groups, and of all groups
+    const struct cn_history_turn *turn; // as in cn_round_view_turn; borrowed from the view
 };
 
 struct cn_reason_facts {
