@@ -22,8 +22,8 @@ struct cn_selection {
     uint64_t live_ms; // a group that was heard within this time is live
 };
 
-// Counts the groups that may be invited: those that people have not drained (steering.h) and that
-// serve no other job.
+// Counts the groups that may be invited: those that people have not drained (steering.h), that
+// serve no other job and that do not rest (roster.h).
 uint32_t cn_selection_enrolled(const struct cn_roster *roster);
 // Counts the groups that may be invited and were heard within live_ms.
 uint32_t cn_selection_live(const struct cn_roster *roster, uint64_t now_ms, uint64_t live_ms);

@@ -181,6 +181,32 @@ static void a_group_that_is_always_late_takes_one_place_more(void **state)
     assert_int_equal(again, 1);
 }
 
+static void say_rests(struct aggregator_world *world, const char *board, uint64_t flags)
+{
+    struct cn_health health = {.state = CN_HEALTH_IDLE, .flags = flags};
+    world_now_ms += CN_HEALTH_SHORTEST_MS;
+    cn_roster_report(world->roster, board, &health, world_now_ms);
+}
+
+static void a_group_in_which_nobody_may_train_is_not_invited(void **state)
+{
+    struct aggregator_world *world = *state;
+    bool selected;
+    say_rests(world, "a", CN_HEALTH_RESTS);
+    say_rests(world, "c1", CN_HEALTH_RESTS); // its group has another board
+    assert_int_equal(cn_selection_live(world->roster, world_now_ms, 120000), 2);
+    assert_int_equal(cn_ledger_open_round(world->ledger, 1), CN_OK);
+    assert_int_equal(invite(world, 1, 3), 2);
+    assert_int_equal(cn_ledger_is_selected(world->ledger, 1, "a", &selected), CN_OK);
+    assert_false(selected);
+    say_rests(world, "c2", CN_HEALTH_LOOKS_ON);
+    say_rests(world, "b", CN_HEALTH_LOOKS_ON); // all members count then: no charge mends that
+    assert_int_equal(cn_selection_live(world->roster, world_now_ms, 120000), 1);
+    say_rests(world, "a", 0);
+    say_rests(world, "c1", 0);
+    assert_int_equal(cn_selection_live(world->roster, world_now_ms, 120000), 3);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -195,6 +221,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(
             a_group_that_is_late_in_its_first_round_is_asked_again_at_once, open_world,
             world_close),
+        cmocka_unit_test_setup_teardown(a_group_in_which_nobody_may_train_is_not_invited,
+                                        open_world, world_close),
         cmocka_unit_test_setup_teardown(a_group_that_is_always_late_takes_one_place_more,
                                         open_world, world_close),
     };
