@@ -398,6 +398,41 @@ static void the_gate_compares_with_the_best_of_the_last_versions(void **state)
     world_deinit(&world);
 }
 
+static void add_refusal(struct aggregator_world *world, uint32_t version)
+{
+    char sql[160];
+    snprintf(sql, sizeof(sql),
+             "INSERT INTO ruling(version,kind,source,loss,accuracy,reason) VALUES(%u,1,%u,0,0,'x')",
+             version, version - 1);
+    assert_int_equal(cn_ledger_sql_run(world->ledger, sql), CN_OK);
+}
+
+// Each refused version has the measurement of its parent. The best version must not leave the
+// window for them: then each bad version would make the next one easier.
+static void refused_versions_take_no_place_among_the_five(void **state)
+{
+    struct aggregator_world world;
+    struct cn_ruling ruling;
+    uint8_t digest[CN_DIGEST_SIZE];
+    bool refused;
+    struct cn_job job = {.gate = {.accuracy = 0.05}};
+    const struct cn_ledger_metrics metrics = {.loss = 50, .correct = 54, .count = 100};
+    struct cn_ledger_metrics best = {.loss = 50, .correct = 60, .count = 100};
+    (void)state;
+    begin(&world, 0);
+    world.job.rounds = 9;
+    finish(&world, 0, digest);
+    for (uint32_t version = 0; version <= 9; version++) { // 2 is the best, 4 to 9 are refused
+        best.correct = version == 2 ? 60 : 56;
+        assert_int_equal(cn_ledger_set_central(world.ledger, version, &best), CN_OK);
+    }
+    for (uint32_t version = 4; version <= 9; version++)
+        add_refusal(&world, version);
+    assert_int_equal(cn_gate_judge(world.ledger, &job, 10, &metrics, &refused, &ruling), CN_OK);
+    assert_true(refused);
+    world_deinit(&world);
+}
+
 static void versions_that_were_given_up_do_not_count(void **state)
 {
     struct aggregator_world world;
@@ -641,6 +676,7 @@ int main(void)
         cmocka_unit_test(a_rollback_waits_for_memory),
         cmocka_unit_test(a_gate_that_cannot_measure_does_not_stop_the_run),
         cmocka_unit_test(the_gate_compares_with_the_best_of_the_last_versions),
+        cmocka_unit_test(refused_versions_take_no_place_among_the_five),
         cmocka_unit_test(versions_that_were_given_up_do_not_count),
         cmocka_unit_test(patience_begins_anew_with_a_rollback),
         cmocka_unit_test(a_refused_version_is_never_the_best_one),
