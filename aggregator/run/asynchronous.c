@@ -32,7 +32,7 @@ uint32_t cn_run_oldest_round(const struct cn_job *job, uint32_t next, uint32_t r
 
 uint32_t cn_async_oldest(const struct cn_run *run)
 {
-    return cn_run_oldest_round(run->config.job, next_round(run), run->forget);
+    return cn_run_oldest_round(run->config.job, next_round(run), run->rolled_back);
 }
 
 // Says whether a group has an update in the version that is being made.

@@ -195,6 +195,8 @@ void cn_run_note_judged(struct cn_run *run, bool refused)
         cn_run_watch_loss(run, number, &run->judged);
     if (run->judged.count && cn_ledger_set_central(run->config.ledger, number, &run->judged))
         cn_log(CN_LOG_WARN, "run", "the measurement of version %u is made again", number);
+    if (refused)
+        run->refused = number;
     if (refused && cn_ruling_streak(run->config.ledger, &streak) == CN_OK &&
         streak >= CN_RULING_ALARM)
         cn_log(CN_LOG_ERROR, "run",

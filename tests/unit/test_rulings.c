@@ -131,6 +131,46 @@ static void a_refused_version_has_its_parents_weights_and_state(void **state)
     world_deinit(&world);
 }
 
+static void assert_forget(struct aggregator_world *world, const char *group, uint32_t forget)
+{
+    struct cn_round_info info;
+    assert_true(world_get_round(world, group, &info));
+    assert_int_equal(info.forget, forget);
+}
+
+static void what_groups_kept_of_a_refused_version_is_forgotten(void **state)
+{
+    struct aggregator_world world;
+    struct cn_round_info info = {0};
+    struct cn_ruling ruling;
+    (void)state;
+    begin(&world, 1);
+    assert_int_equal(world_enroll(&world, "c", "c", 0), CN_OK); // never has a part in a version
+    assert_int_equal(world_start(&world), CN_OK);
+    for (int i = 0; i < 100 && info.version < 3; i++) {
+        assert_forget(&world, "a", info.version < 2 ? 0 : 2);
+        assert_int_equal(world_tick(&world, 500), CN_OK);
+        for (size_t board = 0; board < 2; board++)
+            world_take_part(&world, boards[board], boards[board]);
+        world_get_round(&world, "a", &info);
+    }
+    assert_int_equal(cn_ruling_find(world.ledger, 2, &ruling), CN_OK);
+    assert_int_equal(cn_ruling_find(world.ledger, 3, &ruling), CN_ENOTFOUND);
+    assert_forget(&world, "a", 2);
+    assert_forget(&world, "b", 2);
+    assert_forget(&world, "c", 0);
+    world_stop(&world);
+    assert_int_equal(world_start(&world), CN_OK);
+    assert_forget(&world, "b", 2);
+    assert_forget(&world, "c", 0);
+    assert_int_equal(cn_rulings_ask_rollback(world.ledger, 1, "a test"), CN_OK);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(world_tick(&world, 600), CN_OK);
+    assert_forget(&world, "b", 4);
+    assert_forget(&world, "c", 4);
+    world_deinit(&world);
+}
+
 // A run with a refusal and a rollback; fails at operation number, if not 0.
 static bool run_once(unsigned number, uint8_t digest[CN_DIGEST_SIZE])
 {
@@ -667,6 +707,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_refused_version_has_its_parents_weights_and_state),
+        cmocka_unit_test(what_groups_kept_of_a_refused_version_is_forgotten),
         cmocka_unit_test(kills_change_no_bit_of_a_run_with_rulings),
         cmocka_unit_test(a_rollback_ends_the_open_round),
         cmocka_unit_test(a_rollback_to_what_is_gone_is_given_up),
