@@ -8,11 +8,12 @@
 #include <unistd.h>
 
 #include "aggregator/command/aggregator_commands.h"
-#include "aggregator/daemon/setup.h"
+#include "aggregator/daemon/mend.h"
 #include "aggregator/serve/http_service.h"
 #include "aggregator/serve/listening.h"
 #include "aggregator/serve/resources.h"
 #include "aggregator/serve/status.h"
+#include "aggregator/store/read_store.h"
 #include "aggregator/store/revocations.h"
 #include "aggregator/store/state_owner.h"
 #include "runtime/port/platform.h"
@@ -22,7 +23,8 @@ static const char help[] =
     "\n"
     "Says whether run could begin, or go on, with this profile: opens the model and\n"
     "the central set, reads the boards and their keys, compares the job with the run\n"
-    "that is in the state directory, and tries to listen at the profile's addresses.\n"
+    "that is in the state directory, reads the files of its newest version, and tries\n"
+    "to listen at the profile's addresses.\n"
     "Works while the aggregator runs; its addresses are its own then. Changes\n"
     "nothing. Says all that is wrong and exits with 1, or with 3 for mistakes in the\n"
     "profile. The last line is \"ok\" when nothing is wrong.\n"
@@ -151,6 +153,17 @@ static int check_boards(const struct cn_setup *setup)
     return CN_EXIT_DONE;
 }
 
+// Reads the files of the newest version, of which the next one is made.
+static int check_files(struct cn_setup *setup)
+{
+    char path[CN_PATH_SIZE + 8];
+    snprintf(path, sizeof(path), "%s/files", setup->settings->state);
+    cn_err err = cn_read_store_open(path, &setup->store);
+    if (!err)
+        err = cn_mend_check(setup);
+    return err ? CN_EXIT_FAILED : CN_EXIT_DONE;
+}
+
 // Checks the ledger, if there is one: its boards, and whether the profile may continue its run.
 static int check_ledger(struct cn_setup *setup, bool has_model)
 {
@@ -169,6 +182,8 @@ static int check_ledger(struct cn_setup *setup, bool has_model)
         result |= cn_setup_check_job(setup);
     if (has_model && !result)
         result |= cn_setup_check_weights(setup);
+    if (has_model && !result)
+        result |= check_files(setup);
     return result;
 }
 

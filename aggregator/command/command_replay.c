@@ -2,14 +2,10 @@
 // digests.
 #include <getopt.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "aggregator/command/aggregator_commands.h"
-#include "aggregator/command/remake.h"
 #include "aggregator/command/replay_without.h"
-#include "aggregator/daemon/setup.h"
-#include "aggregator/merge/ruled.h"
+#include "aggregator/daemon/remake.h"
 #include "runtime/base/whole_number.h"
 
 static const char help[] =
@@ -29,7 +25,6 @@ static const char help[] =
 
 struct replay {
     struct cn_setup *setup;
-    struct cn_job job; // job that held in the round of the next version
     // The parent of the next version; bytes is NULL when it is not known.
     struct cn_model current;
     unsigned differing, skipped;
@@ -42,64 +37,25 @@ static void print_line(uint32_t number, const uint8_t *digest, const char *verdi
     printf("version %u %.16s %s\n", number, hex, verdict);
 }
 
-// The digest of the earlier version is the ledger's, so its weights are those that the run had.
-static cn_err roll_back(const struct replay *replay, const struct cn_merge_config *config,
-                        uint32_t source, struct cn_model *next)
+static cn_err remake(const struct replay *replay, struct cn_model *next)
 {
-    cn_err err = cn_remake_roll_back(config, &replay->current, source, next);
-    return err == CN_ENOTFOUND ? CN_ESTALE : err;
-}
-
-static cn_err remake(struct replay *replay, uint32_t number, struct cn_model *next)
-{
-    const struct cn_setup *setup = replay->setup;
     if (!replay->current.bytes)
         return CN_ENOTFOUND;
-    cn_err err = cn_remake_load_settings(replay->setup, number, &replay->job);
-    if (err)
-        return err;
-    const struct cn_merge_config config = {
-        .store = setup->store,
-        .ledger = setup->ledger,
-        .layout = &setup->model.layout,
-        .job = &replay->job,
-        .graph = setup->model.digest,
-    };
-    struct cn_ruling ruling;
-    err = cn_ruling_find(setup->ledger, number, &ruling);
-    if (err == CN_ENOTFOUND)
-        return cn_merge_round(&config, &replay->current, next);
-    if (err)
-        return err;
-    return ruling.kind == CN_RULING_ROLLBACK ? roll_back(replay, &config, ruling.source, next)
-                                             : cn_ruled_refuse(&config, &replay->current, next);
-}
-
-// Compares all digests. A ledger of an older program has no digest of the state.
-static bool agrees(const struct replay *replay, const struct cn_model *made,
-                   const struct cn_ledger_version *recorded)
-{
-    static const uint8_t none[CN_DIGEST_SIZE];
-    uint8_t state[CN_DIGEST_SIZE];
-    cn_model_state_digest(made, &replay->setup->model.layout, state);
-    return (memcmp(recorded->state_digest, none, CN_DIGEST_SIZE) == 0 ||
-            memcmp(state, recorded->state_digest, CN_DIGEST_SIZE) == 0) &&
-           memcmp(made->digest, recorded->digest, CN_DIGEST_SIZE) == 0 &&
-           memcmp(made->parent, recorded->parent, CN_DIGEST_SIZE) == 0 &&
-           memcmp(made->delta_digest, recorded->delta_digest, CN_DIGEST_SIZE) == 0;
+    return cn_remake_version(replay->setup, &replay->current, next);
 }
 
 // Continues from the stored version, if its files are still kept.
 static cn_err step_over(struct replay *replay, const struct cn_ledger_version *recorded)
 {
     struct cn_model stored;
+    struct cn_job job;
     const struct cn_setup *setup = replay->setup;
-    cn_err err = cn_remake_load_settings(replay->setup, recorded->number ? recorded->number : 1,
-                                         &replay->job);
+    cn_err err =
+        cn_remake_load_settings(replay->setup, recorded->number ? recorded->number : 1, &job);
     if (err)
         return err;
     err = cn_model_load(setup->store, setup->ledger, &setup->model.layout,
-                        cn_merge_state_rows(&replay->job), recorded->number, &stored);
+                        cn_merge_state_rows(&job), recorded->number, &stored);
     cn_model_deinit(&replay->current);
     if (err == CN_OK)
         replay->current = stored;
@@ -109,7 +65,7 @@ static cn_err step_over(struct replay *replay, const struct cn_ledger_version *r
 static cn_err replay_version(struct replay *replay, const struct cn_ledger_version *recorded)
 {
     struct cn_model next = {0};
-    cn_err err = recorded->number == 0 ? CN_ENOTFOUND : remake(replay, recorded->number, &next);
+    cn_err err = recorded->number == 0 ? CN_ENOTFOUND : remake(replay, &next);
     if (err == CN_ENOTFOUND || err == CN_ESTALE) {
         const char *why = err == CN_ESTALE
                               ? "not checked: the version that it goes back to is no longer kept "
@@ -133,7 +89,7 @@ static cn_err replay_version(struct replay *replay, const struct cn_ledger_versi
         }
         return err;
     }
-    if (!err && agrees(replay, &next, recorded)) {
+    if (!err && cn_remake_agrees(replay->setup, &next, recorded)) {
         print_line(recorded->number, next.digest, "ok");
     } else if (!err) {
         replay->differing++;

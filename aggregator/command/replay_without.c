@@ -3,8 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "aggregator/command/remake.h"
 #include "aggregator/command/rollback_request.h"
+#include "aggregator/daemon/remake.h"
 #include "aggregator/ledger/influence.h"
 #include "aggregator/merge/ruled.h"
 

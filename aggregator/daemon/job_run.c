@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "aggregator/daemon/mend.h"
 #include "aggregator/ledger/job_settings.h"
 #include "aggregator/merge/merge.h"
 #include "aggregator/serve/status.h"
@@ -112,7 +113,9 @@ static cn_err open_run(struct cn_job_run *run, const struct cn_job_run_shared *s
 
 cn_err cn_job_run_open(struct cn_job_run *run, const struct cn_job_run_shared *shared)
 {
-    cn_err err = open_files(run);
+    cn_err err = cn_mend_newest(&run->setup);
+    if (!err)
+        err = open_files(run);
     if (!err)
         err = open_evaluator(run, shared->ports);
     if (!err)

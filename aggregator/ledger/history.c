@@ -55,16 +55,37 @@ cn_err cn_history_round(struct cn_ledger *ledger, uint32_t round, cn_history_vis
     return err;
 }
 
-cn_err cn_history_turns(struct cn_ledger *ledger, uint32_t round, cn_ledger_round_visit *visit,
+static cn_err read_turn(sqlite3_stmt *statement, struct cn_history_turn *turn)
+{
+    turn->round = (uint32_t)sqlite3_column_int64(statement, 1);
+    turn->late = sqlite3_column_int(statement, 2) != 0;
+    return cn_ledger_sql_name(statement, 0, turn->group);
+}
+
+cn_err cn_history_turns(struct cn_ledger *ledger, uint32_t round, cn_history_turn_visit *visit,
                         void *context)
 {
     sqlite3_stmt *statement;
+    struct cn_history_turn turn;
+    bool more;
     int64_t first = round > CN_HISTORY_TURNS ? round - CN_HISTORY_TURNS : 0;
-    cn_err err = cn_ledger_sql_prepare(ledger, &statement,
-                                       "SELECT grp,max(round) FROM selection WHERE round>=? AND"
-                                       " round<? GROUP BY grp ORDER BY grp",
-                                       "ii", first, (int64_t)round);
-    return err ? err : cn_ledger_sql_visit_rounds(ledger, statement, visit, context);
+    cn_err err = cn_ledger_sql_prepare(
+        ledger, &statement,
+        "SELECT t.grp,t.newest,c.grp IS NULL FROM (SELECT grp,max(round) AS newest FROM selection"
+        " WHERE round>=? AND round<? GROUP BY grp) t LEFT JOIN contribution c"
+        " ON c.round=t.newest AND c.grp=t.grp ORDER BY t.grp",
+        "ii", first, (int64_t)round);
+    if (err)
+        return err;
+    while (!(err = cn_ledger_sql_next(ledger, statement, &more)) && more) {
+        err = read_turn(statement, &turn);
+        if (!err)
+            err = visit(context, &turn);
+        if (err)
+            break;
+    }
+    sqlite3_finalize(statement);
+    return err;
 }
 
 cn_err cn_history_find(struct cn_ledger *ledger, uint32_t round, const char *group,

@@ -26,9 +26,16 @@ cn_err cn_history_round(struct cn_ledger *ledger, uint32_t round, cn_history_vis
 
 #define CN_HISTORY_TURNS 64 // rounds that are looked at for a group's last invitation
 
-// Visits the groups that were invited to one of the CN_HISTORY_TURNS rounds before round, each with
-// the newest of these, in the order of names. An error of visit ends the walk and is returned.
-cn_err cn_history_turns(struct cn_ledger *ledger, uint32_t round, cn_ledger_round_visit *visit,
+struct cn_history_turn {
+    char group[CN_NAME_SIZE];
+    uint32_t round; // newest invitation
+    bool late;      // no update of the group counted in that round
+};
+
+typedef cn_err cn_history_turn_visit(void *context, const struct cn_history_turn *turn);
+// Visits the groups that were invited to one of the CN_HISTORY_TURNS rounds before round, in the
+// order of names. An error of visit ends the walk and is returned.
+cn_err cn_history_turns(struct cn_ledger *ledger, uint32_t round, cn_history_turn_visit *visit,
                         void *context);
 
 // Reads what became of one group's invitation. Returns CN_ENOTFOUND when it was not invited.

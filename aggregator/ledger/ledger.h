@@ -201,10 +201,16 @@ cn_err cn_ledger_close_round(struct cn_ledger *ledger, uint32_t number);
 cn_err cn_ledger_select(struct cn_ledger *ledger, uint32_t round, const char *group);
 cn_err cn_ledger_is_selected(struct cn_ledger *ledger, uint32_t round, const char *group,
                              bool *selected);
-// Sets last to the newest round before this one to which a group was invited; 0 when it was invited
-// to none of the 64 rounds before.
-cn_err cn_ledger_last_selected(struct cn_ledger *ledger, uint32_t round, const char *group,
-                               uint32_t *last);
+// The newest turn of a group to take part in a round.
+struct cn_ledger_turn {
+    uint32_t round; // 0: none in the 64 rounds before
+    bool kept;      // the group was invited once since, but no update of it counted in that round
+};
+
+// Reads the newest turn of a group before a round: its newest invitation. If no update of the group
+// counted there, but one did after the invitation before, that invitation is its newest turn.
+cn_err cn_ledger_last_turn(struct cn_ledger *ledger, uint32_t round, const char *group,
+                           struct cn_ledger_turn *turn);
 
 // --- contributions: accepted updates ---
 

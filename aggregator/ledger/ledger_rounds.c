@@ -85,18 +85,27 @@ cn_err cn_ledger_has_groups(struct cn_ledger *ledger, bool *several)
     return err;
 }
 
-cn_err cn_ledger_last_selected(struct cn_ledger *ledger, uint32_t round, const char *group,
-                               uint32_t *last)
+cn_err cn_ledger_last_turn(struct cn_ledger *ledger, uint32_t round, const char *group,
+                           struct cn_ledger_turn *turn)
 {
     sqlite3_stmt *statement;
-    int64_t number = 0;
-    cn_err err = cn_ledger_sql_prepare(ledger, &statement,
-                                       "SELECT ifnull(max(round),0) FROM selection"
-                                       " WHERE round<?1 AND round>=?1-64 AND grp=?2",
-                                       "it", (int64_t)round, group);
-    if (!err)
-        err = read_number(ledger, statement, &number);
-    *last = (uint32_t)number;
+    uint32_t rounds[2] = {0};
+    bool counted[2] = {true, true}, more;
+    cn_err err = cn_ledger_sql_prepare(
+        ledger, &statement,
+        "SELECT s.round,c.grp IS NOT NULL FROM selection s LEFT JOIN contribution c"
+        " ON c.round=s.round AND c.grp=s.grp WHERE s.round<?1 AND s.round>=?1-64 AND s.grp=?2"
+        " ORDER BY s.round DESC LIMIT 2",
+        "it", (int64_t)round, group);
+    if (err)
+        return err;
+    for (int i = 0; i < 2 && !(err = cn_ledger_sql_next(ledger, statement, &more)) && more; i++) {
+        rounds[i] = (uint32_t)sqlite3_column_int64(statement, 0);
+        counted[i] = sqlite3_column_int(statement, 1) != 0;
+    }
+    sqlite3_finalize(statement);
+    turn->kept = !counted[0] && counted[1];
+    turn->round = rounds[turn->kept];
     return err;
 }
 

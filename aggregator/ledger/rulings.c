@@ -49,6 +49,24 @@ cn_err cn_ruling_newest(struct cn_ledger *ledger, enum cn_ruling_kind kind,
     return err ? err : read_ruling(ledger, statement, ruling);
 }
 
+cn_err cn_ruling_refused(struct cn_ledger *ledger, const char *group, uint32_t *version)
+{
+    sqlite3_stmt *statement;
+    cn_err err = cn_ledger_sql_prepare(
+        ledger, &statement,
+        "SELECT r.version FROM ruling r WHERE r.kind=1 AND (?1='' OR EXISTS(SELECT 1 FROM"
+        " contribution c WHERE c.version=r.version AND c.grp=?1)) ORDER BY r.version DESC LIMIT 1",
+        "t", group ? group : "");
+    *version = 0;
+    if (err)
+        return err;
+    err = cn_ledger_sql_step(ledger, statement);
+    if (!err)
+        *version = (uint32_t)sqlite3_column_int64(statement, 0);
+    sqlite3_finalize(statement);
+    return err == CN_ENOTFOUND ? CN_OK : err;
+}
+
 cn_err cn_ruling_streak(struct cn_ledger *ledger, uint32_t *count)
 {
     sqlite3_stmt *statement;

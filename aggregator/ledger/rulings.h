@@ -28,6 +28,8 @@ cn_err cn_ruling_find(struct cn_ledger *ledger, uint32_t version, struct cn_ruli
 // Reads the newest ruling of a kind. Returns CN_ENOTFOUND when there is none.
 cn_err cn_ruling_newest(struct cn_ledger *ledger, enum cn_ruling_kind kind,
                         struct cn_ruling *ruling);
+// Reads the newest refused version that a group had a part in, or NULL for any group; 0: none.
+cn_err cn_ruling_refused(struct cn_ledger *ledger, const char *group, uint32_t *version);
 // Counts how many of the newest versions, one after the other, the gate refused.
 cn_err cn_ruling_streak(struct cn_ledger *ledger, uint32_t *count);
 

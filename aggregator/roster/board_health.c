@@ -15,6 +15,8 @@ bool cn_board_health_note(struct cn_board_health *health, const struct cn_health
     health->said = *said;
     cn_fault_clean(cleaned, said->error); // makes no text longer
     memcpy(health->said.error, cleaned, strlen(cleaned) + 1);
+    cn_fault_clean(cleaned, said->rest);
+    memcpy(health->said.rest, cleaned, strlen(cleaned) + 1);
     return true;
 }
 

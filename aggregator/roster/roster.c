@@ -7,6 +7,7 @@
 
 #include "aggregator/ledger/steering.h"
 #include "aggregator/roster/last_error.h"
+#include "aggregator/roster/resting.h"
 #include "runtime/base/log_limit.h"
 #include "runtime/port/platform.h"
 #include "transport/coap/security.h"
@@ -218,6 +219,7 @@ static cn_err reload(struct cn_roster *roster, cn_roster_drop *drop, void *conte
         groups[i].begun = before ? before->begun : 0;
         groups[i].recorded = before ? before->recorded : 0;
         groups[i].away = before && before->away;
+        groups[i].rests = before && before->rests;
     }
     free_boards(&roster->boards);
     free(roster->groups);
@@ -388,13 +390,29 @@ static bool is_known(const struct cn_fault *fault, const char *error)
     return fault->told_ms && strncmp(fault->text, error, strlen(error)) == 0;
 }
 
+// Decides whether the group of a board rests.
+static void judge_rest(struct cn_roster *roster, const char *group, uint64_t now_ms)
+{
+    struct cn_roster_group *found = find_group(roster->groups, roster->group_count, group);
+    const char *why;
+    bool rests = cn_resting_judge(roster->boards.items, roster->boards.count, group, now_ms, &why);
+    if (!found || found->rests == rests)
+        return;
+    found->rests = rests;
+    if (!roster->gateway)
+        cn_log(CN_LOG_INFO, "roster", "group %s %s%s", group, rests ? "rests: " : "may train", why);
+}
+
 void cn_roster_report(struct cn_roster *roster, const char *board, const struct cn_health *health,
                       uint64_t now_ms)
 {
     struct cn_roster_board *found = find_board(&roster->boards, board);
+    uint64_t before = found ? found->health.said.flags : 0;
     if (!found || found->enrolled.revoked || !cn_board_health_note(&found->health, health, now_ms))
         return;
     const struct cn_health *said = &found->health.said;
+    if ((before | said->flags) & CN_HEALTH_OUT) // else nothing about its group changed
+        judge_rest(roster, found->enrolled.group, now_ms);
     if (said->error[0] && !is_known(&found->fault, said->error))
         cn_roster_blame(roster, board, said->error, said->error_code, now_ms);
     if (said->error[0])

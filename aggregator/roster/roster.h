@@ -62,6 +62,8 @@ struct cn_roster_group {
     uint32_t begun, recorded;
     bool drained; // it is not invited any more (steering.h)
     bool away;    // it serves another job now, so this one does not invite it
+    // A board of it rests, as it reported (health.h), and no other would train: not invited.
+    bool rests;
 };
 
 #define CN_ROSTER_STORE_MS 5000        // between two writes of errors

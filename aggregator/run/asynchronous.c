@@ -32,7 +32,7 @@ uint32_t cn_run_oldest_round(const struct cn_job *job, uint32_t next, uint32_t r
 
 uint32_t cn_async_oldest(const struct cn_run *run)
 {
-    return cn_run_oldest_round(run->config.job, next_round(run), run->forget);
+    return cn_run_oldest_round(run->config.job, next_round(run), run->rolled_back);
 }
 
 // Says whether a group has an update in the version that is being made.
@@ -54,9 +54,11 @@ uint32_t cn_async_invited(const struct cn_run *run)
     for (size_t i = 0; i < count; i++) {
         bool has = false;
 
-        if ((groups[i].drained || groups[i].away) && has_part(run, groups[i].name, &has))
+        bool out = groups[i].drained || groups[i].away || groups[i].rests;
+
+        if (out && has_part(run, groups[i].name, &has))
             continue; // the ledger cannot be read: the number is only for people
-        invited += has || (!groups[i].drained && !groups[i].away);
+        invited += has || !out;
     }
     return invited > run->accepted ? invited : run->accepted; // groups may be revoked
 }
@@ -67,7 +69,7 @@ cn_err cn_async_invites(struct cn_run *run, const char *group, bool *invited)
     bool has;
     cn_err err = has_part(run, group, &has);
 
-    *invited = !has && !(found && (found->drained || found->away));
+    *invited = !has && !(found && (found->drained || found->away || found->rests));
     return err;
 }
 

@@ -36,18 +36,22 @@ static void take_best(const struct cn_ledger_metrics *central, struct best *best
 static cn_err find_best(struct cn_ledger *ledger, uint32_t number, struct best *best)
 {
     struct cn_ledger_version version;
-    uint32_t earlier = number;
+    uint32_t earlier = number, next;
+    bool ruled;
     *best = (struct best){0};
-    for (int i = 0; i < CN_GATE_VERSIONS && earlier; i++) {
-        bool ruled;
-        cn_err err = cn_ancestry_parent(ledger, earlier, &earlier, &ruled);
-        if (!err)
-            err = cn_ledger_find_version(ledger, earlier, &version);
+    cn_err err = number ? cn_ancestry_parent(ledger, number, &earlier, &ruled) : CN_OK;
+    for (int taken = 0; !err && number && taken < CN_GATE_VERSIONS;) {
+        err = cn_ledger_find_version(ledger, earlier, &version);
         if (err)
             return err;
         take_best(&version.central, best);
+        if (!earlier)
+            break;
+        err = cn_ancestry_parent(ledger, earlier, &next, &ruled);
+        taken += !ruled; // else it is the same weights once more
+        earlier = next;
     }
-    return CN_OK;
+    return err;
 }
 
 cn_err cn_gate_judge(struct cn_ledger *ledger, const struct cn_job *job, uint32_t number,
@@ -191,6 +195,8 @@ void cn_run_note_judged(struct cn_run *run, bool refused)
         cn_run_watch_loss(run, number, &run->judged);
     if (run->judged.count && cn_ledger_set_central(run->config.ledger, number, &run->judged))
         cn_log(CN_LOG_WARN, "run", "the measurement of version %u is made again", number);
+    if (refused)
+        run->refused = number;
     if (refused && cn_ruling_streak(run->config.ledger, &streak) == CN_OK &&
         streak >= CN_RULING_ALARM)
         cn_log(CN_LOG_ERROR, "run",

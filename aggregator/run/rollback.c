@@ -136,7 +136,7 @@ cn_err cn_run_roll_back(struct cn_run *run, bool *done)
         return err == CN_ENOMEM ? put_off(run, &ruling) : err;
     cn_log(CN_LOG_WARN, "run", "version %u has the weights of version %u: rolled back, %s",
            ruling.version, ruling.source, ruling.reason);
-    run->forget = ruling.version;
+    run->rolled_back = ruling.version;
     run->rollback_tries = 0;
     run->trouble_told = false;
     copy_measurement(run, &ruling);

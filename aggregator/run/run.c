@@ -452,7 +452,9 @@ cn_err cn_run_open(const struct cn_run_config *config, uint64_t now_ms, struct c
         opened->base.out.messages = larger(newest.bytes_out, config->earlier.out.messages);
         err = cn_score_progress(config->ledger, config->job, 0, &opened->progress);
     }
-    opened->forget = opened->progress.rolled_back;
+    opened->rolled_back = opened->progress.rolled_back;
+    if (!err)
+        err = cn_ruling_refused(config->ledger, NULL, &opened->refused);
     if (!err)
         err = cn_run_follow_steering(opened);
     if (!err)

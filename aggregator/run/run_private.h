@@ -28,7 +28,8 @@ struct cn_run {
     uint64_t quorum_seen_ms; // clock; when GATHER saw enough groups; 0: not yet
     uint64_t retry_ms;       // clock; CLOSING: the merge is not tried before
     uint64_t invite_ms;      // clock; OPEN: when to look for more groups
-    uint32_t forget;         // newest version that a rollback made; 0: none
+    uint32_t rolled_back;    // newest version that a rollback made; 0: none
+    uint32_t refused;        // newest version that the gate refused; 0: none
     uint32_t rollback_tries; // attempts to read the version of the rollback that waits
     uint64_t settings_ms;    // clock; when to look for other settings
     // CLOSING: the version that is being made, before it is stored. Empty: not made yet.

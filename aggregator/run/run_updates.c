@@ -26,6 +26,19 @@ static cn_err is_invited(struct cn_run *run, uint32_t round, const char *group, 
                : cn_ledger_is_selected(run->config.ledger, round, group, invited);
 }
 
+// Finds the newest version that went back to an earlier one, as far as the group is concerned: by a
+// rollback, or by a refusal of what the group had a part in. What the group kept of a refused
+// update is the rest of a step that was never taken.
+static cn_err find_forget(const struct cn_run *run, const char *group, uint64_t *forget)
+{
+    uint32_t refused = 0;
+    cn_err err = run->refused > run->rolled_back
+                     ? cn_ruling_refused(run->config.ledger, group, &refused)
+                     : CN_OK;
+    *forget = refused > run->rolled_back ? refused : run->rolled_back;
+    return err;
+}
+
 cn_err cn_run_describe(struct cn_run *run, const char *group, uint64_t now_ms,
                        struct cn_round_info *info)
 {
@@ -49,17 +62,16 @@ cn_err cn_run_describe(struct cn_run *run, const char *group, uint64_t now_ms,
     memcpy(info->delta_digest, newest->delta_digest, CN_DIGEST_SIZE);
     const struct cn_roster_group *found = cn_roster_find_group(run->config.roster, group);
     uint32_t served = found ? found->served : newest->number;
-    info->forget = run->forget;
     if (run->phase == CN_RUN_OPEN)
         info->control = run->control;
     info->key_epoch = found ? found->key_epoch : 0;
     info->group_boards = found ? found->boards : 0;
     cn_model_store_chain(run->config.models, served, &info->chain);
     cn_model_store_snapshot(run->config.models, served, &info->snapshot);
-    cn_err err = CN_OK;
+    cn_err err = find_forget(run, group, &info->forget);
     if (cn_job_is_async(run->config.job))
         info->oldest = cn_async_oldest(run);
-    if (run->phase == CN_RUN_OPEN)
+    if (!err && run->phase == CN_RUN_OPEN)
         err = is_invited(run, run->round, group, &info->invited);
     if (!err)
         err = cn_ledger_outcome(run->config.ledger, group, &outcome);

@@ -7,12 +7,12 @@ struct candidate {
     uint8_t rank[CN_DIGEST_SIZE];
     const struct cn_roster_group *group;
     uint32_t faulty; // boards of the group that report a fault
-    uint32_t last;   // newest earlier round to which the group was invited; 0: none
+    struct cn_ledger_turn last;
 };
 
 static bool may_be_invited(const struct cn_roster_group *group)
 {
-    return !group->drained && !group->away;
+    return !group->drained && !group->away && !group->rests;
 }
 
 static bool is_live(const struct cn_roster_group *group, uint64_t now_ms, uint64_t live_ms)
@@ -63,7 +63,9 @@ static int compare_candidates(const void *a, const void *b)
     const struct candidate *first = a, *second = b;
     int order = (int)cannot_train(first) - (int)cannot_train(second);
     if (!order)
-        order = (first->last > second->last) - (first->last < second->last);
+        order = (first->last.round > second->last.round) - (first->last.round < second->last.round);
+    if (!order)
+        order = (int)second->last.kept - (int)first->last.kept;
     return order ? order : memcmp(first->rank, second->rank, CN_DIGEST_SIZE);
 }
 
@@ -107,8 +109,8 @@ static cn_err collect(const struct cn_selection *selection, struct candidate *ca
         if (selected)
             continue;
         candidates[*found].group = &groups[i];
-        err = cn_ledger_last_selected(selection->ledger, selection->round, groups[i].name,
-                                      &candidates[*found].last);
+        err = cn_ledger_last_turn(selection->ledger, selection->round, groups[i].name,
+                                  &candidates[*found].last);
         if (err)
             return err;
         make_rank(selection, &candidates[(*found)++]);

@@ -1,8 +1,12 @@
 // selection.h - chooses the groups that are invited to a round.
 //
-// A live group that was left out longest comes first: the one whose newest invitation, of the last
-// 64 rounds, is the oldest. Equal ones are ranked by SHA-256(seed | round | name). So all groups
-// take turns, and the choice does not depend on the order in which they arrived. Groups whose
+// A live group that was left out longest comes first: the one whose last turn, of the last 64
+// rounds, is the oldest. An invitation is a turn if an update of the group counted. A group that
+// was late, or not waited for, keeps its turn once, and comes before those with an equally old
+// turn. If it is late again, that invitation was its turn: a group behind a stuck link takes one
+// place more, and no other before it delivers. Equal ones are ranked by SHA-256(seed | round |
+// name). So all groups take turns, and the choice does not depend on the order in which they
+// arrived. Groups whose
 // boards all report a fault come last: they may be mended before the deadline, and others train
 // meanwhile. Errors are those of ledger.h. Threading: that of the ledger.
 #pragma once
@@ -18,8 +22,8 @@ struct cn_selection {
     uint64_t live_ms; // a group that was heard within this time is live
 };
 
-// Counts the groups that may be invited: those that people have not drained (steering.h) and that
-// serve no other job.
+// Counts the groups that may be invited: those that people have not drained (steering.h), that
+// serve no other job and that do not rest (roster.h).
 uint32_t cn_selection_enrolled(const struct cn_roster *roster);
 // Counts the groups that may be invited and were heard within live_ms.
 uint32_t cn_selection_live(const struct cn_roster *roster, uint64_t now_ms, uint64_t live_ms);

@@ -37,6 +37,8 @@ void cn_status_health_add(cJSON *board, const struct cn_board_health *health)
     }
     if (health->said.error[0])
         cJSON_AddStringToObject(object, "error", health->said.error);
+    if (health->said.rest[0])
+        cJSON_AddStringToObject(object, "rest", health->said.rest);
 }
 
 static uint64_t read_number(const cJSON *object, const char *key, double limit)
@@ -45,6 +47,14 @@ static uint64_t read_number(const cJSON *object, const char *key, double limit)
     return cJSON_IsNumber(item) && item->valuedouble >= 0 && item->valuedouble < limit
                ? (uint64_t)item->valuedouble
                : 0;
+}
+
+static void read_text(const cJSON *object, const char *key, size_t size, char *text)
+{
+    const char *found = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(object, key));
+    char cleaned[CN_FAULT_SIZE];
+    cn_fault_clean(cleaned, found ? found : "");
+    snprintf(text, size, "%.*s", (int)size - 1, cleaned);
 }
 
 void cn_status_health_read(const cJSON *board, struct cn_board_health *health)
@@ -60,9 +70,6 @@ void cn_status_health_read(const cJSON *board, struct cn_board_health *health)
         else
             *(uint32_t *)place = (uint32_t)value;
     }
-    const char *error = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(object, "error"));
-    char cleaned[CN_FAULT_SIZE];
-    cn_fault_clean(cleaned, error ? error : "");
-    snprintf(health->said.error, sizeof(health->said.error), "%.*s", CN_HEALTH_ERROR_SIZE - 1,
-             cleaned);
+    read_text(object, "error", CN_HEALTH_ERROR_SIZE, health->said.error);
+    read_text(object, "rest", CN_HEALTH_REST_SIZE, health->said.rest);
 }

@@ -25,6 +25,7 @@ static const struct {
     [CN_REASON_RUN_PAUSED] = {"run_paused", "no round is open: the run is paused until `resume`"},
     [CN_REASON_MERGING] = {"merging", "no round is open: the version is being made"},
     [CN_REASON_WAITING] = {"waiting", "no round is open: it waits for more groups"},
+    [CN_REASON_RESTS] = {"rests", NULL},
     [CN_REASON_LEFT_OUT] = {"left_out", "its group was not invited to this round"},
     [CN_REASON_ACCEPTED] = {"accepted", "in the round: its update is accepted"},
     [CN_REASON_HALTED] = {"halted", "in the round, but the aggregator is not running"},
@@ -66,6 +67,13 @@ static struct cn_reason find_silence(const struct cn_reason_facts *facts, const 
     return (struct cn_reason){.kind = CN_REASON_NEVER, .detail = error};
 }
 
+// Says whether a board in this place may rest: its group is not in a round.
+static bool is_idle(enum cn_reason_kind place)
+{
+    return place == CN_REASON_LEFT_OUT || place == CN_REASON_WAITING || place == CN_REASON_QUORUM ||
+           place == CN_REASON_MERGING;
+}
+
 struct cn_reason cn_reason_of(const struct cn_reason_facts *facts,
                               const struct cn_ledger_board *board,
                               const struct cn_live_board *found)
@@ -97,7 +105,11 @@ struct cn_reason cn_reason_of(const struct cn_reason_facts *facts,
         return (struct cn_reason){.kind = CN_REASON_SILENT, .since_ms = live->heard_ms};
     if (live->elsewhere)
         return (struct cn_reason){.kind = CN_REASON_ELSEWHERE};
-    return (struct cn_reason){.kind = find_place(facts, board->group),
+    enum cn_reason_kind place = find_place(facts, board->group);
+    if (is_idle(place) && cn_board_health_is_fresh(&live->health, facts->now_ms) &&
+        live->health.said.flags & CN_HEALTH_RESTS)
+        return (struct cn_reason){.kind = CN_REASON_RESTS, .detail = live->health.said.rest};
+    return (struct cn_reason){.kind = place,
                               .invited = facts->view->invited,
                               .groups = facts->view->groups,
                               .turns = facts->view->turn_count > 0,
@@ -120,8 +132,9 @@ static void put_turn(const struct cn_reason *reason, char text[CN_REASON_SIZE])
                           reasons[reason->kind].sentence, waits ? ":" : ";", reason->invited,
                           reason->groups, waits ? "" : " invited");
     if (reason->turn)
-        snprintf(text + length, CN_REASON_SIZE - (size_t)length, "its last one was round %u",
-                 reason->turn);
+        snprintf(text + length, CN_REASON_SIZE - (size_t)length, "its last one was round %u%s",
+                 reason->turn->round,
+                 reason->turn->late ? ", in which no update of it counted" : "");
     else
         snprintf(text + length, CN_REASON_SIZE - (size_t)length,
                  "it was in none of the last %d rounds", CN_HISTORY_TURNS);
@@ -160,6 +173,8 @@ void cn_reason_text(const struct cn_reason *reason, uint64_t now_ms, bool ages,
         put_turn(reason, text);
     else if (reason->kind == CN_REASON_PAUSED)
         snprintf(text, CN_REASON_SIZE, "it pauses: %s", detail);
+    else if (reason->kind == CN_REASON_RESTS)
+        snprintf(text, CN_REASON_SIZE, "it rests: %s", detail);
     else if (reason->kind == CN_REASON_MISSING)
         snprintf(text, CN_REASON_SIZE, "missing in its group%s%s", ages ? " since" : "", age);
     else if (reason->kind == CN_REASON_SILENT)

@@ -32,6 +32,7 @@ enum cn_reason_kind {
     CN_REASON_RUN_PAUSED, // no round is open: people paused the run
     CN_REASON_MERGING,    // no round is open: the version of the last one is being made
     CN_REASON_WAITING,    // no round is open: it waits for more groups
+    CN_REASON_RESTS,      // its group is not invited before its charge or bytes suffice
     CN_REASON_LEFT_OUT,   // its group was not invited
     CN_REASON_ACCEPTED,   // the update of its group is accepted
     CN_REASON_HALTED,     // in the round, but the aggregator is not running
@@ -44,9 +45,8 @@ struct cn_reason {
     const char *detail; // the board's error, or addresses; borrowed from the board; NULL: none
     uint64_t code;      // of the board's error: -cn_err; 0: not known
     bool turns;         // groups take turns, and an earlier round is known
-    // The number of invited groups, and of all groups; and the newest earlier round to which the
-    // board's group was invited, as in cn_round_view_turn.
-    uint32_t invited, groups, turn;
+    uint32_t invited, groups;           // number of invited groups, and of all groups
+    const struct cn_history_turn *turn; // as in cn_round_view_turn; borrowed from the view
 };
 
 struct cn_reason_facts {

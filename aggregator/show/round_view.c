@@ -115,7 +115,7 @@ static cn_err load_steering(struct cn_ledger *ledger, struct cn_round_view *view
     return err ? err : cn_steering_drained(ledger, take_drained, view);
 }
 
-static cn_err take_turn(void *context, const char *group, uint32_t round)
+static cn_err take_turn(void *context, const struct cn_history_turn *turn)
 {
     struct cn_round_view *view = context;
     size_t count = view->turn_count;
@@ -125,8 +125,7 @@ static cn_err take_turn(void *context, const char *group, uint32_t round)
             return CN_ENOMEM;
         view->turns = grown;
     }
-    view->turns[view->turn_count].round = round;
-    memcpy(view->turns[view->turn_count++].group, group, strlen(group) + 1);
+    view->turns[view->turn_count++] = *turn;
     return CN_OK;
 }
 
@@ -210,16 +209,15 @@ const struct cn_history_entry *cn_round_view_find(const struct cn_round_view *vi
 
 static int compare_turn(const void *key, const void *turn)
 {
-    return strcmp(key, ((const struct cn_round_turn *)turn)->group);
+    return strcmp(key, ((const struct cn_history_turn *)turn)->group);
 }
 
-uint32_t cn_round_view_turn(const struct cn_round_view *view, const char *group)
+const struct cn_history_turn *cn_round_view_turn(const struct cn_round_view *view,
+                                                 const char *group)
 {
-    const struct cn_round_turn *found =
-        view->turn_count
-            ? bsearch(group, view->turns, view->turn_count, sizeof(*view->turns), compare_turn)
-            : NULL;
-    return found ? found->round : 0;
+    return view->turn_count
+               ? bsearch(group, view->turns, view->turn_count, sizeof(*view->turns), compare_turn)
+               : NULL;
 }
 
 static int compare_error(const void *key, const void *error)

@@ -8,12 +8,6 @@
 #include "aggregator/roster/last_error.h"
 #include "aggregator/run/score.h"
 
-// The newest round before this one to which a group was invited.
-struct cn_round_turn {
-    char group[CN_NAME_SIZE];
-    uint32_t round;
-};
-
 // What a board last said of why it cannot train; it may train since.
 struct cn_round_error {
     char board[CN_NAME_SIZE];
@@ -32,7 +26,7 @@ struct cn_round_view {
     const char *end_reason;           // why the run is over; NULL: it is not
     struct cn_history_entry *entries; // owned; a group each, in the order of names
     size_t count;
-    struct cn_round_turn *turns; // owned; in the order of names; only if groups take turns
+    struct cn_history_turn *turns; // owned; in the order of names; only if groups take turns
     size_t turn_count;
     struct cn_steering steering;     // what people ask of the run
     struct cn_steered_round steered; // what people did to the round
@@ -52,9 +46,10 @@ void cn_round_view_deinit(struct cn_round_view *view);
 const struct cn_history_entry *cn_round_view_find(const struct cn_round_view *view,
                                                   const char *group);
 
-// Returns the newest earlier round to which a group was invited; 0: none of the last
+// Returns the group's newest invitation to an earlier round; NULL: to none of the last
 // CN_HISTORY_TURNS, or all groups are invited.
-uint32_t cn_round_view_turn(const struct cn_round_view *view, const char *group);
+const struct cn_history_turn *cn_round_view_turn(const struct cn_round_view *view,
+                                                 const char *group);
 
 // Returns what a board last said of why it cannot train; NULL: it never said so.
 const char *cn_round_view_error(const struct cn_round_view *view, const char *board);

@@ -8,8 +8,6 @@
 #include "runtime/update/update.h"
 #include "runtime/update/version.h"
 
-#define NAME_SIZE 48 // of a file
-
 float *cn_model_weights(const struct cn_model *model)
 {
     // malloc aligns bytes, and the header's 88 bytes keep the alignment that float needs.
@@ -49,16 +47,16 @@ cn_err cn_model_seal(struct cn_model *model, const uint8_t graph[CN_DIGEST_SIZE]
     return CN_OK;
 }
 
-static void make_name(uint32_t number, const char *kind, char name[NAME_SIZE])
+void cn_model_file_name(uint32_t number, const char *kind, char name[CN_MODEL_NAME_SIZE])
 {
-    snprintf(name, NAME_SIZE, "version-%u.%s", number, kind);
+    snprintf(name, CN_MODEL_NAME_SIZE, "version-%u.%s", number, kind);
 }
 
 static cn_err save(struct cn_store *store, uint32_t number, const char *kind, const void *data,
                    size_t size)
 {
-    char name[NAME_SIZE];
-    make_name(number, kind, name);
+    char name[CN_MODEL_NAME_SIZE];
+    cn_model_file_name(number, kind, name);
     return cn_store_replace(store, name, data, size);
 }
 
@@ -70,8 +68,8 @@ cn_err cn_model_save_first(struct cn_store *store, const struct cn_model *model)
 static cn_err load(struct cn_store *store, uint32_t number, const char *kind, size_t limit,
                    uint8_t **data, size_t *size)
 {
-    char name[NAME_SIZE];
-    make_name(number, kind, name);
+    char name[CN_MODEL_NAME_SIZE];
+    cn_model_file_name(number, kind, name);
     return store->ops->load(store, name, limit, data, size);
 }
 

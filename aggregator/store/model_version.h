@@ -32,6 +32,11 @@ struct cn_model {
     const struct cn_ruling *ruling; // borrowed for cn_model_store_add; NULL: made of updates
 };
 
+#define CN_MODEL_NAME_SIZE 48 // of a file's name, with the terminating 0
+
+// Writes the name of a file of a version. kind: "full", "delta", "residual" or "state".
+void cn_model_file_name(uint32_t number, const char *kind, char name[CN_MODEL_NAME_SIZE]);
+
 // Returns the weights, which lie in bytes, in layout order.
 float *cn_model_weights(const struct cn_model *model);
 void cn_model_deinit(struct cn_model *model);

@@ -1,7 +1,7 @@
 // health.h - what a board says of itself while it runs, for people and monitors.
 //
-// No decision about training or merging depends on it. 0 means "not known" in all fields except
-// state, round, step and seq.
+// No decision about training or merging depends on it; whom a gateway invites may. 0 means "not
+// known" in all fields except state, round, step and seq.
 #pragma once
 
 #include <stdint.h>
@@ -16,12 +16,17 @@ enum cn_health_state {
     CN_HEALTH_STATES,     // number of states
 };
 
-#define CN_HEALTH_THROTTLED 1u   // flag: the system slows itself down for heat or power
-#define CN_HEALTH_BATTERY 2u     // flag: the board runs on a battery
+#define CN_HEALTH_THROTTLED 1u // flag: the system slows itself down for heat or power
+#define CN_HEALTH_BATTERY 2u   // flag: the board runs on a battery
+// Flag: its charge or its bytes left keep it out of the members that train; rest says why.
+#define CN_HEALTH_RESTS 4u
+#define CN_HEALTH_LOOKS_ON 8u // flag: it does not train, whatever its charge and bytes
+#define CN_HEALTH_OUT (CN_HEALTH_RESTS | CN_HEALTH_LOOKS_ON)
 #define CN_HEALTH_PAUSE_SHIFT 8  // first bit of the pause (enum cn_pause)
 #define CN_HEALTH_PAUSE_MASK 15u // mask of the pause, after shifting
 
 #define CN_HEALTH_ERROR_SIZE 120 // bytes of the error text, with its terminating 0
+#define CN_HEALTH_REST_SIZE 96   // bytes of the text about resting, with its terminating 0
 
 // Thousandths of a kelvin at 0 degrees Celsius.
 #define CN_HEALTH_ZERO_CELSIUS 273150
@@ -36,6 +41,7 @@ struct cn_health {
     uint64_t flags;        // CN_HEALTH_THROTTLED and the others
     uint64_t error_code;   // -cn_err; 0: no error
     char error[CN_HEALTH_ERROR_SIZE];
-    uint64_t seq;          // number of this message of the process, from 1 on
-    uint64_t resident_mib; // memory of the process in RAM
+    uint64_t seq;                   // number of this message of the process, from 1 on
+    uint64_t resident_mib;          // memory of the process in RAM
+    char rest[CN_HEALTH_REST_SIZE]; // why it rests; "": it does not, or there is an error
 };

@@ -135,8 +135,9 @@ struct cn_round_info {
     struct cn_snapshot snapshot;          // only set when the group seems to be behind
     uint64_t key_epoch;                   // newest epoch of the group's pair keys
     uint64_t group_boards;                // boards enrolled in the group; 0: unknown
-    // Newest version that was made by going back to an earlier one; 0: none. What a group keeps of
-    // rounds before that version belongs to versions that were given up.
+    // Newest version that was made by going back to an earlier one, or in place of a refused one
+    // that the group had a part in; 0: none. What a group keeps of rounds before that version
+    // belongs to versions that were given up.
     uint64_t forget;
     // Oldest round whose updates still count; 0: only those of .round do. Above 0 the run is
     // asynchronous: a group that trains for an earlier round continues.

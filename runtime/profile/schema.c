@@ -337,7 +337,8 @@ const struct cn_schema_row cn_schema[] = {
      .about = "step: factor of each change; cosine: share of the rate that is left at the end"},
     {"job.train.keep_optimizer", CN_VALUE_BOOL, JOB, AT(job.keep_optimizer), .initial = "false",
      .uses = TRAIN | GATEWAY,
-     .about = "true: the optimizer's state is kept between rounds, except over a rollback"},
+     .about =
+         "true: the optimizer's state is kept between rounds, except over rollback or refusal"},
     {"job.parallel.sets", CN_VALUE_SETS, JOB, AT(job.parallel.sets),
      .example = "{late: phase == fine_tuning or name != board-4}", .uses = GATEWAY,
      .about = "named sets of a group's members, for names that the site does not define"},

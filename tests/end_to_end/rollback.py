@@ -80,6 +80,7 @@ def a_gate_refuses_what_got_worse(build):
         assert os.path.getsize(cluster.path(f"state/gateway/files/version-{refused}.delta")) <= 112
         for board in cluster.boards:
             cluster.wait_for_line(board, f"version {refused}: held-out")
+            cluster.wait_for_line(board, f"version {refused} went back to an earlier one: what waited here is forgotten")
         said = aggregator(cluster, "status", "gateway.yaml")
         assert "the gate refused version" in said, said
         finish(cluster, more=6)

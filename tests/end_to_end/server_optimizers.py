@@ -9,7 +9,7 @@ by the aggregator and by the second implementation in tests/peers.
 import os
 import sys
 
-from cluster import Cluster, DIGITS, SOURCE
+from cluster import Cluster, DIGITS, ENDLESS, SOURCE
 from scenarios import Scenarios
 
 sys.path.append(os.path.join(SOURCE, "tests", "peers"))
@@ -60,18 +60,87 @@ def each_optimizer_is_made_again(build):
     assert len(digests) == 5, digests
 
 
+def change_bit(path):
+    with open(path, "r+b") as file:
+        byte = file.read(1)[0]
+        file.seek(0)
+        file.write(bytes([byte ^ 1]))
+
+
+def cut(path):
+    os.truncate(path, os.path.getsize(path) // 2)
+
+
+def read(path):
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def stopped_run(cluster):
+    """Some versions, and nothing that runs; gives the newest version."""
+    cluster.start_all()
+    cluster.wait_for_version(3)
+    for name in list(cluster.processes):
+        cluster.kill(name)
+    return cluster.version()
+
+
 @scenario
-def a_changed_bit_of_the_state_is_refused(build):
-    with cluster_of(build, "optimizer: fedadam") as cluster:
-        cluster.start_all()
+def damaged_files_of_the_newest_version_are_made_again(build):
+    """`check` names the file and fails, `run` makes it again from the version before, and the run goes on."""
+    with cluster_of(build, "optimizer: fedadam", rounds=ENDLESS) as cluster:
+        number = stopped_run(cluster)
+        for kind, damage, word in (("state", change_bit, "damaged"), ("state", os.remove, "missing"),
+                                   ("residual", change_bit, "damaged"), ("residual", os.remove, "missing"),
+                                   ("full", change_bit, "damaged"), ("delta", cut, "damaged")):
+            path = cluster.path(f"state/gateway/files/version-{number}.{kind}")
+            whole, made = read(path), f"version-{number}.{kind} is {word}: "
+            damage(path)
+            result = cluster.command(cluster.aggregator, "check", "gateway.yaml", check=False)
+            assert result.returncode == 1 and result.stderr.count("\n") == 1, (kind, result)
+            assert f"{made}run makes it again from version {number - 1} and" in result.stderr, (kind, result.stderr)
+            cluster.start("gateway")
+            cluster.wait_for_line("gateway", f"{made}made again from version {number - 1} and the updates since")
+            cluster.kill("gateway")
+            assert read(path) == whole, kind
+            cluster.command(cluster.aggregator, "check", "gateway.yaml")
+        for name in ("gateway", "board-1", "board-3"):
+            cluster.start(name)
+        cluster.wait_for_version(number + 2)
+        cluster.end_run()
         cluster.wait_for_end(120)
-        path = cluster.path(f"state/gateway/files/version-{ROUNDS}.state")
-        with open(path, "r+b") as file:
-            byte = file.read(1)[0]
-            file.seek(0)
-            file.write(bytes([byte ^ 1]))
-        result = cluster.command(cluster.aggregator, "run", "gateway.yaml", check=False)
-        assert result.returncode == 1 and f"version-{ROUNDS}.residual or" in result.stderr, result.stderr
+        lines = cluster.replay()
+        assert lines[-1].endswith(" versions, 0 differ, 0 not checked"), lines
+
+
+@scenario
+def what_cannot_be_made_again_is_said_with_what_helps(build):
+    with cluster_of(build, "optimizer: fedadam", rounds=ENDLESS) as cluster:
+        number = stopped_run(cluster)
+        files = cluster.path("state/gateway/files")
+        cut(f"{files}/version-{number}.state")
+        os.remove(f"{files}/round-{number}-lab-a.update")
+        for command in ("check", "run"):
+            result = cluster.command(cluster.aggregator, command, "gateway.yaml", check=False)
+            assert result.returncode == 1 and result.stderr.count("\n") == 1, (command, result)
+            for part in (f"version-{number}.state is damaged and cannot be made again: an update of version {number} ",
+                         f"cairn-aggregator init --after state/gateway --version {number} PROFILE"):
+                assert part in result.stderr, (command, result.stderr)
+        cluster.edit("gateway.yaml", ("state/gateway", "state/next"))
+        cluster.command(cluster.aggregator, "init", "--after", "state/gateway", "--version", str(number), "gateway.yaml")
+
+
+@scenario
+def a_damaged_initial_model_is_made_again(build):
+    with cluster_of(build, "optimizer: fedavg") as cluster:
+        cluster.start("gateway")
+        cluster.wait_for_line("gateway", "listening on")
+        cluster.kill("gateway")
+        os.remove(cluster.path("state/gateway/files/version-0.full"))
+        cluster.start_all()
+        cluster.wait_for_line("gateway", "version-0.full is missing: made again from the model's file")
+        cluster.wait_for_end(120)
+        check(cluster, server_optimizer.Server("fedavg"))
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import signal
 import time
 
 import wide_model
-from cluster import DIGITS, ENDLESS, JOB, Cluster, read_npy, run_to_end, same_model_everywhere, write_npy
+from cluster import DIGITS, ENDLESS, JOB, Cluster, read_npy, run_to_end, same_model_everywhere, wait_until, write_npy
 from scenarios import Scenarios
 
 TWO = {"lab": ["board-1", "board-2"]}
@@ -354,25 +354,52 @@ def replicas_of_shards_train_and_the_one_left_over_looks_on(build):
             said(cluster, "board-4", "shard 2 of 2")
 
 
+def put_battery(cluster, percent):
+    supply = cluster.path("root", "sys/class/power_supply/battery")
+    os.makedirs(supply, exist_ok=True)
+    for name, text in ("type", "Battery"), ("status", "Discharging"), ("capacity", str(percent)):
+        with open(os.path.join(supply, name), "w") as file:
+            file.write(text + "\n")
+
+
 @scenario
 def a_board_looks_on_until_it_is_charged(build):
     """The others train meanwhile. The charge counts from the next round on, without another epoch."""
     extra = "parallel: {train: charged, sets: {charged: battery >= 40 and bytes >= 1 MiB}}"
     with Cluster(build, TWO, **{**SETTINGS, "rounds": ENDLESS}, extra=extra) as cluster:
-        supply = cluster.path("root", "sys/class/power_supply/battery")
-        os.makedirs(supply)
-        for name, text in ("type", "Battery"), ("status", "Discharging"), ("capacity", "20"):
-            with open(os.path.join(supply, name), "w") as file:
-                file.write(text + "\n")
+        put_battery(cluster, 20)
         for name in ("gateway", "board-1"):
             cluster.start(name)
         cluster.start("board-2", "--sysroot", cluster.path("root"))
         cluster.wait_for_line("board-1", "board-1 train; looking on: board-2")
         cluster.wait_for_version(3)
-        with open(os.path.join(supply, "capacity"), "w") as file:
-            file.write("60\n")
+        put_battery(cluster, 60)
         cluster.wait_for_line("board-1", "step 0: board-1 board-2 train")
         assert cluster.views("board-1", 2) == 1, "another epoch began"
+        finish(cluster)
+
+
+@scenario
+def a_board_alone_in_its_group_is_not_asked_until_it_is_charged(build):
+    extra = "parallel: {train: charged, sets: {charged: battery >= 40}}"
+    alone = {"lab-a": ["board-1"], "lab-b": ["board-2"]}
+    with Cluster(build, alone, **{**SETTINGS, "rounds": ENDLESS, "quorum": 1}, extra=extra) as cluster:
+        put_battery(cluster, 20)
+        cluster.start("gateway")
+        cluster.start("board-2", "--sysroot", cluster.path("root"))
+        why = "battery 20 %; the set charged wants battery >= 40"
+        cluster.wait_for_line("board-2", f"this board rests: {why}")
+        cluster.wait_for_line("gateway", f"group lab-b rests: {why}")
+        before = cluster.ledger("SELECT ifnull(max(round),0) FROM selection WHERE grp='lab-b'")[0][0]
+        cluster.start("board-1")
+        cluster.wait_for_version(before + 4)
+        assert cluster.ledger("SELECT ifnull(max(round),0) FROM selection WHERE grp='lab-b'")[0][0] == before
+        text = " ".join(cluster.command(cluster.aggregator, "status", "gateway.yaml").stdout.split())
+        assert f"it rests: {why}" in text, text
+        put_battery(cluster, 60)
+        cluster.wait_for_line("gateway", "group lab-b may train")
+        wait_until(lambda: cluster.ledger("SELECT max(round) FROM selection WHERE grp='lab-b'")[0][0] > before,
+                   "the charged board is asked", 60)
         finish(cluster)
 
 

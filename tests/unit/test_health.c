@@ -12,13 +12,14 @@
 #include "aggregator/serve/status.h"
 #include "aggregator/show/show.h"
 #include "runtime/round/node/node_health.h"
+#include "runtime/round/node/node_rest.h"
 #include "tests/unit/aggregator_world.h"
 
 static void the_largest_report_is_small_and_survives_a_round_trip(void **state)
 {
-    struct cn_health sent = {CN_HEALTH_FAILED, UINT32_MAX, UINT32_MAX, UINT32_MAX,
-                             UINT32_MAX,       UINT32_MAX, UINT32_MAX, UINT32_MAX,
-                             UINT32_MAX,       "",         UINT32_MAX, UINT32_MAX};
+    struct cn_health sent = {CN_HEALTH_FAILED, UINT32_MAX, UINT32_MAX, UINT32_MAX, UINT32_MAX,
+                             UINT32_MAX,       UINT32_MAX, UINT32_MAX, UINT32_MAX, "",
+                             UINT32_MAX,       UINT32_MAX, ""};
     struct cn_health taken;
     uint8_t bytes[CN_MESSAGE_MAX];
     size_t size;
@@ -30,12 +31,56 @@ static void the_largest_report_is_small_and_survives_a_round_trip(void **state)
     assert_memory_equal(&taken, &sent, sizeof(sent));
     for (size_t cut = 0; cut < size; cut++)
         assert_int_equal(cn_message_get_health(bytes, cut, &taken), CN_EFORMAT);
+    sent.error[0] = '\0'; // beside an error there is no text about resting
+    memset(sent.rest, 'r', sizeof(sent.rest) - 1);
+    assert_int_equal(cn_message_put_health(&sent, bytes, &size), CN_OK);
+    assert_int_equal(cn_message_get_health(bytes, size, &taken), CN_OK);
+    assert_string_equal(taken.rest, sent.rest);
     sent = (struct cn_health){.state = CN_HEALTH_IDLE, .seq = 1};
     assert_int_equal(cn_message_put_health(&sent, bytes, &size), CN_OK);
     assert_int_equal(size, 11); // what is not known is left out
 }
 
 // --- on the board ---
+
+static struct cn_node_rest judge(const struct cn_settings *settings, uint8_t battery,
+                                 uint32_t left_kib)
+{
+    const struct cn_board_facts facts = {
+        .memory_mib = 1024, .battery = battery, .left_kib = left_kib};
+    struct cn_node_rest rest;
+    cn_node_rest_judge(&settings->job, settings, &facts, 1, &rest);
+    return rest;
+}
+
+static void a_board_rests_only_for_its_charge_and_bytes(void **state)
+{
+    struct cn_settings *settings = calloc(1, sizeof(*settings));
+    struct cn_parallel *parallel = &settings->job.parallel;
+    (void)state;
+    assert_non_null(settings);
+    snprintf(settings->name, sizeof(settings->name), "b");
+    snprintf(parallel->sets, sizeof(parallel->sets),
+             "charged: battery >= 40 and bytes >= 1 MiB; big: memory >= 2 GiB; near: link >= 1 "
+             "Mbit/s and battery >= 40");
+    assert_int_equal(judge(settings, 20, UINT32_MAX).flag, 0); // all train
+    snprintf(parallel->train, sizeof(parallel->train), "charged");
+    assert_int_equal(judge(settings, 40, UINT32_MAX).flag, 0);
+    assert_int_equal(judge(settings, 20, UINT32_MAX).flag, CN_HEALTH_RESTS);
+    assert_string_equal(judge(settings, 20, UINT32_MAX).text,
+                        "battery 20 %; the set charged wants battery >= 40 and bytes >= 1 MiB");
+    assert_int_equal(judge(settings, 100, 800).flag, CN_HEALTH_RESTS);
+    assert_non_null(strstr(judge(settings, 100, 800).text, "battery 100 %, 800 KiB left today;"));
+    snprintf(parallel->train, sizeof(parallel->train), "big");
+    assert_int_equal(judge(settings, 20, UINT32_MAX).flag, CN_HEALTH_LOOKS_ON);
+    snprintf(parallel->train, sizeof(parallel->train), "big charged");
+    assert_int_equal(judge(settings, 20, UINT32_MAX).flag, CN_HEALTH_RESTS);
+    snprintf(parallel->train, sizeof(parallel->train), "near"); // the link is not known
+    assert_int_equal(judge(settings, 20, UINT32_MAX).flag, CN_HEALTH_LOOKS_ON);
+    snprintf(settings->group.sets, sizeof(settings->group.sets), "near: battery >= 10");
+    assert_int_equal(judge(settings, 20, UINT32_MAX).flag, 0);
+    free(settings);
+}
 
 struct board {
     struct cn_upkeep care;
@@ -275,6 +320,7 @@ static void what_was_said_passes_through_the_file_of_status(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_board_rests_only_for_its_charge_and_bytes),
         cmocka_unit_test(the_largest_report_is_small_and_survives_a_round_trip),
         cmocka_unit_test(a_change_is_told_after_five_seconds_and_all_else_each_minute),
         cmocka_unit_test(reports_are_left_out_where_bytes_cost_or_are_almost_used_up),

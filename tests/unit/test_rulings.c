@@ -131,6 +131,46 @@ static void a_refused_version_has_its_parents_weights_and_state(void **state)
     world_deinit(&world);
 }
 
+static void assert_forget(struct aggregator_world *world, const char *group, uint32_t forget)
+{
+    struct cn_round_info info;
+    assert_true(world_get_round(world, group, &info));
+    assert_int_equal(info.forget, forget);
+}
+
+static void what_groups_kept_of_a_refused_version_is_forgotten(void **state)
+{
+    struct aggregator_world world;
+    struct cn_round_info info = {0};
+    struct cn_ruling ruling;
+    (void)state;
+    begin(&world, 1);
+    assert_int_equal(world_enroll(&world, "c", "c", 0), CN_OK); // never has a part in a version
+    assert_int_equal(world_start(&world), CN_OK);
+    for (int i = 0; i < 100 && info.version < 3; i++) {
+        assert_forget(&world, "a", info.version < 2 ? 0 : 2);
+        assert_int_equal(world_tick(&world, 500), CN_OK);
+        for (size_t board = 0; board < 2; board++)
+            world_take_part(&world, boards[board], boards[board]);
+        world_get_round(&world, "a", &info);
+    }
+    assert_int_equal(cn_ruling_find(world.ledger, 2, &ruling), CN_OK);
+    assert_int_equal(cn_ruling_find(world.ledger, 3, &ruling), CN_ENOTFOUND);
+    assert_forget(&world, "a", 2);
+    assert_forget(&world, "b", 2);
+    assert_forget(&world, "c", 0);
+    world_stop(&world);
+    assert_int_equal(world_start(&world), CN_OK);
+    assert_forget(&world, "b", 2);
+    assert_forget(&world, "c", 0);
+    assert_int_equal(cn_rulings_ask_rollback(world.ledger, 1, "a test"), CN_OK);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(world_tick(&world, 600), CN_OK);
+    assert_forget(&world, "b", 4);
+    assert_forget(&world, "c", 4);
+    world_deinit(&world);
+}
+
 // A run with a refusal and a rollback; fails at operation number, if not 0.
 static bool run_once(unsigned number, uint8_t digest[CN_DIGEST_SIZE])
 {
@@ -398,6 +438,41 @@ static void the_gate_compares_with_the_best_of_the_last_versions(void **state)
     world_deinit(&world);
 }
 
+static void add_refusal(struct aggregator_world *world, uint32_t version)
+{
+    char sql[160];
+    snprintf(sql, sizeof(sql),
+             "INSERT INTO ruling(version,kind,source,loss,accuracy,reason) VALUES(%u,1,%u,0,0,'x')",
+             version, version - 1);
+    assert_int_equal(cn_ledger_sql_run(world->ledger, sql), CN_OK);
+}
+
+// Each refused version has the measurement of its parent. The best version must not leave the
+// window for them: then each bad version would make the next one easier.
+static void refused_versions_take_no_place_among_the_five(void **state)
+{
+    struct aggregator_world world;
+    struct cn_ruling ruling;
+    uint8_t digest[CN_DIGEST_SIZE];
+    bool refused;
+    struct cn_job job = {.gate = {.accuracy = 0.05}};
+    const struct cn_ledger_metrics metrics = {.loss = 50, .correct = 54, .count = 100};
+    struct cn_ledger_metrics best = {.loss = 50, .correct = 60, .count = 100};
+    (void)state;
+    begin(&world, 0);
+    world.job.rounds = 9;
+    finish(&world, 0, digest);
+    for (uint32_t version = 0; version <= 9; version++) { // 2 is the best, 4 to 9 are refused
+        best.correct = version == 2 ? 60 : 56;
+        assert_int_equal(cn_ledger_set_central(world.ledger, version, &best), CN_OK);
+    }
+    for (uint32_t version = 4; version <= 9; version++)
+        add_refusal(&world, version);
+    assert_int_equal(cn_gate_judge(world.ledger, &job, 10, &metrics, &refused, &ruling), CN_OK);
+    assert_true(refused);
+    world_deinit(&world);
+}
+
 static void versions_that_were_given_up_do_not_count(void **state)
 {
     struct aggregator_world world;
@@ -632,6 +707,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_refused_version_has_its_parents_weights_and_state),
+        cmocka_unit_test(what_groups_kept_of_a_refused_version_is_forgotten),
         cmocka_unit_test(kills_change_no_bit_of_a_run_with_rulings),
         cmocka_unit_test(a_rollback_ends_the_open_round),
         cmocka_unit_test(a_rollback_to_what_is_gone_is_given_up),
@@ -641,6 +717,7 @@ int main(void)
         cmocka_unit_test(a_rollback_waits_for_memory),
         cmocka_unit_test(a_gate_that_cannot_measure_does_not_stop_the_run),
         cmocka_unit_test(the_gate_compares_with_the_best_of_the_last_versions),
+        cmocka_unit_test(refused_versions_take_no_place_among_the_five),
         cmocka_unit_test(versions_that_were_given_up_do_not_count),
         cmocka_unit_test(patience_begins_anew_with_a_rollback),
         cmocka_unit_test(a_refused_version_is_never_the_best_one),

@@ -90,6 +90,15 @@ static void a_group_with_a_board_that_can_train_keeps_its_turn(void **state)
     assert_int_equal(count_first(world, 1 + ROUNDS, "c"), 0);
 }
 
+// Records that an update of the group counts in an open round.
+static void deliver(struct aggregator_world *world, uint32_t round, const char *group)
+{
+    struct cn_ledger_contribution contribution = {.round = round, .size = 1, .weight = 1};
+    snprintf(contribution.group, sizeof(contribution.group), "%s", group);
+    snprintf(contribution.board, sizeof(contribution.board), "%s", group);
+    assert_int_equal(cn_ledger_accept(world->ledger, &contribution), CN_OK);
+}
+
 static void a_group_that_was_left_out_is_invited_before_others_are_again(void **state)
 {
     struct aggregator_world *world = *state;
@@ -103,9 +112,99 @@ static void a_group_that_was_left_out_is_invited_before_others_are_again(void **
             assert_int_equal(cn_ledger_is_selected(world->ledger, round, groups[g], &selected),
                              CN_OK);
             invited[g] += selected;
+            if (selected)
+                deliver(world, round, groups[g]);
             assert_in_range(invited[g], round / 3, (round + 2) / 3);
         }
     }
+}
+
+// Opens a round and invites one group, which delivers unless it is the late one. Returns its name.
+static const char *take_turn(struct aggregator_world *world, uint32_t round, const char *late)
+{
+    static const char *const groups[] = {"a", "b", "c"};
+    const char *found = NULL;
+    assert_int_equal(cn_ledger_open_round(world->ledger, round), CN_OK);
+    assert_int_equal(invite(world, round, 1), 1);
+    for (size_t g = 0; g < 3; g++) {
+        bool selected;
+        assert_int_equal(cn_ledger_is_selected(world->ledger, round, groups[g], &selected), CN_OK);
+        found = selected ? groups[g] : found;
+    }
+    assert_non_null(found);
+    if (!late || strcmp(found, late) != 0)
+        deliver(world, round, found);
+    assert_int_equal(cn_ledger_close_round(world->ledger, round), CN_OK);
+    return found;
+}
+
+static void a_group_that_was_late_is_asked_again_at_once(void **state)
+{
+    struct aggregator_world *world = *state;
+    for (uint32_t round = 1; round <= 3; round++)
+        take_turn(world, round, NULL);
+    const char *late = take_turn(world, 4, NULL), *other = take_turn(world, 5, NULL);
+    const char *last = take_turn(world, 6, NULL); // the order of turns is known
+    assert_string_equal(take_turn(world, 7, late), late);
+    assert_string_equal(take_turn(world, 8, NULL), late);
+    assert_string_equal(take_turn(world, 9, NULL), other);
+    assert_string_equal(take_turn(world, 10, NULL), last);
+    assert_string_equal(take_turn(world, 11, NULL), late);
+}
+
+static void a_group_that_is_late_in_its_first_round_is_asked_again_at_once(void **state)
+{
+    struct aggregator_world *world = *state;
+    const char *late = take_turn(world, 1, "a");
+    if (strcmp(late, "a") != 0) // whichever is first by its rank
+        late = take_turn(world, 2, "a");
+    if (strcmp(late, "a") != 0)
+        late = take_turn(world, 3, "a");
+    assert_string_equal(late, "a");
+    struct cn_ledger_round newest;
+    assert_int_equal(cn_ledger_newest_round(world->ledger, &newest), CN_OK);
+    assert_string_equal(take_turn(world, newest.number + 1, NULL), "a");
+}
+
+static void a_group_that_is_always_late_takes_one_place_more(void **state)
+{
+    struct aggregator_world *world = *state;
+    unsigned asked = 0, again = 0;
+    const char *before = "";
+    for (uint32_t round = 1; round <= 30; round++) {
+        const char *group = take_turn(world, round, "b");
+        asked += strcmp(group, "b") == 0;
+        again += strcmp(group, before) == 0;
+        before = group;
+    }
+    assert_in_range(asked, 10, 11);
+    assert_int_equal(again, 1);
+}
+
+static void say_rests(struct aggregator_world *world, const char *board, uint64_t flags)
+{
+    struct cn_health health = {.state = CN_HEALTH_IDLE, .flags = flags};
+    world_now_ms += CN_HEALTH_SHORTEST_MS;
+    cn_roster_report(world->roster, board, &health, world_now_ms);
+}
+
+static void a_group_in_which_nobody_may_train_is_not_invited(void **state)
+{
+    struct aggregator_world *world = *state;
+    bool selected;
+    say_rests(world, "a", CN_HEALTH_RESTS);
+    say_rests(world, "c1", CN_HEALTH_RESTS); // its group has another board
+    assert_int_equal(cn_selection_live(world->roster, world_now_ms, 120000), 2);
+    assert_int_equal(cn_ledger_open_round(world->ledger, 1), CN_OK);
+    assert_int_equal(invite(world, 1, 3), 2);
+    assert_int_equal(cn_ledger_is_selected(world->ledger, 1, "a", &selected), CN_OK);
+    assert_false(selected);
+    say_rests(world, "c2", CN_HEALTH_LOOKS_ON);
+    say_rests(world, "b", CN_HEALTH_LOOKS_ON); // all members count then: no charge mends that
+    assert_int_equal(cn_selection_live(world->roster, world_now_ms, 120000), 1);
+    say_rests(world, "a", 0);
+    say_rests(world, "c1", 0);
+    assert_int_equal(cn_selection_live(world->roster, world_now_ms, 120000), 3);
 }
 
 int main(void)
@@ -117,6 +216,15 @@ int main(void)
                                         open_world, world_close),
         cmocka_unit_test_setup_teardown(
             a_group_that_was_left_out_is_invited_before_others_are_again, open_world, world_close),
+        cmocka_unit_test_setup_teardown(a_group_that_was_late_is_asked_again_at_once, open_world,
+                                        world_close),
+        cmocka_unit_test_setup_teardown(
+            a_group_that_is_late_in_its_first_round_is_asked_again_at_once, open_world,
+            world_close),
+        cmocka_unit_test_setup_teardown(a_group_in_which_nobody_may_train_is_not_invited,
+                                        open_world, world_close),
+        cmocka_unit_test_setup_teardown(a_group_that_is_always_late_takes_one_place_more,
+                                        open_world, world_close),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "runtime/base/log.h"
 #include "runtime/base/random.h"
 #include "runtime/port/platform.h"
 #include "runtime/round/node/node_private.h"
@@ -10,6 +11,7 @@
 #define SHORTEST_MS 5000
 #define LONGEST_MS 60000
 #define SPREAD_MS 24000 // around LONGEST_MS: 20 % below it to 20 % above it
+#define REST_MS 1000    // between two looks at the rules of the sets that train
 
 static enum cn_health_state state_of(const struct cn_status_file *status, const char *fault)
 {
@@ -92,15 +94,51 @@ cn_err cn_node_fault_code(const struct cn_node_owner *node)
     return disk ? disk : atomic_load(&node->given_up) ? CN_EDIVERGED : CN_EINVAL;
 }
 
+// Judges whether this board rests, and logs when that changes.
+static void judge_rest(struct cn_node_owner *node, uint64_t now_ms)
+{
+    const struct cn_settings *settings = node->config.settings;
+    uint64_t memory = settings->memory_size ? settings->memory_size : cn_platform_memory_size();
+    const struct cn_board_facts facts = {
+        .memory_mib = (uint32_t)(memory >> 20),
+        .cores = (uint16_t)(settings->cpu_cores ? settings->cpu_cores : cn_platform_cpu_count()),
+        .arch = (uint16_t)node->config.capability,
+        .battery = (uint8_t)atomic_load(&node->live.battery),
+        .left_kib = atomic_load(&node->live.left_kib),
+    };
+    uint64_t before = node->rest.flag & CN_HEALTH_RESTS;
+
+    if (node->rest_ms && now_ms - node->rest_ms < REST_MS)
+        return;
+    node->rest_ms = now_ms;
+    cn_node_rest_judge(&node->manifest.job, settings, &facts, node->status.progress.round,
+                       &node->rest);
+    if ((node->rest.flag & CN_HEALTH_RESTS) != before)
+        cn_log(CN_LOG_INFO, "sets",
+               before ? "this board may train again%s" : "this board rests: %s", node->rest.text);
+}
+
+// Says whether the gateway has not heard that the board rests, or does so no longer.
+static bool rest_changed(const struct cn_node_owner *node)
+{
+    return (node->health.told.flags ^ node->rest.flag) & CN_HEALTH_OUT;
+}
+
 void cn_node_poll_health(struct cn_node_owner *node, uint64_t now_ms)
 {
     struct cn_node_health *health = &node->health;
     struct cn_platform_usage usage;
 
-    if (!node->registered || node->remembered || node->down || node->status.progress.ended ||
+    if (!node->registered || node->remembered || node->down || node->status.progress.ended)
+        return;
+    judge_rest(node, now_ms);
+    if (!rest_changed(node) &&
         cn_traffic_is_scarce(&node->traffic, &node->limits, cn_upkeep_day_ms()))
         return;
     cn_node_health_take(health, &node->status, node->fault, cn_node_fault_code(node));
+    health->newest.flags |= node->rest.flag;
+    if (!node->fault[0])
+        memcpy(health->newest.rest, node->rest.text, sizeof(health->newest.rest));
     if (!cn_node_health_due(health, node->instance, now_ms))
         return;
     cn_platform_read_usage(&usage);

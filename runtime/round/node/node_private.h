@@ -14,6 +14,7 @@
 #include "runtime/round/node/node_health.h"
 #include "runtime/round/node/node_keys.h"
 #include "runtime/round/node/node_metrics.h"
+#include "runtime/round/node/node_rest.h"
 #include "runtime/round/node/status_file.h"
 #include "runtime/round/node/update_report.h"
 #include "runtime/round/upkeep/traffic.h"
@@ -58,6 +59,8 @@ struct cn_node_owner {
     uint64_t status_ms;                // when the status was written last
     struct cn_status_file status;
     struct cn_node_health health;
+    struct cn_node_rest rest; // judged once a second
+    uint64_t rest_ms;         // when it was judged last
     struct cn_node_metrics metrics;
     cn_err result;     // CN_EAGAIN while running
     uint64_t instance; // random number of this process

@@ -88,8 +88,8 @@ struct cn_session_version {
     const uint8_t *bytes;
     size_t size;
     bool delta; // bytes are a frame
-    // The newest version that went back to an earlier one (a rollback); 0: none. Taking it or a
-    // later version empties a residual of rounds before it.
+    // The newest version that went back to an earlier one (a rollback or a refusal); 0: none.
+    // Taking it or a later version empties a residual of rounds before it.
     uint32_t forget;
 };
 
