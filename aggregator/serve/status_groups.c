@@ -116,8 +116,8 @@ cn_err cn_status_print_groups(struct cn_ledger *ledger, uint32_t merged, bool as
     if (!err && json && merged)
         err = cn_measured_outliers(ledger, merged, note_outlier, &list);
     if (!err && !json && list.count)
-        fprintf(stream, "\n  %-16s %8s %8s %8s   newest rejection\n", "rounds of group", "accepted", "late",
-                "rejected");
+        fprintf(stream, "\n  %-16s %8s %8s %8s   newest rejection\n", "rounds of group", "accepted",
+                "late", "rejected");
     for (size_t i = 0; !err && i < list.count; i++) {
         struct cn_tally tally;
         struct cn_staleness staleness;
