@@ -351,13 +351,12 @@ cn_err cn_setup_choose_version(struct cn_ledger *ledger, const struct cn_job *jo
         return CN_OK;
     if (strcmp(text, "best") == 0) {
         err = cn_score_progress(ledger, job, 0, &progress);
-        if (progress.best_score.known)
-            *number = progress.best;
-        else if (!err)
-            fprintf(stderr,
-                    "note: no version is known to be the best one, so the newest one is taken: the "
-                    "central set measures it (central.set), or two groups (rounds.quorum: 2)\n");
-        return err;
+        *number = progress.best;
+        if (err || progress.best_score.known)
+            return err;
+        fprintf(stderr, "error: no version is known to be the best one: the central set measures "
+                        "versions (central.set), or the updates of two groups of a version do\n");
+        return CN_ENOTFOUND;
     }
     if (!cn_whole_number_read(text, 0, newest.number, &value))
         return CN_ENOTFOUND;

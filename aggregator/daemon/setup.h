@@ -76,7 +76,7 @@ cn_err cn_setup_open_evaluator(const struct cn_setup *setup, const struct cn_por
 cn_err cn_setup_find_job(const struct cn_setup *setup, struct cn_job *job);
 
 // Finds the version that text names: "last", "best" or a number. Returns CN_ENOTFOUND for any other
-// text, and when there is no such version.
+// text, and when there is no such version. Of "best" it prints why none is known.
 cn_err cn_setup_choose_version(struct cn_ledger *ledger, const struct cn_job *job, const char *text,
                                uint32_t *number);
 

@@ -400,6 +400,7 @@ static cn_err read_boards(struct cn_ledger *ledger, uint32_t number,
 {
     double loss = 0, accuracy = 0;
     uint64_t groups = 0;
+    *measured_by = 0;
     cn_err err = read_middle(ledger, number + 1, CN_LEDGER_KEPT_LOSS,
                              MIDDLE("held_out_loss/held_out_count", " DESC"), &loss, &groups);
     if (!err)

@@ -295,7 +295,9 @@ static cn_err advance(struct cn_run *run)
     }
     if (err)
         return err;
-    err = cn_model_store_prune(run->config.models, run->progress.best);
+    err = cn_model_store_prune(run->config.models, run->progress.best_score.known
+                                                       ? run->progress.best
+                                                       : run->progress.candidate);
     if (err)
         cn_log(CN_LOG_WARN, "run", "old files are still there: %s", cn_err_text(err));
     if (reason) {

@@ -90,20 +90,29 @@ static cn_err take_version(struct cn_ledger *ledger, const struct cn_job *job,
     struct cn_score score;
     struct cn_ruling ruling;
     cn_score_of(version, &score);
-    if (!score.known || (!score.central && version->measured_by < progress->witnesses))
+    if (!score.known)
         return CN_OK;
-    if (version->number >= progress->newest_known) {
+    bool counts = score.central || version->measured_by >= progress->witnesses;
+    if (counts && version->number >= progress->newest_known) {
         progress->newest_known = version->number;
         progress->newest_score = score;
     }
-    if (!is_better(job, &score, &progress->best_score))
+    bool best = counts && is_better(job, &score, &progress->best_score);
+    bool candidate = is_better(job, &score, &progress->candidate_score);
+    if (!best && !candidate)
         return CN_OK;
     cn_err err = cn_ruling_find(ledger, version->number, &ruling);
     if (err && err != CN_ENOTFOUND)
         return err;
-    if (err || ruling.kind != CN_RULING_REFUSED) {
+    if (!err && ruling.kind == CN_RULING_REFUSED)
+        return CN_OK;
+    if (best) {
         progress->best = version->number;
         progress->best_score = score;
+    }
+    if (candidate) {
+        progress->candidate = version->number;
+        progress->candidate_score = score;
     }
     return CN_OK;
 }

@@ -34,6 +34,9 @@ struct cn_run_progress {
     struct cn_score newest_score;
     uint32_t rolled_back; // newest version that a rollback made; 0: none
     uint32_t witnesses;   // groups that must have measured a version; 0: not known yet
+    // The best version if one group were enough. While no better one is known, it stays kept.
+    uint32_t candidate;
+    struct cn_score candidate_score;
 };
 
 // Reads the versions from number first on and updates progress. Reads all of them after a rollback

@@ -76,8 +76,9 @@ def main(library, source, architecture, output):
     # The headers of the runtime declare functions of the host too. No kernel calls them.
     program.compile(f"--include-path={source}", f"--gpu-architecture={architecture}", "--device-as-default-execution-space")
     data = program.get("CUBIN") if architecture.startswith("sm_") else program.get("PTX").rstrip(b"\0")
-    with open(output, "wb") as file:
+    with open(output + ".part", "wb") as file:
         file.write(data)
+    os.replace(output + ".part", output)
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ void cuda_updates_sort(struct cn_call *calls, size_t count)
 
         if (!cuda_is_update(&calls[i]))
             continue;
-        for (size_t j = end; j < count; j++) {
+        for (size_t j = end; j < count && cuda_is_update(&calls[j]); j++) {
             struct cn_call call = calls[j];
 
             if (!share_launch(&calls[i], &call))

@@ -9,8 +9,8 @@
 // Returns whether a call is one of these: CN_OP_SGD, CN_OP_ADAM, CN_OP_STATISTIC.
 bool cuda_is_update(const struct cn_call *call);
 
-// Brings calls that can share a launch together. Their order has no meaning, because ranges do not
-// overlap.
+// Brings calls that can share a launch together, if only such calls are between them. Their order
+// has no meaning, because ranges do not overlap.
 void cuda_updates_sort(struct cn_call *calls, size_t count);
 
 // Makes the table of sorted calls, with an entry for each call, or sets *table to 0 if none is an

@@ -120,6 +120,30 @@ static void observers_are_told_of_changes(void **state)
     stop(&world);
 }
 
+// A board may have any number of observers.
+static void notifications_have_a_limit_of_their_own(void **state)
+{
+    struct coap_world world = {.requests_per_s = 1};
+    int told = 0;
+
+    (void)state;
+    start(&world);
+    wait_for(&world, CN_EXCHANGE_UP);
+    request(&world, &(struct cn_exchange_request){
+                        .tag = 9, .method = CN_COAP_GET, .path = "r", .observe = true});
+    wait_replies(&world, 1);
+    while (world.replies[0].code == CN_COAP_CONTENT && told++ < 50) {
+        world.reply_count = 0;
+        cn_coap_server_notify(world.server, "r");
+        wait_replies(&world, 1);
+    }
+    assert_int_equal(world.replies[0].code, CN_COAP_TOO_MANY);
+    cn_coap_server_notify(world.server, "r"); // nobody observes any more
+    idle(&world, 50);
+    assert_int_equal(world.reply_count, 1);
+    stop(&world);
+}
+
 static void a_wrong_key_and_an_unknown_board_are_refused_alike(void **state)
 {
     char first[160];
@@ -267,6 +291,7 @@ int main(void)
         cmocka_unit_test(a_silent_request_is_answered_only_when_it_fails),
         cmocka_unit_test(unknown_paths_and_wrong_methods_are_told_apart),
         cmocka_unit_test(observers_are_told_of_changes),
+        cmocka_unit_test(notifications_have_a_limit_of_their_own),
         cmocka_unit_test(a_wrong_key_and_an_unknown_board_are_refused_alike),
         cmocka_unit_test(a_refused_board_asks_again_and_is_let_in),
         cmocka_unit_test(a_dropped_board_is_cut_off_at_once),

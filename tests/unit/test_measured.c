@@ -148,6 +148,7 @@ static void one_group_of_several_does_not_choose_the_best_version(void **state)
     assert_int_equal(cn_ledger_open_round(world->ledger, 2), CN_OK);
     accept(world, 2, "good", 40);
     expect_best(world, &progress, 0, false);
+    assert_true(progress.candidate_score.known); // it stays kept
     accept(world, 2, "evil", 100);
     expect_best(world, &progress, 1, true);
     assert_true(progress.best_score.accuracy == 0.4); // the worse of two

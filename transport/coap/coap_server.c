@@ -102,9 +102,14 @@ static bool is_bulk(const struct cn_coap_server *server, const coap_pdu_t *pdu, 
     return route && route->bulk;
 }
 
+// A board may observe as often as it likes, so what it is told has a limit of its own. Beyond that
+// the observer gets 4.29, with which libcoap forgets it.
 static bool within_limits(const struct cn_coap_server *server, struct cn_coap_board *board,
-                          size_t size, bool bulk)
+                          size_t size, bool bulk, bool notifies)
 {
+    if (notifies)
+        return cn_bucket_take(&board->notifications, server->config.requests_per_s, 1,
+                              cn_platform_now_ms());
     return cn_bucket_take(bulk ? &board->bulk : &board->requests,
                           bulk ? (double)server->config.bulk_per_s : server->config.requests_per_s,
                           bulk ? (double)size : 1, cn_platform_now_ms());
@@ -141,7 +146,7 @@ static void handle(struct cn_coap_server *server, struct cn_coap_session *sessio
         return;
     }
     bulk = is_bulk(server, pdu, path);
-    if (!request->notifies && !within_limits(server, session->board, size, bulk)) {
+    if (!within_limits(server, session->board, size, bulk, request->notifies)) {
         cn_coap_reply_error(&server->reply, CN_COAP_TOO_MANY, "too much at once");
         server->reply.max_age_s = LIMIT_S;
         if (!request->wants_reply)
@@ -168,8 +173,10 @@ static void on_request(coap_resource_t *resource, coap_session_t *coap, const co
     bool full;
     struct cn_coap_session *session = cn_coap_sessions_admit(&server->sessions, coap, &full);
     struct cn_address from;
-    struct cn_coap_request request = {
-        .wants_reply = wants_reply(pdu), .from = &from, .notifies = server->notifying};
+    struct cn_coap_request request = {.wants_reply = wants_reply(pdu),
+                                      .from = &from,
+                                      .notifies = server->notifying ||
+                                                  coap_pdu_get_type(response) == COAP_MESSAGE_CON};
     bool proven;
 
     (void)resource;
@@ -350,8 +357,9 @@ void cn_coap_server_close(struct cn_coap_server *server)
 }
 
 // Sends the notifications that are due. libcoap calls on_request with the first request of each
-// observer. It would do the same at the beginning of its next turn, but there nobody could tell
-// such a call from a request that has arrived.
+// observer. It would do the same between the events of its next turn, but there nobody could tell
+// such a call from a request that has arrived. What it still sends there had to wait for an
+// observer to confirm the notification before, so it is confirmable, as no answer to a request is.
 static void send_notifications(struct cn_coap_server *server)
 {
     server->notifying = true;

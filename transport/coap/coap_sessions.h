@@ -17,7 +17,7 @@
 struct cn_coap_board {
     struct cn_coap_board *next;
     char name[CN_NAME_SIZE];
-    struct cn_bucket requests, bulk;
+    struct cn_bucket requests, bulk, notifications;
     struct cn_log_quota oversized; // limits log lines about answers too large for a message
 };
 

@@ -372,8 +372,8 @@ static cn_err resume(struct cn_session *session, struct cn_diag *diag)
     err = load_held(session, diag);
     if (err && err != CN_ENOTFOUND && err != CN_EFORMAT && err != CN_ERANGE)
         return err;
-    if (err && session->config.keeps)
-        return CN_EEXIST;
+    if (err && session->config.keeps) // CN_ERANGE: of a larger model
+        return err == CN_ERANGE ? CN_ECONFLICT : CN_EEXIST;
     if (err == CN_EFORMAT || err == CN_ERANGE) {
         start_empty(session);
         session->held.resets = 1;
