@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "aggregator/ledger/job_settings.h"
+#include "aggregator/merge/robust.h"
 #include "runtime/base/log.h"
 #include "runtime/update/tensor_rules.h"
 #include "transport/message/message.h"
@@ -40,6 +41,24 @@ static bool boards_care(const struct cn_job *told, const struct cn_job *job, boo
     return err || before_size != after_size || memcmp(before, after, before_size) != 0;
 }
 
+// Says what the gateway keeps between rounds and does not take into the round of the new values.
+static void tell_state(const struct cn_job *before, const struct cn_job *job)
+{
+    bool optimizer = before->server.optimizer != job->server.optimizer;
+    bool had = cn_robust_rows_kept(&before->robust), has = cn_robust_rows_kept(&job->robust);
+    if (optimizer)
+        cn_log(CN_LOG_INFO, "run",
+               "server.optimizer is another one: its state begins from its initial values");
+    if (has && (!had || optimizer))
+        cn_log(CN_LOG_INFO, "run", "robust.rule %s: its center begins from zero",
+               had ? "goes on" : "is another one");
+    else if (had && !has)
+        cn_log(CN_LOG_INFO, "run", "robust.rule is another one: the center is dropped");
+    if (before->correction.kind != job->correction.kind)
+        cn_log(CN_LOG_INFO, "run", "train.correction is another one: control variates %s",
+               job->correction.kind ? "begin from zero" : "are dropped");
+}
+
 static cn_err use(struct cn_live_job *live, const struct cn_job *job)
 {
     struct cn_diag diag;
@@ -50,9 +69,8 @@ static cn_err use(struct cn_live_job *live, const struct cn_job *job)
         cn_err back = cn_tensor_rules_set(live->layout, live->job, NULL);
         return back ? back : err;
     }
-    if (live->number && live->job->server.optimizer != job->server.optimizer)
-        cn_log(CN_LOG_INFO, "run",
-               "server.optimizer is another one: its state begins from its initial values");
+    if (live->number)
+        tell_state(live->job, job);
     *live->job = *job;
     if (live->models)
         cn_model_store_adapt(live->models, job->options.snapshot_every);

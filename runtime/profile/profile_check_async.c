@@ -32,6 +32,23 @@ static void check_robust(const struct cn_profile *profile, struct cn_diagnostics
             "asynchronous rounds a rule needs %u to tolerate %u; expected %u or more, or "
             "rounds.mode: synchronous",
             cn_job_buffer(job), needed, job->robust.tolerate, needed);
+    else
+        cn_diagnostics_warning(report, cn_profile_place(profile, "job.robust.rule", report),
+                               "robust.rule: judges updates that began from several versions, so "
+                               "an honest slow group looks like one that lies");
+}
+
+// Without a rate, the optimizer's own one is multiplied by buffer and divided by quorum.
+static void check_rate(const struct cn_profile *profile, struct cn_diagnostics *report)
+{
+    const struct cn_job *job = &profile->settings.job;
+
+    if (cn_profile_is_set(profile, "job.server.learning_rate") && cn_job_buffer(job) < job->quorum)
+        cn_diagnostics_warning(
+            report, cn_profile_place(profile, "job.server.learning_rate", report),
+            "server.learning_rate: holds for each version, and these are made of %u updates in "
+            "place of %u; left out, the optimizer's own rate is reduced as much",
+            cn_job_buffer(job), job->quorum);
 }
 
 void cn_profile_check_async(const struct cn_profile *profile, struct cn_diagnostics *report)
@@ -42,6 +59,7 @@ void cn_profile_check_async(const struct cn_profile *profile, struct cn_diagnost
         return;
     check_buffer(profile, report);
     check_robust(profile, report);
+    check_rate(profile, report);
     if (job->server.normalize != CN_NORMALIZE_OFF)
         cn_diagnostics_error(report, cn_profile_place(profile, "job.server.normalize", report),
                              "server.normalize: the steps of one version are compared, and updates "

@@ -27,10 +27,18 @@ STEPS = 5000  # of a round that is long enough for the test to stop a board in t
 scenario = Scenarios()
 
 
+class KeepingCluster(Cluster):
+    """Its gateway keeps all versions: a run lasts as long as a late board needs, and is then made again as a whole."""
+
+    def write_profiles(self):
+        super().write_profiles()
+        self.edit("gateway.yaml", ("gateway: {", "gateway: {keep_versions: all, keep_rounds: all, "))
+
+
 def cluster_of(build, mode, quorum=4, **job):
-    return Cluster(build, {f"lab-{board}": [board] for board in BOARDS},
-                   **{"rounds": 6, "quorum": f"{quorum}{mode}", "local_steps": 5, "model": MODEL, "up": "{mode: q8}",
-                      "central": False, **job})
+    return KeepingCluster(build, {f"lab-{board}": [board] for board in BOARDS},
+                          **{"rounds": 6, "quorum": f"{quorum}{mode}", "local_steps": 5, "model": MODEL,
+                             "up": "{mode: q8}", "central": False, **job})
 
 
 def asynchronous(**keys):
@@ -177,7 +185,6 @@ def a_run_that_becomes_asynchronous_by_a_reload_is_made_again(build):
 def a_refusal_and_a_rollback_are_made_again(build):
     """The gate refuses versions of a buffer, and a person goes back to version 1; groups train meanwhile."""
     with cluster_of(build, asynchronous(buffer=3), rounds=ENDLESS, central=True, extra=LIMITS + GATE) as cluster:
-        cluster.edit("gateway.yaml", ("gateway: {", "gateway: {keep_versions: all, keep_rounds: all, "))
         cluster.start_all()
         wait_for_version(cluster, 2)
         cluster.edit("job.yaml", *WILD)

@@ -18,6 +18,7 @@ sys.path.append(os.path.join(SOURCE, "tests", "bench", "learning"))
 import control  # noqa: E402
 import formats  # noqa: E402
 import replay  # noqa: E402
+import server_optimizer  # noqa: E402
 import strategies as bench  # noqa: E402
 import update  # noqa: E402
 
@@ -35,12 +36,12 @@ def cluster_of(build, groups=None, correction="scaffold", **job):
     return Cluster(build, groups or GROUPS, **job)
 
 
-def check(cluster, rounds=ROUNDS, momentum=0.0):
+def check(cluster, rounds=ROUNDS, momentum=0.0, server=server_optimizer.Server()):
     """Both implementations make the run again."""
     lines = cluster.replay()
     assert lines[-1] == f"{rounds + 1} versions, 0 differ, 0 not checked", lines
     count, _ = replay.replay(cluster.path("state/gateway"), os.path.join(DIGITS, MODEL), 10.0, trust=True,
-                             correction=control.Control(0.05, momentum))
+                             correction=control.Control(0.05, momentum), server=server)
     assert count == rounds, count
 
 
@@ -125,6 +126,19 @@ def boards_have_the_variates_that_their_updates_give(build):
         apart = max(abs(s - m) for s, m in zip(server, mean))
         assert largest > 0.01 and apart < 1e-4 * largest, (largest, apart)
         assert epochs(cluster) == [(1, ROUNDS, 4, "")], epochs(cluster)
+
+
+@scenario
+def a_rate_of_the_server_changes_no_variate(build):
+    """Variates follow from what groups send, which the rate does not touch. It only makes the step shorter."""
+    with cluster_of(build, extra=f"{TEXT}\nserver: {{learning_rate: 0.5}}") as cluster:
+        cluster.start_all()
+        cluster.wait_for_end(180)
+        check(cluster, server=server_optimizer.Server("fedavg", 0.5))
+        mean, server = check_boards(cluster, ROUNDS)
+        largest = max(abs(each) for each in server)
+        apart = max(abs(s - m) for s, m in zip(server, mean))
+        assert largest > 0.01 and apart < 1e-4 * largest, (largest, apart)
 
 
 @scenario

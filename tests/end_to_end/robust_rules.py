@@ -107,6 +107,9 @@ def a_rule_that_changes_in_a_run_is_made_again(build):
             cluster.write("job.yaml", "\n".join(lines) + "\n")
             cluster.command(cluster.aggregator, "reload", "gateway.yaml")
             cluster.wait_for_version(cluster.ledger("SELECT max(from_round) FROM setting")[0][0])
+            cluster.wait_for_line("gateway", "robust.rule is another one: " + (
+                "its center begins from zero" if rule == "cclip" else "the center is dropped"))
+        cluster.wait_for_line("gateway", "its center begins from zero", 2)
         last = cluster.end_run()
         cluster.wait_for_end(120)
         lines = cluster.replay()

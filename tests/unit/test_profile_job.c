@@ -165,6 +165,31 @@ static void asynchronous_rounds_are_refused_where_they_mean_nothing(void **state
                            "rule needs 7 to tolerate 2"));
 }
 
+// The first warning about a job with these keys; "": none.
+static const char *warning_of_job(const char *keys)
+{
+    char text[512];
+
+    snprintf(text, sizeof(text), "schema: cairn/site/v1\njob:\n  %s\n", keys);
+    cn_profile_free(profile_parse(text));
+    return diag.count ? cn_diag_first(&diag) : "";
+}
+
+static void asynchronous_rounds_warn_of_what_is_weaker_in_them(void **state)
+{
+    (void)state;
+    assert_non_null(strstr(warning_of_job("robust: {rule: rfa}\n  rounds: {quorum: 6, mode: "
+                                          "asynchronous, async: {buffer: 5}}"),
+                           "warning: robust.rule: judges updates that began from several"));
+    assert_non_null(strstr(warning_of_job("server: {learning_rate: 0.5}\n  rounds: {quorum: 4, "
+                                          "mode: asynchronous}"),
+                           "warning: server.learning_rate: holds for each version, and these are "
+                           "made of 3 updates in place of 4"));
+    assert_string_equal(warning_of_job("server: {learning_rate: 0.5}\n  rounds: {quorum: 4, mode: "
+                                       "asynchronous, async: {buffer: 4}}"),
+                        "");
+}
+
 static void a_buffer_is_three_quarters_of_the_quorum_unless_it_is_said(void **state)
 {
     struct cn_profile *profile =
@@ -282,6 +307,7 @@ int main(void)
         cmocka_unit_test(a_run_ends_by_what_boards_measure_only_where_they_are_trusted),
         cmocka_unit_test(momentum_of_the_server_is_refused_beside_signs),
         cmocka_unit_test(every_robust_rule_has_its_word),
+        cmocka_unit_test(asynchronous_rounds_warn_of_what_is_weaker_in_them),
         cmocka_unit_test(asynchronous_rounds_are_refused_where_they_mean_nothing),
         cmocka_unit_test(a_buffer_is_three_quarters_of_the_quorum_unless_it_is_said),
         cmocka_unit_test(steps_are_compared_where_they_have_a_length),
