@@ -3,23 +3,6 @@
 #include <stdio.h>
 #include <string.h>
 
-static bool meets(const struct cn_rule *rule, const struct cn_roster_board *board)
-{
-    const struct cn_roster_facts *facts = &board->facts;
-    uint64_t gpu = facts->gpu;
-    const struct cn_rule_facts known = {
-        .name = board->enrolled.name,
-        .address = "",
-        .phase = "",
-        .board = {.memory_mib = (uint32_t)(facts->memory >> 20),
-                  .cores =
-                      (uint16_t)(facts->cpu_count < UINT16_MAX ? facts->cpu_count : UINT16_MAX),
-                  .arch = (uint16_t)(gpu == CN_GPU_NONE ? 0 : gpu)},
-    };
-    // A board of an earlier release has not told its GPU, so it meets no rule about it.
-    return (gpu || !cn_rule_needs_gpu(rule)) && cn_rule_holds(rule, &known);
-}
-
 // Says whether a board has a data set. One that told of none may have it.
 static bool has_data(const char *names, const char *wanted)
 {
@@ -59,7 +42,8 @@ static void count_board(const struct cn_job_need *need, const struct cn_roster_b
 {
     const char *name = board->enrolled.name, *failure = find_failure(need, place, name);
     bool known = cn_roster_is_registered(board);
-    bool meets_rule = !known || !need->rule->count || meets(need->rule, board);
+    bool meets_rule =
+        !known || !need->rule->count || cn_roster_meets(board, need->rule, need->now_ms);
     bool has_set = !known || has_data(board->facts.data_sets, need->data_set);
     fit->boards++;
     fit->known += known;

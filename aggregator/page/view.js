@@ -31,6 +31,7 @@ const Cairn = {};
     run_paused: ["◌", "none", "run paused", 3],
     drained: ["○", "none", "drained", 4],
     elsewhere: ["○", "none", "serves another job", 4],
+    unfit: ["○", "none", "not selected", 4],
     rests: ["‖", "wait", "rests", 2],
     left_out: ["○", "none", "not invited", 4],
     accepted: ["●", "ok", "accepted", 5],

@@ -53,3 +53,8 @@ bool cn_fault_end(struct cn_fault *fault)
         fault->told_ms = 0;
     return ends;
 }
+
+bool cn_fault_begins(const struct cn_fault *fault, const char *text)
+{
+    return fault->told_ms && strncmp(fault->text, text, strlen(text)) == 0;
+}

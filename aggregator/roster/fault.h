@@ -27,3 +27,7 @@ bool cn_fault_end(struct cn_fault *fault);
 // characters, invalid UTF-8, and characters that change the direction or the position of others.
 // Several blanks become one.
 void cn_fault_clean(char to[CN_FAULT_SIZE], const char *text);
+
+// Says whether the fault is told and its text begins with this one: a report of health has only the
+// beginning.
+bool cn_fault_begins(const struct cn_fault *fault, const char *text);

@@ -220,6 +220,7 @@ static cn_err reload(struct cn_roster *roster, cn_roster_drop *drop, void *conte
         groups[i].recorded = before ? before->recorded : 0;
         groups[i].away = before && before->away;
         groups[i].rests = before && before->rests;
+        groups[i].unfit = before && before->unfit;
     }
     free_boards(&roster->boards);
     free(roster->groups);
@@ -384,12 +385,6 @@ void cn_roster_note_replan(struct cn_roster *roster, const char *board, uint64_t
         found->replan_ms = now_ms;
 }
 
-// Returns whether the error is the one that the board registered with: a report cuts it shorter.
-static bool is_known(const struct cn_fault *fault, const char *error)
-{
-    return fault->told_ms && strncmp(fault->text, error, strlen(error)) == 0;
-}
-
 // Decides whether the group of a board rests.
 static void judge_rest(struct cn_roster *roster, const char *group, uint64_t now_ms)
 {
@@ -413,12 +408,24 @@ void cn_roster_report(struct cn_roster *roster, const char *board, const struct 
     const struct cn_health *said = &found->health.said;
     if ((before | said->flags) & CN_HEALTH_OUT) // else nothing about its group changed
         judge_rest(roster, found->enrolled.group, now_ms);
-    if (said->error[0] && !is_known(&found->fault, said->error))
+    if (said->error[0] && !cn_fault_begins(&found->fault, said->error))
         cn_roster_blame(roster, board, said->error, said->error_code, now_ms);
     if (said->error[0])
         found->error_code = said->error_code;
     else if (said->state >= CN_HEALTH_IDLE && said->state <= CN_HEALTH_DELIVERING)
         cn_roster_work(roster, board, now_ms);
+}
+
+void cn_roster_mark_unfit(struct cn_roster *roster, const struct cn_rule *rule, uint64_t now_ms)
+{
+    for (size_t i = 0; i < roster->group_count; i++)
+        roster->groups[i].unfit = false;
+    for (size_t i = 0; rule && i < roster->boards.count; i++) {
+        const struct cn_roster_board *board = &roster->boards.items[i];
+        if (!cn_roster_is_registered(board) || cn_roster_meets(board, rule, now_ms))
+            continue;
+        find_group(roster->groups, roster->group_count, board->enrolled.group)->unfit = true;
+    }
 }
 
 // Returns whether less than ms have passed since stored_ms.
@@ -553,21 +560,10 @@ const struct cn_roster_board *cn_roster_boards(const struct cn_roster *roster, s
     return roster->boards.items;
 }
 
-bool cn_roster_is_registered(const struct cn_roster_board *board)
-{
-    return board->facts.cpu_count > 0 && !board->enrolled.revoked;
-}
-
 const struct cn_roster_group *cn_roster_groups(const struct cn_roster *roster, size_t *count)
 {
     *count = roster->group_count;
     return roster->groups;
-}
-
-uint64_t cn_roster_sign_ms(const struct cn_roster_board *board)
-{
-    uint64_t sign_ms = board->heard_ms > board->seen_ms ? board->heard_ms : board->seen_ms;
-    return sign_ms > board->health.told_ms ? sign_ms : board->health.told_ms;
 }
 
 // Returns the gateway's record of boards[place] of a job's roster; NULL: there is none, or this is

@@ -10,6 +10,7 @@
 #include "aggregator/roster/fault.h"
 #include "aggregator/roster/instances.h"
 #include "runtime/base/log_limit.h"
+#include "runtime/profile/rule.h"
 
 // Instead of a number of settings: the board registered for another job than the roster's.
 #define CN_ROSTER_ELSEWHERE UINT32_MAX
@@ -64,6 +65,7 @@ struct cn_roster_group {
     bool away;    // it serves another job now, so this one does not invite it
     // A board of it rests, as it reported (health.h), and no other would train: not invited.
     bool rests;
+    bool unfit; // a board of it does not meet the job's rounds.select: not invited
 };
 
 #define CN_ROSTER_STORE_MS 5000        // between two writes of errors
@@ -125,6 +127,12 @@ void cn_roster_note(struct cn_roster *roster, const char *board,
 // code (-cn_err; 0: not known). Logs a new error once.
 void cn_roster_blame(struct cn_roster *roster, const char *board, const char *fault, uint64_t code,
                      uint64_t now_ms);
+// Says whether a board meets a rule, by what it told when it registered and, for battery and bytes,
+// in its newest report of health.
+bool cn_roster_meets(const struct cn_roster_board *board, const struct cn_rule *rule,
+                     uint64_t now_ms);
+// Marks the groups of which a registered board does not meet the rule. NULL: all groups fit.
+void cn_roster_mark_unfit(struct cn_roster *roster, const struct cn_rule *rule, uint64_t now_ms);
 // Notes that a board cannot train the roster's run, as its fault says. It holds until the board
 // works on the run.
 void cn_roster_fail(struct cn_roster *roster, const char *board, uint64_t now_ms);

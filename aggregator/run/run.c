@@ -105,9 +105,23 @@ static cn_err begin_open(struct cn_run *run, uint64_t now_ms)
     return cn_ledger_count(run->config.ledger, run->round, &run->selected, &run->accepted);
 }
 
+// Marks the groups that rounds.select leaves out.
+static void mark_unfit(struct cn_run *run, uint64_t now_ms)
+{
+    struct cn_rule rule;
+    char reason[CN_DIAG_LINE_SIZE];
+    const char *text = run->config.job->select;
+
+    if (!text[0] && !run->selects)
+        return;
+    run->selects = text[0] && !cn_rule_parse(text, reason, &rule);
+    cn_roster_mark_unfit(run->config.roster, run->selects ? &rule : NULL, now_ms);
+}
+
 // Invites live groups until the wanted number is reached.
 static cn_err invite(struct cn_run *run, uint64_t now_ms)
 {
+    mark_unfit(run, now_ms);
     if (cn_job_is_async(run->config.job))
         return cn_async_follow(run, false);
     if (run->selected >= run->wanted || now_ms < run->invite_ms)
@@ -176,6 +190,7 @@ static cn_err tick_gather(struct cn_run *run, uint64_t now_ms)
         run->quorum_seen_ms = 0;
         return CN_OK;
     }
+    mark_unfit(run, now_ms);
     uint32_t enrolled = cn_selection_enrolled(run->config.roster);
     uint32_t live = cn_selection_live(run->config.roster, now_ms, run->config.live_ms);
     if (live < cn_job_updates_needed(run->config.job)) {

@@ -60,6 +60,7 @@ struct cn_run {
     struct cn_run_progress progress;
     struct cn_steering steering;     // what people ask of the run
     bool held;                       // cn_run_hold
+    bool selects;                    // groups may be marked that rounds.select leaves out
     struct cn_round_control control; // OPEN: what boards are told of the round's control variates
     uint64_t held_ms;                // clock; OPEN: the last tick of a pause that holds it; 0: none
 };

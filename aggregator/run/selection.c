@@ -12,7 +12,7 @@ struct candidate {
 
 static bool may_be_invited(const struct cn_roster_group *group)
 {
-    return !group->drained && !group->away && !group->rests;
+    return !group->drained && !group->away && !group->rests && !group->unfit;
 }
 
 static bool is_live(const struct cn_roster_group *group, uint64_t now_ms, uint64_t live_ms)

@@ -23,7 +23,7 @@ struct cn_selection {
 };
 
 // Counts the groups that may be invited: those that people have not drained (steering.h), that
-// serve no other job and that do not rest (roster.h).
+// serve no other job, that do not rest and that meet rounds.select (roster.h).
 uint32_t cn_selection_enrolled(const struct cn_roster *roster);
 // Counts the groups that may be invited and were heard within live_ms.
 uint32_t cn_selection_live(const struct cn_roster *roster, uint64_t now_ms, uint64_t live_ms);

@@ -31,6 +31,12 @@ static bool is_elsewhere(const struct cn_roster *roster, const char *group)
     return found && found->away;
 }
 
+static bool is_unfit(const struct cn_roster *roster, const char *group)
+{
+    const struct cn_roster_group *found = cn_roster_find_group(roster, group);
+    return found && found->unfit;
+}
+
 static cJSON *describe_boards(const struct cn_roster *roster)
 {
     size_t count;
@@ -59,6 +65,8 @@ static cJSON *describe_boards(const struct cn_roster *roster)
         cn_status_health_add(board, &seen->health);
         if (is_elsewhere(roster, boards[i].enrolled.group))
             cJSON_AddNumberToObject(board, "elsewhere", 1);
+        if (is_unfit(roster, boards[i].enrolled.group))
+            cJSON_AddNumberToObject(board, "unfit", 1);
         if (boards[i].facts.ahead_lineage)
             cJSON_AddNumberToObject(board, "ahead_lineage", (double)boards[i].facts.ahead_lineage);
         if (seen->instances.twice_ms) {
@@ -178,6 +186,7 @@ cn_err cn_status_gather(const struct cn_roster *roster, const struct cn_run_stat
         board->heard_ms = cn_roster_sign_ms(seen);
         board->missing_ms = seen->missing_ms;
         board->elsewhere = is_elsewhere(roster, from->enrolled.group);
+        board->unfit = is_unfit(roster, from->enrolled.group);
         board->version = find_version(roster, from->enrolled.group);
         if (failed) {
             board->fault = failed->fault;

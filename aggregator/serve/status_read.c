@@ -43,6 +43,7 @@ static cn_err read_boards(const cJSON *root, struct cn_live_state *live)
         board->heard_ms = read_number(item, "heard_ms");
         board->missing_ms = read_number(item, "missing_ms");
         board->elsewhere = read_number(item, "elsewhere") != 0;
+        board->unfit = read_number(item, "unfit") != 0;
         board->version = (uint32_t)read_number(item, "version");
         uint64_t seen_ms = read_number(item, "seen_ms");
         if (seen_ms > board->heard_ms)

@@ -27,6 +27,7 @@ struct cn_live_state {
         uint64_t heard_ms;   // last sign of life, reports of its group's leader included
         uint64_t missing_ms; // since when its group misses it; 0: not missing
         bool elsewhere;      // its group serves another job
+        bool unfit;          // its group does not meet the job's rounds.select
         uint32_t version;    // newest version that a board of its group fetched; 0: not known
         struct cn_fault fault;
         uint64_t error_code; // of fault; 0: not known

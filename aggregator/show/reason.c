@@ -26,6 +26,7 @@ static const struct {
     [CN_REASON_MERGING] = {"merging", "no round is open: the version is being made"},
     [CN_REASON_WAITING] = {"waiting", "no round is open: it waits for more groups"},
     [CN_REASON_RESTS] = {"rests", NULL},
+    [CN_REASON_UNFIT] = {"unfit", NULL},
     [CN_REASON_LEFT_OUT] = {"left_out", "its group was not invited to this round"},
     [CN_REASON_ACCEPTED] = {"accepted", "in the round: its update is accepted"},
     [CN_REASON_HALTED] = {"halted", "in the round, but the aggregator is not running"},
@@ -109,6 +110,8 @@ struct cn_reason cn_reason_of(const struct cn_reason_facts *facts,
     if (is_idle(place) && cn_board_health_is_fresh(&live->health, facts->now_ms) &&
         live->health.said.flags & CN_HEALTH_RESTS)
         return (struct cn_reason){.kind = CN_REASON_RESTS, .detail = live->health.said.rest};
+    if (is_idle(place) && live->unfit)
+        return (struct cn_reason){.kind = CN_REASON_UNFIT, .detail = facts->view->select};
     return (struct cn_reason){.kind = place,
                               .invited = facts->view->invited,
                               .groups = facts->view->groups,
@@ -173,6 +176,9 @@ void cn_reason_text(const struct cn_reason *reason, uint64_t now_ms, bool ages,
         put_turn(reason, text);
     else if (reason->kind == CN_REASON_PAUSED)
         snprintf(text, CN_REASON_SIZE, "it pauses: %s", detail);
+    else if (reason->kind == CN_REASON_UNFIT)
+        snprintf(text, CN_REASON_SIZE, "not invited: its group does not meet rounds.select: %s",
+                 detail);
     else if (reason->kind == CN_REASON_RESTS)
         snprintf(text, CN_REASON_SIZE, "it rests: %s", detail);
     else if (reason->kind == CN_REASON_MISSING)

@@ -186,6 +186,7 @@ cn_err cn_round_view_load(struct cn_ledger *ledger, const struct cn_job *job,
     view->oldest = cn_job_is_async(job) ? cn_run_oldest_round(job, view->version.number + 1,
                                                               view->progress.rolled_back)
                                         : view->round.number;
+    memcpy(view->select, job->select, sizeof(view->select));
     view->end_reason = cn_score_end(job, &view->progress, view->version.number);
     return err;
 }

@@ -19,6 +19,7 @@ struct cn_round_view {
     struct cn_ledger_version version; // newest version
     bool has_version;                 // whether version is set
     struct cn_run_progress progress;
+    char select[CN_RULE_SIZE];        // the job's rule for groups; "": none
     uint32_t oldest;                  // oldest round of which an update counts
     uint32_t groups;                  // groups with enrolled boards
     uint32_t invited;                 // groups invited to the round, as in cn_run_state

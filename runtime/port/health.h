@@ -43,5 +43,7 @@ struct cn_health {
     char error[CN_HEALTH_ERROR_SIZE];
     uint64_t seq;                   // number of this message of the process, from 1 on
     uint64_t resident_mib;          // memory of the process in RAM
+    uint64_t battery;               // charge in percent; 100 on the mains
+    uint64_t left_kib;              // what network.day_max leaves of the day; UINT32_MAX: no limit
     char rest[CN_HEALTH_REST_SIZE]; // why it rests; "": it does not, or there is an error
 };

@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "runtime/base/name.h"
+#include "runtime/profile/rule.h"
 
 enum cn_loss {
     CN_LOSS_CROSS_ENTROPY,  // softmax cross-entropy; labels are class numbers
@@ -315,16 +316,17 @@ struct cn_job {
     enum cn_statistics statistics;
     struct cn_update_options options;
 
-    uint32_t rounds;        // the run ends after this number of rounds, or earlier
-    uint32_t quorum;        // number of groups whose updates make a version
-    double over_select;     // groups invited for each group of the quorum, at least 1
-    uint64_t deadline_ms;   // longest duration of a round
-    double max_norm;        // L2 norm to which larger updates are scaled down; 0: no limit
-    uint64_t max_weight;    // most samples that an update may count for
-    bool trust_groups;      // no caps by a round's medians nor by the samples a board can draw
-    bool trust_boards;      // the boards' own measurements may end the run
-    uint32_t patience;      // rounds without a better metric after which the run ends; 0: never
-    double target_accuracy; // accuracy at which the run ends; 0: never
+    uint32_t rounds;           // the run ends after this number of rounds, or earlier
+    uint32_t quorum;           // number of groups whose updates make a version
+    double over_select;        // groups invited for each group of the quorum, at least 1
+    char select[CN_RULE_SIZE]; // rule that boards of an invited group meet; "": all groups
+    uint64_t deadline_ms;      // longest duration of a round
+    double max_norm;           // L2 norm to which larger updates are scaled down; 0: no limit
+    uint64_t max_weight;       // most samples that an update may count for
+    bool trust_groups;         // no caps by a round's medians nor by the samples a board can draw
+    bool trust_boards;         // the boards' own measurements may end the run
+    uint32_t patience;         // rounds without a better metric after which the run ends; 0: never
+    double target_accuracy;    // accuracy at which the run ends; 0: never
     struct cn_parallel parallel;
     struct cn_pipeline_settings pipeline;
     struct cn_correction correction;

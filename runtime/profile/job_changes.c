@@ -93,6 +93,7 @@ const struct cn_job_change cn_job_changes[] = {
     {"rounds.count", CN_CHANGE_START},
     {"rounds.quorum", CN_CHANGE_START},
     {"rounds.over_select", CN_CHANGE_START},
+    {"rounds.select", CN_CHANGE_START},
     {"rounds.deadline", CN_CHANGE_START},
     {"rounds.mode", CN_CHANGE_ROUND},
     {"rounds.async.buffer", CN_CHANGE_ROUND},

@@ -45,6 +45,7 @@ static const char *noun_of(enum cn_value_type type)
         [CN_VALUE_ADDRESSES] = "host:port or a list of up to 4",
         [CN_VALUE_LISTENS] = "host:port or a list of up to 4",
         [CN_VALUE_MEMBERS] = "a map of up to 16 'name: host:port'",
+        [CN_VALUE_RULE] = "a rule",
         [CN_VALUE_WORDS] = "one or a list, together below 128 characters",
         [CN_VALUE_SETS] = "a map of up to 8 'name: RULE' or 'name: [BOARD, ...]'",
         [CN_VALUE_PHASES] = "a map of 'name: FIRST ROUND'",
@@ -351,6 +352,9 @@ void cn_value_print(const struct cn_schema_row *row, const struct cn_settings *s
         break;
     case CN_VALUE_PHASES:
         print_phases(from, stream);
+        break;
+    case CN_VALUE_RULE:
+        cn_value_print_text(*(const char *)from ? from : row->zero, stream);
         break;
     case CN_VALUE_WORDS:
         print_words(from, row->zero, stream);

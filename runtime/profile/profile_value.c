@@ -450,6 +450,26 @@ static bool read_phases(const struct cn_value_reading *reading, const struct cn_
     return good;
 }
 
+static bool read_rule(const struct cn_value_reading *reading, const struct cn_yaml_node *node,
+                      char *to)
+{
+    struct cn_rule rule;
+    char reason[CN_DIAG_LINE_SIZE];
+    const char *zero = reading->row->zero;
+
+    if (!is_text(reading, node))
+        return false;
+    if (strlen(node->text) >= CN_RULE_SIZE)
+        return cn_value_reject(reading, node, "is too long");
+    if (strcmp(node->text, zero) != 0 && cn_rule_parse(node->text, reason, &rule))
+        return cn_value_reject(reading, node, reason);
+    if (strcmp(node->text, zero) != 0 && !cn_rule_is_of_gateway(&rule))
+        return cn_value_reject(reading, node,
+                               "may speak of name, memory, cores, gpu, arch, battery and bytes");
+    snprintf(to, CN_RULE_SIZE, "%s", strcmp(node->text, zero) == 0 ? "" : node->text);
+    return true;
+}
+
 bool cn_value_read(struct cn_diagnostics *report, const char *directory, const char *key,
                    const struct cn_schema_row *row, const struct cn_yaml_node *node,
                    struct cn_settings *settings)
@@ -479,6 +499,8 @@ bool cn_value_read(struct cn_diagnostics *report, const char *directory, const c
         return read_sets(&reading, node, to);
     case CN_VALUE_PHASES:
         return read_phases(&reading, node, to);
+    case CN_VALUE_RULE:
+        return read_rule(&reading, node, to);
     case CN_VALUE_WORDS:
         return read_words(&reading, node, to);
     default:

@@ -440,14 +440,20 @@ bool cn_rule_needs_gpu(const struct cn_rule *rule)
     return speaks_of(rule, FACT_GPU) || speaks_of(rule, FACT_ARCH);
 }
 
-bool cn_rule_is_of_registration(const struct cn_rule *rule)
+bool cn_rule_is_of_gateway(const struct cn_rule *rule)
 {
     for (uint32_t i = 0; i < rule->count; i++) {
         const struct cn_rule_part *part = &rule->parts[i];
 
         if (part->kind == KIND_CONDITION && part->fact != FACT_NAME && part->fact != FACT_MEMORY &&
-            part->fact != FACT_CORES && part->fact != FACT_GPU && part->fact != FACT_ARCH)
+            part->fact != FACT_CORES && part->fact != FACT_GPU && part->fact != FACT_ARCH &&
+            part->fact != FACT_BATTERY && part->fact != FACT_BYTES)
             return false;
     }
     return true;
+}
+
+bool cn_rule_is_of_registration(const struct cn_rule *rule)
+{
+    return cn_rule_is_of_gateway(rule) && !cn_rule_needs_live(rule);
 }

@@ -78,3 +78,5 @@ bool cn_rule_needs_gpu(const struct cn_rule *rule);
 // Returns true when the rule needs no facts of a board but those that a gateway has from its
 // registration: name, memory, cores, gpu and arch.
 bool cn_rule_is_of_registration(const struct cn_rule *rule);
+// As cn_rule_is_of_registration, but also allows battery and bytes, which boards report.
+bool cn_rule_is_of_gateway(const struct cn_rule *rule);

@@ -461,6 +461,8 @@ const struct cn_schema_row cn_schema[] = {
      .uses = GATEWAY, .about = "number of groups whose updates make a version"},
     {"job.rounds.over_select", CN_VALUE_NUMBER, JOB, AT(job.over_select), 1, 100, .initial = "1.3",
      .uses = GATEWAY, .about = "number of groups to invite, as a multiple of the quorum"},
+    {"job.rounds.select", CN_VALUE_RULE, JOB, AT(job.select), .zero = "all", .initial = "all",
+     .uses = GATEWAY, .about = "rule that all boards of a group must meet for it to be invited"},
     {"job.rounds.deadline", CN_VALUE_DURATION, JOB, AT(job.deadline_ms), 1000, 30 * DAY,
      .initial = "10 min", .uses = GATEWAY,
      .about = "time after which a round without its quorum invites more groups and goes on"},

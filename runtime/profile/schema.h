@@ -41,6 +41,7 @@ enum cn_value_type {
     CN_VALUE_DATA,      // name: {inputs, labels}
     CN_VALUE_SETS,      // char[CN_SETS_SIZE], "name: rule or list of boards" (set_rules.h)
     CN_VALUE_PHASES,    // char[CN_WORDS_SIZE], "name: first round" (set_rules.h)
+    CN_VALUE_RULE,      // char[CN_RULE_SIZE], a rule (rule.h); "": .zero
     CN_VALUE_WORDS,     // char[CN_WORDS_SIZE], one word or a list; numbers where max is not 0
 };
 

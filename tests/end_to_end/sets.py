@@ -379,6 +379,11 @@ def a_board_looks_on_until_it_is_charged(build):
         finish(cluster)
 
 
+def wait_for_text(cluster, text):
+    wait_until(lambda: text in " ".join(cluster.command(cluster.aggregator, "status", "gateway.yaml").stdout.split()),
+               f"`status` says: {text}", 30)
+
+
 @scenario
 def a_board_alone_in_its_group_is_not_asked_until_it_is_charged(build):
     extra = "parallel: {train: charged, sets: {charged: battery >= 40}}"
@@ -394,13 +399,37 @@ def a_board_alone_in_its_group_is_not_asked_until_it_is_charged(build):
         cluster.start("board-1")
         cluster.wait_for_version(before + 4)
         assert cluster.ledger("SELECT ifnull(max(round),0) FROM selection WHERE grp='lab-b'")[0][0] == before
-        text = " ".join(cluster.command(cluster.aggregator, "status", "gateway.yaml").stdout.split())
-        assert f"it rests: {why}" in text, text
+        wait_for_text(cluster, f"it rests: {why}")
         put_battery(cluster, 60)
         cluster.wait_for_line("gateway", "group lab-b may train")
         wait_until(lambda: cluster.ledger("SELECT max(round) FROM selection WHERE grp='lab-b'")[0][0] > before,
                    "the charged board is asked", 60)
-        finish(cluster)
+        finish(cluster, 0.5)
+
+
+@scenario
+def a_group_that_does_not_meet_the_rule_is_not_asked(build):
+    """By a fact of its board and then, after a reload, by its charge."""
+    alone = {"lab-a": ["board-1"], "lab-b": ["board-2"]}
+    rule = "name != board-2"
+    with Cluster(build, alone, **{**SETTINGS, "rounds": ENDLESS, "quorum": f"1, select: {rule}"}) as cluster:
+        put_battery(cluster, 20)
+        for name in ("gateway", "board-1"):
+            cluster.start(name)
+        cluster.start("board-2", "--sysroot", cluster.path("root"))
+        cluster.wait_for_line("board-2", "registered in group")
+        cluster.wait_for_version(4)
+        asked = "SELECT count(*) FROM selection WHERE grp='lab-b'"
+        for rule, new in (rule, "battery >= 40"), ("battery >= 40", None):
+            wait_for_text(cluster, f"not invited: its group does not meet rounds.select: {rule}")
+            assert cluster.ledger(asked) == [(0,)]
+            if new:
+                cluster.edit("job.yaml", (rule, new))
+                cluster.command(cluster.aggregator, "reload", "gateway.yaml")
+                cluster.wait_for_version(cluster.ledger("SELECT max(from_round) FROM setting")[0][0] + 2)
+        put_battery(cluster, 60)
+        wait_until(lambda: cluster.ledger(asked)[0][0] > 0, "the charged board is asked", 100)
+        finish(cluster, 0.5)
 
 
 @scenario

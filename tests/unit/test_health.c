@@ -19,7 +19,7 @@ static void the_largest_report_is_small_and_survives_a_round_trip(void **state)
 {
     struct cn_health sent = {CN_HEALTH_FAILED, UINT32_MAX, UINT32_MAX, UINT32_MAX, UINT32_MAX,
                              UINT32_MAX,       UINT32_MAX, UINT32_MAX, UINT32_MAX, "",
-                             UINT32_MAX,       UINT32_MAX, ""};
+                             UINT32_MAX,       UINT32_MAX, UINT32_MAX, UINT32_MAX, ""};
     struct cn_health taken;
     uint8_t bytes[CN_MESSAGE_MAX];
     size_t size;

@@ -74,6 +74,7 @@ static void change(const struct cn_schema_row *row, struct cn_settings *settings
     switch (row->type) {
     case CN_VALUE_NAME:
     case CN_VALUE_WORDS:
+    case CN_VALUE_RULE:
     case CN_VALUE_SETS:
     case CN_VALUE_PHASES:
         strcpy(value, strcmp(value, "x") == 0 ? "y" : "x");

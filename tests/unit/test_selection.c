@@ -207,6 +207,37 @@ static void a_group_in_which_nobody_may_train_is_not_invited(void **state)
     assert_int_equal(cn_selection_live(world->roster, world_now_ms, 120000), 3);
 }
 
+static void mark(struct aggregator_world *world, const char *text)
+{
+    struct cn_rule rule;
+    char reason[CN_DIAG_LINE_SIZE];
+    assert_int_equal(cn_rule_parse(text, reason, &rule), CN_OK);
+    cn_roster_mark_unfit(world->roster, &rule, world_now_ms);
+}
+
+static void a_group_with_a_board_that_does_not_meet_the_rule_is_not_invited(void **state)
+{
+    struct aggregator_world *world = *state;
+    struct cn_health health = {.state = CN_HEALTH_IDLE, .battery = 30, .left_kib = UINT32_MAX};
+    bool selected;
+    mark(world, "name != c2 and cores >= 1");
+    assert_int_equal(cn_selection_live(world->roster, world_now_ms, 120000), 2);
+    assert_int_equal(cn_ledger_open_round(world->ledger, 1), CN_OK);
+    assert_int_equal(invite(world, 1, 3), 2);
+    assert_int_equal(cn_ledger_is_selected(world->ledger, 1, "c", &selected), CN_OK);
+    assert_false(selected);
+    mark(world, "battery >= 20 and bytes >= 1 MiB"); // which no board has told yet
+    assert_int_equal(cn_selection_live(world->roster, world_now_ms, 120000), 0);
+    world_now_ms += CN_HEALTH_SHORTEST_MS;
+    cn_roster_report(world->roster, "a", &health, world_now_ms);
+    mark(world, "battery >= 20 and bytes >= 1 MiB");
+    assert_int_equal(cn_selection_live(world->roster, world_now_ms, 120000), 1);
+    mark(world, "battery >= 40");
+    assert_int_equal(cn_selection_live(world->roster, world_now_ms, 120000), 0);
+    cn_roster_mark_unfit(world->roster, NULL, world_now_ms);
+    assert_int_equal(cn_selection_live(world->roster, world_now_ms, 120000), 3);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -220,6 +251,9 @@ int main(void)
                                         world_close),
         cmocka_unit_test_setup_teardown(
             a_group_that_is_late_in_its_first_round_is_asked_again_at_once, open_world,
+            world_close),
+        cmocka_unit_test_setup_teardown(
+            a_group_with_a_board_that_does_not_meet_the_rule_is_not_invited, open_world,
             world_close),
         cmocka_unit_test_setup_teardown(a_group_in_which_nobody_may_train_is_not_invited,
                                         open_world, world_close),

@@ -137,6 +137,8 @@ void cn_node_poll_health(struct cn_node_owner *node, uint64_t now_ms)
         return;
     cn_node_health_take(health, &node->status, node->fault, cn_node_fault_code(node));
     health->newest.flags |= node->rest.flag;
+    health->newest.battery = atomic_load(&node->live.battery);
+    health->newest.left_kib = atomic_load(&node->live.left_kib);
     if (!node->fault[0])
         memcpy(health->newest.rest, node->rest.text, sizeof(health->newest.rest));
     if (!cn_node_health_due(health, node->instance, now_ms))
