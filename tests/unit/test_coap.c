@@ -88,14 +88,13 @@ static void unknown_paths_and_wrong_methods_are_told_apart(void **state)
     stop(&world);
 }
 
-static void observers_are_told_of_changes(void **state)
+static void observe(enum cn_link_transport transport)
 {
-    struct coap_world world = {.value = 1};
+    struct coap_world world = {.value = 1, .transport = transport};
     struct cn_coap_server_stats stats;
     uint32_t sequence;
     uint64_t arrived;
 
-    (void)state;
     start(&world);
     wait_for(&world, CN_EXCHANGE_UP);
     request(&world, &(struct cn_exchange_request){
@@ -118,6 +117,13 @@ static void observers_are_told_of_changes(void **state)
     cn_coap_server_stats(world.server, &stats);
     assert_int_equal(stats.in.messages, arrived); // nothing came from the board
     stop(&world);
+}
+
+static void observers_are_told_of_changes(void **state)
+{
+    (void)state;
+    observe(CN_LINK_UDP);
+    observe(CN_LINK_TCP);
 }
 
 // A board may have any number of observers.

@@ -166,6 +166,15 @@ static void turn_away(struct cn_coap_server *server, coap_pdu_t *response)
     write_reply(server, NULL, response);
 }
 
+// Over UDP libcoap also sends notifications that had to wait until the observer confirmed an
+// earlier one. They are confirmable, as no answer to a request is. Over TCP all messages look so.
+static bool is_notification(const struct cn_coap_server *server, const coap_session_t *coap,
+                            const coap_pdu_t *response)
+{
+    return server->notifying || (coap_session_get_proto(coap) != COAP_PROTO_TLS &&
+                                 coap_pdu_get_type(response) == COAP_MESSAGE_CON);
+}
+
 static void on_request(coap_resource_t *resource, coap_session_t *coap, const coap_pdu_t *pdu,
                        const coap_string_t *query, coap_pdu_t *response)
 {
@@ -175,8 +184,7 @@ static void on_request(coap_resource_t *resource, coap_session_t *coap, const co
     struct cn_address from;
     struct cn_coap_request request = {.wants_reply = wants_reply(pdu),
                                       .from = &from,
-                                      .notifies = server->notifying ||
-                                                  coap_pdu_get_type(response) == COAP_MESSAGE_CON};
+                                      .notifies = is_notification(server, coap, response)};
     bool proven;
 
     (void)resource;
@@ -358,8 +366,7 @@ void cn_coap_server_close(struct cn_coap_server *server)
 
 // Sends the notifications that are due. libcoap calls on_request with the first request of each
 // observer. It would do the same between the events of its next turn, but there nobody could tell
-// such a call from a request that has arrived. What it still sends there had to wait for an
-// observer to confirm the notification before, so it is confirmable, as no answer to a request is.
+// such a call from a request that has arrived.
 static void send_notifications(struct cn_coap_server *server)
 {
     server->notifying = true;
