@@ -58,14 +58,8 @@ static cn_err make(struct without *without, struct cn_model *next)
     cn_err err = cn_remake_load_settings(setup, number, &without->job);
     if (err)
         return err;
-    const struct cn_merge_config config = {
-        .store = setup->store,
-        .ledger = setup->ledger,
-        .layout = &setup->model.layout,
-        .job = &without->job,
-        .graph = setup->model.digest,
-        .without = without->influence.sent[number] ? without->group : NULL,
-    };
+    struct cn_merge_config config = cn_remake_config(setup, &without->job);
+    config.without = without->influence.sent[number] ? without->group : NULL;
     err = cn_ruling_find(setup->ledger, number, &ruling);
     if (err && err != CN_ENOTFOUND)
         return err;

@@ -84,8 +84,7 @@ static int take_version(struct succession *next, const char *version)
                                     &trained);
     cn_state_owner_return();
     if (err) {
-        fprintf(stderr, "error: --version %s: %s\n", version,
-                err == CN_ENOTFOUND ? "there is none, or it is no longer kept" : cn_err_text(err));
+        cn_setup_print_choice(version, err, "there is none, or it is no longer kept");
         return CN_EXIT_FAILED;
     }
     next->origin.run = cn_ledger_identity(next->earlier)->run;

@@ -196,18 +196,6 @@ static cn_err mend_files(struct mend *mend, bool write)
     return write ? CN_OK : CN_EDIGEST;
 }
 
-cn_err cn_mend_newest(struct cn_setup *setup)
-{
-    struct mend mend = {.setup = setup};
-    cn_err err = look(&mend);
-    if (err)
-        return tell_error(&mend, err);
-    if (mend.damage.text[0])
-        err = mend_files(&mend, true);
-    cn_model_deinit(&mend.made);
-    return err;
-}
-
 // A running aggregator may make a version and remove this one while its files are read.
 static cn_err look_beside(struct mend *mend)
 {
@@ -221,14 +209,24 @@ static cn_err look_beside(struct mend *mend)
     return err;
 }
 
-cn_err cn_mend_check(struct cn_setup *setup)
+static cn_err mend_newest(struct cn_setup *setup, bool write)
 {
     struct mend mend = {.setup = setup};
-    cn_err err = look_beside(&mend);
+    cn_err err = write ? look(&mend) : look_beside(&mend);
     if (err)
         return tell_error(&mend, err);
     if (mend.damage.text[0])
-        err = mend_files(&mend, false);
+        err = mend_files(&mend, write);
     cn_model_deinit(&mend.made);
     return err;
+}
+
+cn_err cn_mend_newest(struct cn_setup *setup)
+{
+    return mend_newest(setup, true);
+}
+
+cn_err cn_mend_check(struct cn_setup *setup)
+{
+    return mend_newest(setup, false);
 }

@@ -18,6 +18,17 @@ cn_err cn_remake_load_settings(struct cn_setup *setup, uint32_t round, struct cn
     return err == CN_ENOTFOUND ? CN_EFORMAT : err;
 }
 
+struct cn_merge_config cn_remake_config(const struct cn_setup *setup, const struct cn_job *job)
+{
+    return (struct cn_merge_config){
+        .store = setup->store,
+        .ledger = setup->ledger,
+        .layout = &setup->model.layout,
+        .job = job,
+        .graph = setup->model.digest,
+    };
+}
+
 // The digest of the earlier version is the ledger's, so its weights are those that the run had.
 cn_err cn_remake_roll_back(const struct cn_merge_config *config, const struct cn_model *parent,
                            uint32_t source, struct cn_model *next)
@@ -54,13 +65,7 @@ cn_err cn_remake_version(struct cn_setup *setup, const struct cn_model *parent,
     cn_err err = cn_remake_load_settings(setup, parent->number + 1, &job);
     if (err)
         return err;
-    const struct cn_merge_config config = {
-        .store = setup->store,
-        .ledger = setup->ledger,
-        .layout = &setup->model.layout,
-        .job = &job,
-        .graph = setup->model.digest,
-    };
+    const struct cn_merge_config config = cn_remake_config(setup, &job);
     return make(&config, parent, next);
 }
 

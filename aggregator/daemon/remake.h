@@ -13,6 +13,9 @@
 // them. Never returns CN_ENOTFOUND, which the callers take for a file that is no longer kept.
 cn_err cn_remake_load_settings(struct cn_setup *setup, uint32_t round, struct cn_job *job);
 
+// Returns what merging needs to make a version again with these settings. Borrows all.
+struct cn_merge_config cn_remake_config(const struct cn_setup *setup, const struct cn_job *job);
+
 // Makes version parent->number + 1 again, of its round's updates or as its ruling says. Returns
 // CN_ENOTFOUND when an update is no longer kept, CN_ESTALE when the version that a rollback went
 // back to is not; otherwise as cn_merge_round.

@@ -352,16 +352,21 @@ cn_err cn_setup_choose_version(struct cn_ledger *ledger, const struct cn_job *jo
     if (strcmp(text, "best") == 0) {
         err = cn_score_progress(ledger, job, 0, &progress);
         *number = progress.best;
-        if (err || progress.best_score.known)
-            return err;
-        fprintf(stderr, "error: no version is known to be the best one: the central set measures "
-                        "versions (central.set), or the updates of two groups of a version do\n");
-        return CN_ENOTFOUND;
+        return err || progress.best_score.known ? err : CN_EAGAIN;
     }
     if (!cn_whole_number_read(text, 0, newest.number, &value))
         return CN_ENOTFOUND;
     *number = (uint32_t)value;
     return CN_OK;
+}
+
+void cn_setup_print_choice(const char *text, cn_err err, const char *none)
+{
+    fprintf(stderr, "error: version %s: %s\n", text,
+            err == CN_ENOTFOUND ? none
+            : err == CN_EAGAIN  ? "none is known: the central set has to measure versions "
+                                  "(central.set), or two groups each version (rounds.quorum)"
+                                : cn_err_text(err));
 }
 
 void cn_setup_deinit(struct cn_setup *setup)

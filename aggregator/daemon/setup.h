@@ -76,8 +76,12 @@ cn_err cn_setup_open_evaluator(const struct cn_setup *setup, const struct cn_por
 cn_err cn_setup_find_job(const struct cn_setup *setup, struct cn_job *job);
 
 // Finds the version that text names: "last", "best" or a number. Returns CN_ENOTFOUND for any other
-// text, and when there is no such version. Of "best" it prints why none is known.
+// text, and when there is no such version, and CN_EAGAIN while no version is known to be the best
+// one.
 cn_err cn_setup_choose_version(struct cn_ledger *ledger, const struct cn_job *job, const char *text,
                                uint32_t *number);
+
+// Prints the error of choosing a version. none: what CN_ENOTFOUND means to the command.
+void cn_setup_print_choice(const char *text, cn_err err, const char *none);
 
 void cn_setup_deinit(struct cn_setup *setup);

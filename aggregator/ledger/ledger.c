@@ -198,6 +198,14 @@ cn_err cn_ledger_sql_step(struct cn_ledger *ledger, sqlite3_stmt *statement)
     return result == SQLITE_DONE ? CN_ENOTFOUND : map_error(ledger, result);
 }
 
+cn_err cn_ledger_sql_number(struct cn_ledger *ledger, sqlite3_stmt *statement, uint64_t *number)
+{
+    cn_err err = cn_ledger_sql_step(ledger, statement);
+    *number = err ? 0 : (uint64_t)sqlite3_column_int64(statement, 0);
+    sqlite3_finalize(statement);
+    return err == CN_ENOTFOUND ? CN_OK : err;
+}
+
 cn_err cn_ledger_sql_next(struct cn_ledger *ledger, sqlite3_stmt *statement, bool *more)
 {
     cn_err err = cn_ledger_sql_step(ledger, statement);

@@ -111,14 +111,11 @@ cn_err cn_ledger_key_epoch(struct cn_ledger *ledger, const char *group, uint64_t
     sqlite3_stmt *statement;
     cn_err err = cn_ledger_sql_prepare(ledger, &statement,
                                        "SELECT raised FROM key_epoch WHERE grp=?", "t", group);
-    *key_epoch = (uint64_t)(ledger->identity.lineage - 1) << 32;
-    if (err)
-        return err;
-    err = cn_ledger_sql_step(ledger, statement);
+    uint64_t raised = 0;
     if (!err)
-        *key_epoch += (uint64_t)sqlite3_column_int64(statement, 0);
-    sqlite3_finalize(statement);
-    return err == CN_ENOTFOUND ? CN_OK : err;
+        err = cn_ledger_sql_number(ledger, statement, &raised);
+    *key_epoch = ((uint64_t)(ledger->identity.lineage - 1) << 32) + raised;
+    return err;
 }
 
 static cn_err read_board(sqlite3_stmt *statement, struct cn_ledger_board *board)

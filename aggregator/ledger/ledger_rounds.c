@@ -206,13 +206,7 @@ cn_err cn_ledger_first_measured(struct cn_ledger *ledger, const char *group, uin
                               "grp=? AND held_out_count>0 ORDER BY round LIMIT 1",
                               "t", group);
     *samples = 0;
-    if (err)
-        return err;
-    err = cn_ledger_sql_step(ledger, statement);
-    if (!err)
-        *samples = (uint64_t)sqlite3_column_int64(statement, 0);
-    sqlite3_finalize(statement);
-    return err == CN_ENOTFOUND ? CN_OK : err;
+    return err ? err : cn_ledger_sql_number(ledger, statement, samples);
 }
 
 #define CONTRIBUTION_COLUMNS                                                                       \

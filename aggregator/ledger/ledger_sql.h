@@ -47,6 +47,9 @@ cn_err cn_ledger_sql_next(struct cn_ledger *ledger, sqlite3_stmt *statement, boo
 // Steps a statement that returns no rows, and finalises it.
 cn_err cn_ledger_sql_finish(struct cn_ledger *ledger, sqlite3_stmt *statement);
 
+// Reads the number that a query has found, 0 if it found none, and finalises it.
+cn_err cn_ledger_sql_number(struct cn_ledger *ledger, sqlite3_stmt *statement, uint64_t *number);
+
 // Runs SQL that needs no values; several statements may be separated by semicolons.
 cn_err cn_ledger_sql_run(struct cn_ledger *ledger, const char *sql);
 

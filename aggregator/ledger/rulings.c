@@ -57,14 +57,11 @@ cn_err cn_ruling_refused(struct cn_ledger *ledger, const char *group, uint32_t *
         "SELECT r.version FROM ruling r WHERE r.kind=1 AND (?1='' OR EXISTS(SELECT 1 FROM"
         " contribution c WHERE c.version=r.version AND c.grp=?1)) ORDER BY r.version DESC LIMIT 1",
         "t", group ? group : "");
-    *version = 0;
-    if (err)
-        return err;
-    err = cn_ledger_sql_step(ledger, statement);
+    uint64_t number = 0;
     if (!err)
-        *version = (uint32_t)sqlite3_column_int64(statement, 0);
-    sqlite3_finalize(statement);
-    return err == CN_ENOTFOUND ? CN_OK : err;
+        err = cn_ledger_sql_number(ledger, statement, &number);
+    *version = (uint32_t)number;
+    return err;
 }
 
 cn_err cn_ruling_streak(struct cn_ledger *ledger, uint32_t *count)

@@ -41,13 +41,7 @@ static cn_err find(struct cn_ledger *ledger, const char *what, const char *name,
         ledger, &statement, "SELECT max(since_ms,1) FROM steering WHERE what=? AND name=?", "tt",
         what, name);
     *since_ms = 0;
-    if (err)
-        return err;
-    err = cn_ledger_sql_step(ledger, statement);
-    if (!err)
-        *since_ms = (uint64_t)sqlite3_column_int64(statement, 0);
-    sqlite3_finalize(statement);
-    return err == CN_ENOTFOUND ? CN_OK : err;
+    return err ? err : cn_ledger_sql_number(ledger, statement, since_ms);
 }
 
 cn_err cn_steering_load(struct cn_ledger *ledger, struct cn_steering *steering)

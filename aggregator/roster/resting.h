@@ -7,7 +7,7 @@
 #include "aggregator/roster/roster.h"
 
 // Judges by the reports of a group's boards among these. A board that is here and has said nothing
-// lately would train. Sets *why to the text of a board
-// that rests, borrowed from it; "": the group does not rest.
+// lately would train. Sets *why to the text of a board that rests, borrowed from it; "": the group
+// does not rest.
 bool cn_resting_judge(const struct cn_roster_board *boards, size_t count, const char *group,
                       uint64_t now_ms, const char **why);

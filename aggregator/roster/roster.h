@@ -131,6 +131,9 @@ void cn_roster_blame(struct cn_roster *roster, const char *board, const char *fa
 // in its newest report of health.
 bool cn_roster_meets(const struct cn_roster_board *board, const struct cn_rule *rule,
                      uint64_t now_ms);
+// Says whether a group may be invited: people have not drained it, it serves no other job, does not
+// rest, and its boards meet rounds.select.
+bool cn_roster_may_invite(const struct cn_roster_group *group);
 // Marks the groups of which a registered board does not meet the rule. NULL: all groups fit.
 void cn_roster_mark_unfit(struct cn_roster *roster, const struct cn_rule *rule, uint64_t now_ms);
 // Notes that a board cannot train the roster's run, as its fault says. It holds until the board

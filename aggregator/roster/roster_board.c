@@ -1,4 +1,4 @@
-// What follows from the record of one board alone.
+// What follows from the record of one board, or of one group, alone.
 #include "aggregator/roster/roster.h"
 
 bool cn_roster_is_registered(const struct cn_roster_board *board)
@@ -36,4 +36,9 @@ bool cn_roster_meets(const struct cn_roster_board *board, const struct cn_rule *
     };
     // A board of an earlier release has not told its GPU, so it meets no rule about it.
     return (gpu || !cn_rule_needs_gpu(rule)) && cn_rule_holds(rule, &known);
+}
+
+bool cn_roster_may_invite(const struct cn_roster_group *group)
+{
+    return !group->drained && !group->away && !group->rests && !group->unfit;
 }

@@ -52,9 +52,7 @@ uint32_t cn_async_invited(const struct cn_run *run)
     uint32_t invited = 0;
 
     for (size_t i = 0; i < count; i++) {
-        bool has = false;
-
-        bool out = groups[i].drained || groups[i].away || groups[i].rests || groups[i].unfit;
+        bool has = false, out = !cn_roster_may_invite(&groups[i]);
 
         if (out && has_part(run, groups[i].name, &has))
             continue; // the ledger cannot be read: the number is only for people
@@ -69,7 +67,7 @@ cn_err cn_async_invites(struct cn_run *run, const char *group, bool *invited)
     bool has;
     cn_err err = has_part(run, group, &has);
 
-    *invited = !has && !(found && (found->drained || found->away || found->rests || found->unfit));
+    *invited = !has && (!found || cn_roster_may_invite(found));
     return err;
 }
 

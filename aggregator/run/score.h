@@ -34,7 +34,8 @@ struct cn_run_progress {
     struct cn_score newest_score;
     uint32_t rolled_back; // newest version that a rollback made; 0: none
     uint32_t witnesses;   // groups that must have measured a version; 0: not known yet
-    // The best version if one group were enough. While no better one is known, it stays kept.
+    // What the best version would be if one group were enough. Its files stay while best is not
+    // known.
     uint32_t candidate;
     struct cn_score candidate_score;
 };

@@ -10,14 +10,10 @@ struct candidate {
     struct cn_ledger_turn last;
 };
 
-static bool may_be_invited(const struct cn_roster_group *group)
-{
-    return !group->drained && !group->away && !group->rests && !group->unfit;
-}
-
 static bool is_live(const struct cn_roster_group *group, uint64_t now_ms, uint64_t live_ms)
 {
-    return may_be_invited(group) && group->heard_ms != 0 && now_ms - group->heard_ms <= live_ms;
+    return cn_roster_may_invite(group) && group->heard_ms != 0 &&
+           now_ms - group->heard_ms <= live_ms;
 }
 
 uint32_t cn_selection_enrolled(const struct cn_roster *roster)
@@ -26,7 +22,7 @@ uint32_t cn_selection_enrolled(const struct cn_roster *roster)
     uint32_t enrolled = 0;
     const struct cn_roster_group *groups = cn_roster_groups(roster, &count);
     for (size_t i = 0; i < count; i++)
-        enrolled += may_be_invited(&groups[i]);
+        enrolled += cn_roster_may_invite(&groups[i]);
     return enrolled;
 }
 

@@ -6,9 +6,9 @@
 // turn. If it is late again, that invitation was its turn: a group behind a stuck link takes one
 // place more, and no other before it delivers. Equal ones are ranked by SHA-256(seed | round |
 // name). So all groups take turns, and the choice does not depend on the order in which they
-// arrived. Groups whose
-// boards all report a fault come last: they may be mended before the deadline, and others train
-// meanwhile. Errors are those of ledger.h. Threading: that of the ledger.
+// arrived. Groups whose boards all report a fault come last: they may be mended before the
+// deadline, and others train meanwhile. Errors are those of ledger.h. Threading: that of the
+// ledger.
 #pragma once
 
 #include "aggregator/roster/roster.h"
@@ -22,8 +22,7 @@ struct cn_selection {
     uint64_t live_ms; // a group that was heard within this time is live
 };
 
-// Counts the groups that may be invited: those that people have not drained (steering.h), that
-// serve no other job, that do not rest and that meet rounds.select (roster.h).
+// Counts the groups that may be invited (cn_roster_may_invite).
 uint32_t cn_selection_enrolled(const struct cn_roster *roster);
 // Counts the groups that may be invited and were heard within live_ms.
 uint32_t cn_selection_live(const struct cn_roster *roster, uint64_t now_ms, uint64_t live_ms);

@@ -23,10 +23,9 @@ KERNEL(transpose_weight)
         a.workspace[i] = a.in[1][(size_t)(i % rows) * hidden + i / rows];
 }
 
-// Adds sums of a unit's first `count` gates: dot[g] += sum over k of weight[g * between + k *
-// along]
-// * state[g * apart + k]. The sums do not wait for each other. count is a constant, so that the
-// loads of several k are on their way together.
+// Adds to the sums of a unit's first `count` gates, which do not wait for each other: to dot[g] all
+// weight[g * between + k * along] * state[g * apart + k]. count is a constant, so that the loads of
+// several k are on their way together.
 DEVICE void add_dots(const float *weight, size_t between, size_t along, const float *state,
                      size_t apart, uint32_t hidden, const uint32_t count, float dot[4])
 {
@@ -48,17 +47,6 @@ DEVICE void add_gates(const float *weight, size_t between, size_t along, const f
         add_dots(weight, between, along, state, apart, hidden, 2, dot);
     else
         add_dots(weight, between, along, state, apart, hidden, 1, dot);
-}
-
-// Returns the recurrent part of one gate of one unit: a row of the weight times state.
-DEVICE float recurrent_dot(const float *transposed, const float *state, uint32_t row, uint32_t rows,
-                           uint32_t hidden)
-{
-    float sum = 0;
-
-    for (uint32_t k = 0; k < hidden; k++)
-        sum += transposed[(size_t)k * rows + row] * state[k];
-    return sum;
 }
 
 // The operands of one step of a sample.
@@ -137,10 +125,10 @@ DEVICE void gru_gates(const struct cuda_args *a, const struct recurrent_step *s,
 DEVICE void gru_hidden(const struct cuda_args *a, const struct recurrent_step *s, uint32_t j)
 {
     uint32_t hidden = (uint32_t)a->call.recurrent.hidden;
-    float dot = recurrent_dot(a->workspace, s->scratch, 2 * hidden + j, 3 * hidden, hidden);
-    float value = tanhf(s->gates[2 * hidden + j] + dot);
-    float update = s->saved[j];
+    float update = s->saved[j], dot[4] = {0, 0, 0, 0}, value;
 
+    add_dots(a->workspace + 2 * hidden + j, 0, (size_t)3 * hidden, s->scratch, 0, hidden, 1, dot);
+    value = tanhf(s->gates[2 * hidden + j] + dot[0]);
     s->saved[2 * hidden + j] = value;
     s->y[j] = (1 - update) * value + update * (s->before ? s->before[j] : 0);
 }
@@ -285,12 +273,12 @@ DEVICE void gru_back(const struct recurrent_back *b, uint32_t j, uint32_t hidden
 DEVICE void gru_back_reset(const struct cuda_args *a, const struct recurrent_back *b, uint32_t k)
 {
     uint32_t hidden = (uint32_t)a->call.recurrent.hidden;
-    float reset = b->saved[hidden + k], sum = 0;
+    float reset = b->saved[hidden + k], sum[4] = {0, 0, 0, 0};
 
-    for (uint32_t j = 0; j < hidden; j++)
-        sum += a->in[3][((size_t)2 * hidden + j) * hidden + k] * b->dgates[2 * hidden + j];
-    b->scratch[k] = sum * reset;
-    b->dgates[hidden + k] = sum * (b->before ? b->before[k] : 0) * reset * (1 - reset);
+    add_dots(a->in[3] + (size_t)2 * hidden * hidden + k, 0, hidden, b->dgates + 2 * hidden, 0,
+             hidden, 1, sum);
+    b->scratch[k] = sum[0] * reset;
+    b->dgates[hidden + k] = sum[0] * (b->before ? b->before[k] : 0) * reset * (1 - reset);
     b->dhidden[hidden + k] = b->dgates[hidden + k];
 }
 

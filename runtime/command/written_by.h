@@ -9,8 +9,8 @@
 void cn_written_by_note(const char *state, const char *program);
 
 // Prints to standard error that this build cannot read a state, which build wrote it and what to
-// do. state is the path of its directory in this process, and name the one that people know
-// (aggregator/store/state_owner.h). found is the format of the state, for example "ledger schema
+// do. state is the path of its directory in this process, and name the one that people know, which
+// may differ for root. found is the format of the state, for example "ledger schema
 // 9"; known says which formats this build reads.
 void cn_written_by_explain(const char *state, const char *name, const char *found,
                            const char *known);

@@ -94,6 +94,31 @@ cn_err cn_set_rules_add(const char *text, char reason[CN_DIAG_LINE_SIZE],
     }
 }
 
+void cn_set_rules_text(const char *text, const char *name, char rule[CN_RULE_SIZE])
+{
+    size_t length = strlen(name);
+
+    while (*text) {
+        size_t size;
+
+        text += strspn(text, "; ");
+        size = strcspn(text, ";");
+        if (size > length + 2 && strncmp(text, name, length) == 0 && text[length] == ':')
+            snprintf(rule, CN_RULE_SIZE, "%.*s", (int)(size - length - 2), text + length + 2);
+        text += size;
+    }
+}
+
+const char *cn_set_names_next(const char *names, char name[CN_NAME_SIZE])
+{
+    size_t length = strcspn(names, " ");
+
+    if (!length)
+        return NULL;
+    snprintf(name, CN_NAME_SIZE, "%.*s", (int)length, names);
+    return names + length + strspn(names + length, " ");
+}
+
 const struct cn_set_rule *cn_set_rules_find(const struct cn_set_rules *rules, const char *name)
 {
     for (uint32_t i = 0; i < rules->count; i++)

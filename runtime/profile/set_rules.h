@@ -28,6 +28,13 @@ struct cn_set_rules {
 cn_err cn_set_rules_add(const char *text, char reason[CN_DIAG_LINE_SIZE],
                         struct cn_set_rules *rules);
 
+// Writes what a text says of a set, such as "memory >= 4 GiB", if the text has it.
+void cn_set_rules_text(const char *text, const char *name, char rule[CN_RULE_SIZE]);
+
+// Takes the first name from a list of sets, as in `parallel.train`. Returns what follows it; NULL
+// for an empty list.
+const char *cn_set_names_next(const char *names, char name[CN_NAME_SIZE]);
+
 // Returns the set with this name, or NULL.
 const struct cn_set_rule *cn_set_rules_find(const struct cn_set_rules *rules, const char *name);
 

@@ -63,6 +63,16 @@ def weights(cluster, version):
 
 
 @scenario
+def one_group_of_several_makes_no_version_the_best_one(build):
+    with Cluster(build, GROUPS, **FAST | {"quorum": 1}, central=False) as cluster:
+        cluster.start_all()
+        cluster.wait_for_version(3)
+        refuse(cluster, "version best: none is known", "rollback", "gateway.yaml", "best", "--reason", "worse")
+        refuse(cluster, "version best: none is known", "export", "gateway.yaml", "--best", "-o", "best")
+        assert not rulings(cluster, ROLLED_BACK)
+
+
+@scenario
 def a_gate_refuses_what_got_worse(build):
     with Cluster(build, GROUPS, **FAST, extra=LIMITS + GATE) as cluster:
         cluster.start_all()

@@ -98,19 +98,14 @@ cn_err cn_node_fault_code(const struct cn_node_owner *node)
 static void judge_rest(struct cn_node_owner *node, uint64_t now_ms)
 {
     const struct cn_settings *settings = node->config.settings;
-    uint64_t memory = settings->memory_size ? settings->memory_size : cn_platform_memory_size();
-    const struct cn_board_facts facts = {
-        .memory_mib = (uint32_t)(memory >> 20),
-        .cores = (uint16_t)(settings->cpu_cores ? settings->cpu_cores : cn_platform_cpu_count()),
-        .arch = (uint16_t)node->config.capability,
-        .battery = (uint8_t)atomic_load(&node->live.battery),
-        .left_kib = atomic_load(&node->live.left_kib),
-    };
+    struct cn_board_facts facts = cn_session_board_facts(settings, node->config.capability);
     uint64_t before = node->rest.flag & CN_HEALTH_RESTS;
 
     if (node->rest_ms && now_ms - node->rest_ms < REST_MS)
         return;
     node->rest_ms = now_ms;
+    facts.battery = (uint8_t)atomic_load(&node->live.battery);
+    facts.left_kib = atomic_load(&node->live.left_kib);
     cn_node_rest_judge(&node->manifest.job, settings, &facts, node->status.progress.round,
                        &node->rest);
     if ((node->rest.flag & CN_HEALTH_RESTS) != before)

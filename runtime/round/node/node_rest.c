@@ -14,40 +14,17 @@ static const char *own_address(const struct cn_settings *settings)
     return "";
 }
 
-// Writes the rule of a set as the profile has it: the last one of this name.
-static void find_text(const char *sets, const char *name, char text[CN_RULE_SIZE])
-{
-    size_t length = strlen(name);
-    while (*sets) {
-        sets += strspn(sets, "; ");
-        size_t size = strcspn(sets, ";");
-        if (size > length + 2 && strncmp(sets, name, length) == 0 && sets[length] == ':')
-            snprintf(text, CN_RULE_SIZE, "%.*s", (int)(size - length - 2), sets + length + 2);
-        sets += size;
-    }
-}
-
 static void describe(const struct cn_job *job, const struct cn_settings *settings,
                      const struct cn_board_facts *board, const char *set, struct cn_node_rest *rest)
 {
     char rule[CN_RULE_SIZE] = "", bytes[48] = "";
-    find_text(job->parallel.sets, set, rule);
-    find_text(settings->group.sets, set, rule);
+    cn_set_rules_text(job->parallel.sets, set, rule);
+    cn_set_rules_text(settings->group.sets, set, rule);
     if (board->left_kib != UINT32_MAX)
         snprintf(bytes, sizeof(bytes), ", %" PRIu32 " KiB left today", board->left_kib);
     rest->flag = CN_HEALTH_RESTS;
     snprintf(rest->text, sizeof(rest->text), "battery %u %%%s; the set %s wants %s", board->battery,
              bytes, set, rule);
-}
-
-// Takes the first name from a list. Returns what follows it; NULL: the list is empty.
-static const char *next_name(const char *names, char name[CN_NAME_SIZE])
-{
-    size_t length = strcspn(names, " ");
-    if (!length)
-        return NULL;
-    snprintf(name, CN_NAME_SIZE, "%.*s", (int)length, names);
-    return names + length + strspn(names + length, " ");
 }
 
 void cn_node_rest_judge(const struct cn_job *job, const struct cn_settings *settings,
@@ -72,7 +49,7 @@ void cn_node_rest_judge(const struct cn_job *job, const struct cn_settings *sett
     best.board.battery = 100;
     best.board.left_kib = UINT32_MAX;
     rest->flag = CN_HEALTH_LOOKS_ON;
-    for (const char *at = job->parallel.train; (at = next_name(at, name));) {
+    for (const char *at = job->parallel.train; (at = cn_set_names_next(at, name));) {
         const struct cn_set_rule *rule = cn_set_rules_find(&rules, name);
         if (rule && cn_set_rule_holds(rule, &now)) {
             *rest = (struct cn_node_rest){0};

@@ -68,6 +68,11 @@ struct cn_session_config {
     struct cn_live_facts *live; // set by another thread; NULL: these facts are unknown
 };
 
+// Returns what a board knows of its machine. capability: compute capability * 10; 0: no GPU. The
+// facts that change are 0.
+struct cn_board_facts cn_session_board_facts(const struct cn_settings *settings,
+                                             uint32_t capability);
+
 // Opens model and data, and continues from the stored state if it belongs to this run. Reports a
 // damaged slot, data that does not fit and unsupported ops in diag. Returns CN_ECONFLICT, without
 // changing anything, when a board alone has a stored state of another run that must stay, and

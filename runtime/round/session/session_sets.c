@@ -35,22 +35,23 @@ static bool shares_work(const struct cn_parallel *parallel)
 
 // --- facts ---
 
-static struct cn_board_facts own_facts(const struct cn_session *session)
+struct cn_board_facts cn_session_board_facts(const struct cn_settings *settings,
+                                             uint32_t capability)
 {
-    const struct cn_settings *settings = session->config.settings;
     uint64_t memory = settings->memory_size ? settings->memory_size : cn_platform_memory_size();
 
     return (struct cn_board_facts){
         .memory_mib = (uint32_t)(memory >> 20),
         .cores = (uint16_t)(settings->cpu_cores ? settings->cpu_cores : cn_platform_cpu_count()),
-        .arch = (uint16_t)cn_trainer_capability(session->trainer),
+        .arch = (uint16_t)capability,
     };
 }
 
 static cn_err gather_facts(struct cn_session *session, struct cn_collective *collective)
 {
     struct cn_session_sets *sets = session->planning.sets;
-    struct cn_board_facts own = own_facts(session);
+    struct cn_board_facts own =
+        cn_session_board_facts(session->config.settings, cn_trainer_capability(session->trainer));
     int64_t words[CN_GROUP_MAX * FACT_WORDS] = {0};
     const struct cn_collective_call call = {
         .kind = CN_COLLECTIVE_ALL_GATHER,
@@ -170,22 +171,17 @@ static bool is_in(const struct cn_session *session, const struct cn_set_rule *ru
 static uint32_t find_ranks(const struct cn_session *session, const char *names)
 {
     const struct cn_session_sets *sets = session->planning.sets;
+    char name[CN_NAME_SIZE];
     uint32_t ranks = 0;
 
-    while (*names) {
-        size_t length = strcspn(names, " ");
-        char name[CN_NAME_SIZE];
-        const struct cn_set_rule *rule;
+    while ((names = cn_set_names_next(names, name))) {
+        const struct cn_set_rule *rule = cn_set_rules_find(&sets->rules, name);
 
-        snprintf(name, sizeof(name), "%.*s", (int)length, names);
-        rule = cn_set_rules_find(&sets->rules, name);
         for (uint32_t r = 0; rule && r < sets->view.size; r++)
             ranks |= (uint32_t)is_in(session, rule, r) << r;
         if (!rule && sets->view.rank == 0)
             cn_log(CN_LOG_WARN, "sets", "set '%s' is neither in the job nor in group.sets of %s",
                    name, cn_session_member(session, 0)->name);
-        names += length;
-        names += strspn(names, " ");
     }
     return ranks ? ranks : cn_session_everybody(sets);
 }
