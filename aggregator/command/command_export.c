@@ -89,7 +89,8 @@ static int export_version(const struct cn_setup *setup, const char *version, con
         err = cn_model_load_weights(setup->store, setup->ledger, &setup->model.layout, number,
                                     &model);
     if (err) {
-        cn_setup_print_choice(version, err, "there is none, or it is no longer kept");
+        fprintf(stderr, "error: version %s: %s\n", version,
+                cn_setup_explain_choice(err, "there is none, or it is no longer kept"));
         return CN_EXIT_FAILED;
     }
     cn_state_owner_leave();

@@ -31,12 +31,14 @@ static int roll_back(struct cn_setup *setup, const struct cn_rollback_request_op
         return result;
     cn_err err = cn_setup_choose_version(setup->ledger, &setup->job, version, &number);
     if (err) {
-        cn_setup_print_choice(version, err, "there is none; expected a number or best");
+        fprintf(stderr, "error: version %s: %s\n", version,
+                cn_setup_explain_choice(err, "there is none; expected a number or best"));
         return CN_EXIT_FAILED;
     }
     err = cn_rollback_request_is_kept(setup, number);
     if (err) {
-        cn_setup_print_choice(version, err, "it is no longer kept (gateway.keep_versions)");
+        fprintf(stderr, "error: version %s: %s\n", version,
+                cn_setup_explain_choice(err, "it is no longer kept (gateway.keep_versions)"));
         return CN_EXIT_FAILED;
     }
     return cn_rollback_request_write(setup, number, options->reason);

@@ -84,7 +84,8 @@ static int take_version(struct succession *next, const char *version)
                                     &trained);
     cn_state_owner_return();
     if (err) {
-        cn_setup_print_choice(version, err, "there is none, or it is no longer kept");
+        fprintf(stderr, "error: --version %s: %s\n", version,
+                cn_setup_explain_choice(err, "there is none, or it is no longer kept"));
         return CN_EXIT_FAILED;
     }
     next->origin.run = cn_ledger_identity(next->earlier)->run;

@@ -360,13 +360,12 @@ cn_err cn_setup_choose_version(struct cn_ledger *ledger, const struct cn_job *jo
     return CN_OK;
 }
 
-void cn_setup_print_choice(const char *text, cn_err err, const char *none)
+const char *cn_setup_explain_choice(cn_err err, const char *none)
 {
-    fprintf(stderr, "error: version %s: %s\n", text,
-            err == CN_ENOTFOUND ? none
-            : err == CN_EAGAIN  ? "none is known: the central set has to measure versions "
-                                  "(central.set), or two groups each version (rounds.quorum)"
-                                : cn_err_text(err));
+    return err == CN_ENOTFOUND ? none
+           : err == CN_EAGAIN  ? "none is known: the central set has to measure versions "
+                                 "(central.set), or two groups each version (rounds.quorum)"
+                               : cn_err_text(err);
 }
 
 void cn_setup_deinit(struct cn_setup *setup)

@@ -81,7 +81,7 @@ cn_err cn_setup_find_job(const struct cn_setup *setup, struct cn_job *job);
 cn_err cn_setup_choose_version(struct cn_ledger *ledger, const struct cn_job *job, const char *text,
                                uint32_t *number);
 
-// Prints the error of choosing a version. none: what CN_ENOTFOUND means to the command.
-void cn_setup_print_choice(const char *text, cn_err err, const char *none);
+// Says for people why no version was chosen. none: what CN_ENOTFOUND means to the command.
+const char *cn_setup_explain_choice(cn_err err, const char *none);
 
 void cn_setup_deinit(struct cn_setup *setup);

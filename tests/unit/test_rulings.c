@@ -133,7 +133,7 @@ static void a_refused_version_has_its_parents_weights_and_state(void **state)
 
 static void assert_forget(struct aggregator_world *world, const char *group, uint32_t forget)
 {
-    struct cn_round_info info;
+    struct cn_round_info info = {0};
     assert_true(world_get_round(world, group, &info));
     assert_int_equal(info.forget, forget);
 }

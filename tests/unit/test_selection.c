@@ -123,7 +123,7 @@ static void a_group_that_was_left_out_is_invited_before_others_are_again(void **
 static const char *take_turn(struct aggregator_world *world, uint32_t round, const char *late)
 {
     static const char *const groups[] = {"a", "b", "c"};
-    const char *found = NULL;
+    const char *found = "";
     assert_int_equal(cn_ledger_open_round(world->ledger, round), CN_OK);
     assert_int_equal(invite(world, round, 1), 1);
     for (size_t g = 0; g < 3; g++) {
@@ -131,7 +131,7 @@ static const char *take_turn(struct aggregator_world *world, uint32_t round, con
         assert_int_equal(cn_ledger_is_selected(world->ledger, round, groups[g], &selected), CN_OK);
         found = selected ? groups[g] : found;
     }
-    assert_non_null(found);
+    assert_true(found[0]);
     if (!late || strcmp(found, late) != 0)
         deliver(world, round, found);
     assert_int_equal(cn_ledger_close_round(world->ledger, round), CN_OK);
