@@ -6,12 +6,13 @@
             ".balign 16\n" #name ":\n"                                                             \
             ".incbin \"" file "\"\n"                                                               \
             ".byte 0\n"                                                                            \
-            ".text\n");                                                                            \
-    extern const unsigned char name[] __attribute__((visibility("hidden")));
+            ".text\n")
 
-INCLUDE_IMAGE(cuda_image_for_all, CUDA_IMAGE_FOR_ALL)
+INCLUDE_IMAGE(cuda_image_for_all, CUDA_IMAGE_FOR_ALL);
+extern const unsigned char cuda_image_for_all[] __attribute__((visibility("hidden")));
 #ifdef CUDA_IMAGE_FOR_110
-INCLUDE_IMAGE(cuda_image_for_110, CUDA_IMAGE_FOR_110)
+INCLUDE_IMAGE(cuda_image_for_110, CUDA_IMAGE_FOR_110);
+extern const unsigned char cuda_image_for_110[] __attribute__((visibility("hidden")));
 #endif
 
 const struct cuda_image cuda_images[] = {
