@@ -51,31 +51,48 @@ static const char help[] =
     "  --sysroot DIR      read the firmware's names below DIR: in a container, or a\n"
     "                     record\n";
 
-static void check_file(const char *profile, const char *key, const char *path)
+// Returns whether the file that a key names is missing, or may not be read; prints so, as a warning
+// or an error, unless kind is NULL.
+static bool misses_file(const char *profile, const char *kind, const char *key, const char *path)
 {
     char file[CN_PATH_SIZE];
 
     snprintf(file, sizeof(file), "%s", path);
     (void)cn_source_cut_member(file);
-    if (file[0] && !cn_data_files_is_pattern(file) && access(file, R_OK))
-        fprintf(stderr, "%s: warning: %s: %s: %s\n", profile, key, file, strerror(errno));
+    if (!file[0] || cn_data_files_is_pattern(file) || !access(file, R_OK))
+        return false;
+    if (kind)
+        fprintf(stderr, "%s: %s: %s: %s: %s\n", profile, kind, key, file, strerror(errno));
+    return true;
 }
 
-// Warns of files that a job names and that cannot be read. For --profile-only, which opens none.
-static void check_files(const char *path, const struct cn_settings *settings)
+// Counts the files that a job names and that cannot be read. kind as in misses_file.
+static size_t missing_files(const char *path, const char *kind, const struct cn_settings *settings)
 {
     const char *sets[] = {settings->job.data_set, settings->job.central_set};
     bool gateway = settings->gateway.listen_count > 0;
     const struct cn_data_paths *data = cn_profile_data(settings, sets[gateway]);
+    size_t count = misses_file(path, kind, "job.model", settings->model);
 
-    check_file(path, "job.model", settings->model);
     if (!data)
-        return;
+        return count;
     if (!data->file_count)
-        check_file(path, "data", data->inputs);
+        count += misses_file(path, kind, "data", data->inputs);
     for (uint32_t i = 0; i < data->file_count; i++)
-        check_file(path, "data", data->files[i].path);
-    check_file(path, "data", data->labels);
+        count += misses_file(path, kind, "data", data->files[i].path);
+    return count + misses_file(path, kind, "data", data->labels);
+}
+
+// Opens the model, all data and the key of a profile. Only the first file that is missing would be
+// named by what opens them, so several are listed before.
+static int check_contents(const struct cn_ports *ports, const char *path,
+                          const struct cn_settings *settings)
+{
+    if (settings->has_job && missing_files(path, NULL, settings) > 1) {
+        (void)missing_files(path, "error", settings);
+        return CN_EXIT_FAILED;
+    }
+    return cn_check_contents(ports, settings);
 }
 
 // Checks that a profile with a job and a state directory has all keys that training alone, or a
@@ -89,7 +106,7 @@ static cn_err check_whole(const char *path, const struct cn_profile *profile, bo
     if (!settings->has_job || !settings->state[0])
         return CN_OK;
     if (profile_only)
-        check_files(path, settings);
+        (void)missing_files(path, "warning", settings);
     return cn_profile_require(profile, gateway ? CN_PROFILE_GATEWAY : CN_PROFILE_TRAIN, diag);
 }
 
@@ -119,7 +136,7 @@ static int check_profile(const struct cn_ports *ports, const char *path, bool or
     if (machine && !cn_check_memory(path, cn_profile_settings(profile), machine))
         code = CN_EXIT_FAILED;
     if (ports)
-        code |= cn_check_contents(ports, cn_profile_settings(profile));
+        code |= check_contents(ports, path, cn_profile_settings(profile));
     if (ports && !code)
         printf("ok\n");
     cn_profile_free(profile);

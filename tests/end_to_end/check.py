@@ -36,6 +36,9 @@ def a_board_alone(cluster):
     wrong(cluster.command(*check, check=False), "error: " + cluster.path("absent.npy"))
     result = cluster.command(*check, "--profile-only")
     expect(result, 0, "warning: data: " + cluster.path("absent.npy"))
+    write_train(cluster, "state/alone", cluster.path("absent.npy"), cluster.path("absent-too.npy"))
+    for path in ("absent.npy", "absent-too.npy"):  # each that is missing is named
+        wrong(cluster.command(*check, check=False), f"error: data: {cluster.path(path)}: No such file")
     write_train(cluster, "state/alone")
     model = os.path.join(DIGITS, "digits-cnn.onnx")
     cluster.edit("train.yaml", (model, "absent.onnx"))
