@@ -5,6 +5,7 @@
 
 #include "runtime/base/log.h"
 #include "runtime/base/log_recent.h"
+#include "runtime/command/check_memory.h"
 #include "runtime/command/command.h"
 #include "runtime/command/node_gpus.h"
 #include "runtime/command/terminal/run_line.h"
@@ -237,6 +238,10 @@ static int run(const struct cn_ports *ports, int argc, char **argv)
     if (!profile)
         return CN_EXIT_PROFILE;
     settings = *cn_profile_settings(profile);
+    if (!cn_check_memory(options.profile, &settings, "")) {
+        cn_profile_free(profile);
+        return CN_EXIT_PROFILE;
+    }
     count = cn_gpus_list(&settings, numbers);
     options.line = count <= 1; // several members would draw over each other's line
     code = count > 1 ? run_gpus(&gpus, count) : run_member(ports, &options, &settings);

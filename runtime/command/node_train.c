@@ -10,6 +10,7 @@
 
 #include "runtime/base/whole_number.h"
 #include "runtime/command/check_contents.h"
+#include "runtime/command/check_memory.h"
 #include "runtime/command/command.h"
 #include "runtime/command/terminal/screen.h"
 #include "runtime/command/terminal/wrap.h"
@@ -470,7 +471,9 @@ static int run(const struct cn_ports *ports, int argc, char **argv)
     if (!profile)
         return CN_EXIT_PROFILE;
     settings = malloc(sizeof(*settings));
-    if (settings) {
+    if (!cn_check_memory(options.profile, cn_profile_settings(profile), "")) {
+        code = CN_EXIT_PROFILE;
+    } else if (settings) {
         *settings = *cn_profile_settings(profile);
         lay_over(&options, settings);
         code = train(ports, settings, &options);

@@ -83,7 +83,8 @@ const struct cn_schema_row cn_schema[] = {
      .uses = TRAIN | NODE, .about = "memory of the board; train_max may not exceed it"},
     {"memory.train_max", CN_VALUE_SIZE, BOARD | SITE | JOB, AT(memory_limit), MIB, 64 * TIB, "none",
      .initial = "none", .uses = TRAIN | NODE,
-     .about = "most memory for training and for a version that arrives"},
+     .about = "most memory for training and for a version that arrives; at most what the machine "
+              "has"},
     {"power.budget", CN_VALUE_POWER, BOARD | SITE, AT(power_mw), 100, 1e7, "none",
      .initial = "none", .uses = TRAIN | NODE, .about = "power budget, told to the aggregator"},
     {"power.sensor", CN_VALUE_WORDS, BOARD | SITE, AT(care.power_sensors), .zero = "none",

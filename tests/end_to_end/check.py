@@ -22,6 +22,17 @@ def wrong(result, *words, code=1):
     assert "ok" not in result.stdout.splitlines(), result.stdout
 
 
+def refuses_memory(cluster, profile, command):
+    """A program that may take more memory than there is does not begin."""
+    with open(cluster.path(profile)) as file:
+        text = file.read()
+    cluster.write(profile, text + "memory: {train_max: 60000 GiB}\n")
+    said = "memory.train_max: 60000.0 GiB, but this machine has"
+    for arguments, code in ((["check"], 1), ([command], 3)):
+        wrong(cluster.command(cluster.node, *arguments, profile, check=False), said, code=code)
+    cluster.write(profile, text)
+
+
 def a_board_alone(cluster):
     """Model and data are opened as train does; nothing is written."""
     check = [cluster.node, "check", "alone.yaml"]
@@ -40,6 +51,7 @@ def a_board_alone(cluster):
     for path in ("absent.npy", "absent-too.npy"):  # each that is missing is named
         wrong(cluster.command(*check, check=False), f"error: data: {cluster.path(path)}: No such file")
     write_train(cluster, "state/alone")
+    refuses_memory(cluster, "alone.yaml", "train")
     model = os.path.join(DIGITS, "digits-cnn.onnx")
     cluster.edit("train.yaml", (model, "absent.onnx"))
     wrong(cluster.command(*check, check=False), "absent.onnx", "not found")
@@ -54,6 +66,7 @@ def a_board_of_a_group(cluster):
     """The files of its data sets and its key are opened; the model is the gateway's."""
     check = [cluster.node, "check", "board-1.yaml"]
     fine(cluster.command(*check))
+    refuses_memory(cluster, "board-1.yaml", "run")
     images = os.path.join(DIGITS, "board-1-images.npy")
     profile = cluster.edit("board-1.yaml", (images, "job.yaml"))
     wrong(cluster.command(*check, check=False), "job.yaml")
