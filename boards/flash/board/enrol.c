@@ -14,6 +14,7 @@
 #define SSH "ssh://"
 #define PROGRAM "cairn-aggregator"
 #define KEY_MAX 512
+#define LIMIT_MS 120000 // for an answer of the aggregator; ssh alone bounds only a dead connection
 
 struct place {
     char host[256]; // "" when the gateway is this machine
@@ -56,7 +57,7 @@ static cn_err ask_there(const struct place *place, const char *script,
     const char *const argv[] = CN_REMOTE_COMMAND(host, script);
 
     snprintf(host, sizeof(host), SSH "%s", place->host);
-    return cn_process_run(argv, -1, result);
+    return cn_process_run_within(argv, -1, LIMIT_MS, result);
 }
 
 static void explain(struct cn_process_result *result, const struct place *place, const char *what)
@@ -110,7 +111,7 @@ static cn_err enrol_here(const struct cn_target_options *order, const struct pla
                           order->group,
                           NULL};
 
-    return cn_process_run(argv, -1, result);
+    return cn_process_run_within(argv, -1, LIMIT_MS, result);
 }
 
 // Runs "cairn-aggregator COMMAND" with PROFILE and one more argument on the gateway. An option that
@@ -133,7 +134,7 @@ static cn_err ask_gateway(const char *gateway, const char *command, const char *
     }
     const char *const argv[] = {PROGRAM, command, leads ? option : place.profile,
                                 leads ? place.profile : option, NULL};
-    return cn_process_run(argv, -1, result);
+    return cn_process_run_within(argv, -1, LIMIT_MS, result);
 }
 
 static void explain_unknown(const struct cn_target_options *order)

@@ -254,6 +254,16 @@ cn_err cn_process_run(const char *const argv[], int in, struct cn_process_result
     return job.err;
 }
 
+cn_err cn_process_run_within(const char *const argv[], int in, uint64_t limit_ms,
+                             struct cn_process_result *result)
+{
+    struct cn_process_job job = {.argv = argv, .in = in, .leads = true};
+
+    run_all(&job, 1, cn_platform_now_ms() + limit_ms, NULL, NULL);
+    *result = job.result;
+    return job.err;
+}
+
 void cn_process_deinit(struct cn_process_result *result)
 {
     cn_buffer_deinit(&result->out);
@@ -275,6 +285,8 @@ const char *cn_process_complaint(struct cn_process_result *result)
     struct cn_buffer *errors = &result->errors;
     char *text, *line;
 
+    if (result->late)
+        return "it did not answer in time";
     while (errors->size && errors->data[errors->size - 1] == '\n')
         errors->size--;
     if (errors->size == 0 || cn_buffer_append(errors, "", 1))

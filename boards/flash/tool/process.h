@@ -39,6 +39,11 @@ typedef bool cn_process_ended(void *context, struct cn_process_job *job);
 // Runs argv until it exits, with `in` as its standard input (-1: nothing). Collects at most 64 MiB
 // of its output. Returns CN_OK whatever the exit code. Deinitialise the result in any case.
 cn_err cn_process_run(const char *const argv[], int in, struct cn_process_result *result);
+
+// As cn_process_run, but a program that has not ended after limit_ms, or when this program is
+// interrupted, is killed with its process group. Its result is then late.
+cn_err cn_process_run_within(const char *const argv[], int in, uint64_t limit_ms,
+                             struct cn_process_result *result);
 void cn_process_deinit(struct cn_process_result *result);
 
 // Runs the programs of all jobs, at most CN_PROCESS_JOBS, until each has ended. What still runs at
@@ -55,7 +60,8 @@ cn_err cn_process_start(const char *const argv[], pid_t *child, int *out);
 // Waits for a started program. Returns its exit code, encoded as in cn_process_result.
 int cn_process_wait(pid_t child);
 
-// Returns the last line of the program's standard error, for a message; never NULL.
+// Returns the last line of the program's standard error, for a message, or that it was late; never
+// NULL.
 const char *cn_process_complaint(struct cn_process_result *result);
 
 // From this call on, Ctrl-C, SIGTERM and SIGHUP do not end a step in the middle. Programs that run
