@@ -25,7 +25,9 @@
 #define KERNEL(name)                                                                               \
     extern "C" __global__ void __launch_bounds__(CUDA_THREADS)                                     \
         cuda_kernel_##name(const __grid_constant__ struct cuda_args a)
-#define DEVICE static __device__ __forceinline__
+// Not static: nvcc puts a digest of the source's path into the names of what is static, so the code
+// would depend on the folder that it was built in.
+#define DEVICE __device__ __forceinline__
 #define SHARED __shared__
 #define UNROLL _Pragma("unroll")
 
