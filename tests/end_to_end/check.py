@@ -53,6 +53,16 @@ def a_board_alone(cluster):
     write_train(cluster, "state/alone")
     refuses_memory(cluster, "alone.yaml", "train")
     model = os.path.join(DIGITS, "digits-cnn.onnx")
+    for token in (127, 128):  # the model knows 128 characters
+        npy(cluster.path("x.npy"), "|u1", (20, 32), bytes([1] * 639 + [token]))
+        npy(cluster.path("y.npy"), "|u1", (20, 32), bytes(640))
+        write_train(cluster, "state/alone", cluster.path("x.npy"), cluster.path("y.npy"))
+        cluster.edit("train.yaml", (model, os.path.join(os.path.dirname(DIGITS), "text", "char-gpt.onnx")))
+        if token < 128:
+            fine(cluster.command(*check))
+    wrong(cluster.command(*check, check=False),
+          "x.npy: sample 19 has the value 128; the model's table has a row for 0 to 127")
+    write_train(cluster, "state/alone")
     cluster.edit("train.yaml", (model, "absent.onnx"))
     wrong(cluster.command(*check, check=False), "absent.onnx", "not found")
     cluster.edit("train.yaml", ("absent.onnx", "job.yaml"))

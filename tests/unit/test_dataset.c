@@ -396,6 +396,22 @@ static void labels_that_are_an_input_are_checked_as_well(void **state)
     assert_int_equal(open_set(fixture), CN_OK);
 }
 
+static void numbers_without_a_row_in_the_table_are_refused(void **state)
+{
+    struct fixture *fixture = *state;
+    struct cn_input_shape *input = &fixture->shape.inputs[0];
+
+    fixture->shape.loss = CN_LOSS_OUTPUT;
+    fixture->shape.input_count = 1;
+    *input = (struct cn_input_shape){
+        .name = "token", .integers = true, .rank = 1, .dims = {1}, .table_rows = 5};
+    fixture->config.files.inputs = fixture->labels;
+    assert_int_equal(open_set(fixture), CN_OK);
+    input->table_rows = 4;
+    assert_refused(fixture,
+                   "labels.npy: sample 4 has the value 4; the model's table has a row for 0 to 3");
+}
+
 static void mistakes_in_both_files_are_told_at_once(void **state)
 {
     struct fixture *fixture = *state;
@@ -465,6 +481,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(samples_in_another_order_of_dimensions_are_refused, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(the_rows_of_a_window_are_its_first_dimension, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(numbers_without_a_row_in_the_table_are_refused, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(labels_that_are_an_input_are_checked_as_well, set_up,
                                         tear_down),

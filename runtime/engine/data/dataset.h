@@ -63,6 +63,8 @@ struct cn_input_shape {
     uint64_t dims[8];
     uint64_t classes; // its values are class numbers below this; 0: any values
     int64_t ignored;  // with classes: the number that does not count
+    // Its values pick rows of a table of this many: -table_rows to table_rows - 1; 0: any values.
+    uint64_t table_rows;
 };
 
 // The samples that a model expects; files are checked against it.

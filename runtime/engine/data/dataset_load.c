@@ -242,6 +242,27 @@ static cn_err check_class_input(const struct column *column, const struct cn_inp
     return CN_OK;
 }
 
+// Checks an input whose values pick rows of a table, such as the tokens of a text.
+static cn_err check_rows(const struct column *column, const struct cn_input_shape *wanted,
+                         const char *path, struct cn_diag *diag)
+{
+    const struct cn_npy *npy = &column->source.array;
+    int64_t rows = (int64_t)wanted->table_rows;
+
+    for (size_t i = 0; rows && i < npy->count; i++) {
+        int64_t value = cn_npy_int(npy, i);
+
+        if (value >= -rows && value < rows)
+            continue;
+        cn_diag_add(diag,
+                    "%s: sample %zu has the value %" PRId64 "; the model's table has a row for "
+                    "0 to %" PRId64,
+                    path, i / column->row, value, rows - 1);
+        return CN_EFORMAT;
+    }
+    return CN_OK;
+}
+
 static cn_err load_input(const struct cn_dataset *dataset, uint32_t index, const char *path,
                          struct cn_diag *diag, struct shard *shard)
 {
@@ -261,6 +282,8 @@ static cn_err load_input(const struct cn_dataset *dataset, uint32_t index, const
     if (err)
         return err;
     err = check_class_input(column, shape, path, diag);
+    if (!err)
+        err = check_rows(column, shape, path, diag);
     if (err)
         return err;
     if (samples_of(dataset, column) == 0) {

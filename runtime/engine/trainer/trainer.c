@@ -57,6 +57,23 @@ static void describe_input(struct cn_trainer *trainer, const struct cn_onnx_valu
     trainer->sample_words += value->words;
 }
 
+// Notes of an input all of whose values pick rows of a table how many rows there are. Of several
+// tables the smallest counts.
+static void describe_table(struct cn_trainer *trainer, const struct cn_graph *graph,
+                           const struct cn_node *node)
+{
+    const struct cn_value *index = &graph->values[node->in[1]];
+    const struct cn_value *root = &graph->values[index->root];
+    struct cn_input_shape *shape;
+
+    if (root->kind != CN_VALUE_INPUT || root->offset >= graph->input_count ||
+        index->words != root->words || !root->integers)
+        return;
+    shape = &trainer->shape.inputs[root->offset];
+    if (!shape->table_rows || node->call.gather.rows < shape->table_rows)
+        shape->table_rows = node->call.gather.rows;
+}
+
 static void describe_sample(struct cn_trainer *trainer, const struct cn_onnx *onnx,
                             const struct cn_graph *graph)
 {
@@ -77,6 +94,9 @@ static void describe_sample(struct cn_trainer *trainer, const struct cn_onnx *on
     for (uint32_t i = 0; i < graph->input_count; i++)
         describe_input(trainer, &onnx->inputs[i], &graph->values[graph->inputs[i]],
                        &graph->classes[i], i);
+    for (size_t i = 0; i < graph->node_count; i++)
+        if (graph->nodes[i].call.op == CN_OP_GATHER)
+            describe_table(trainer, graph, &graph->nodes[i]);
     if (graph->head == CN_HEAD_ENTROPY) {
         const struct cn_loss_call *call = &graph->nodes[graph->loss].call.loss;
 

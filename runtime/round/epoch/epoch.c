@@ -400,10 +400,13 @@ static cn_err do_steps(struct cn_epoch *epoch, size_t bucket)
     epoch->fresh = !err && cn_session_held(session)->phase == CN_PHASE_SEND;
     if (err != CN_EDIVERGED && err != CN_ERANGE)
         return err;
-    cn_log(CN_LOG_ERROR, "epoch",
-           "round %u, step %u: the loss or a weight change is not finite or too large; the round "
-           "is given up (if the loss had been growing, a lower learning_rate helps)",
-           cn_session_held(session)->round, cn_session_held(session)->step);
+    cn_log(CN_LOG_ERROR, "epoch", "round %u, step %u: %s; the round is given up (%s)",
+           cn_session_held(session)->round, cn_session_held(session)->step,
+           err == CN_ERANGE ? "a sample has a label that is no class of the model, or the model "
+                              "reads a row outside of a table"
+                            : "the loss or a weight change is not finite or too large",
+           err == CN_ERANGE ? "a file may have changed since it was checked"
+                            : "if the loss had been growing, a lower learning_rate helps");
     return cn_session_abandon(session, NULL);
 }
 
