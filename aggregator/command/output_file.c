@@ -5,6 +5,7 @@
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "runtime/command/command.h"
@@ -33,8 +34,26 @@ static int create_file(const char *path)
     return open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
 }
 
+// Tells whether a file may be put at this path: nothing is there, or a file. A device, which root
+// could replace, and a link stay.
+static bool may_replace(const char *path)
+{
+    struct stat found;
+    if (lstat(path, &found) != 0)
+        return true; // what is wrong with the path is said when the file is made
+    if (S_ISREG(found.st_mode))
+        return true;
+    fprintf(stderr, "%s: %s; nothing is written\n", path,
+            S_ISLNK(found.st_mode)   ? "is a link"
+            : S_ISDIR(found.st_mode) ? "is a folder"
+                                     : "is no file");
+    return false;
+}
+
 int cn_output_file_write(const char *path, const struct cn_buffer *buffer)
 {
+    if (!may_replace(path))
+        return CN_EXIT_FAILED;
     char aside[PATH_MAX];
     int length = snprintf(aside, sizeof(aside), "%s.new", path);
     int file = -1;

@@ -301,6 +301,7 @@ cn_err cn_platform_sync_parent(const char *path)
 
 static cn_err replace_note(const char *path, const char *text, bool published)
 {
+    struct stat found;
     char aside[PATH_MAX];
     bool written;
     FILE *file;
@@ -308,6 +309,9 @@ static cn_err replace_note(const char *path, const char *text, bool published)
 
     if ((size_t)snprintf(aside, sizeof(aside), "%s.new", path) >= sizeof(aside))
         return CN_ERANGE;
+    // Root could replace a device.
+    if (lstat(path, &found) == 0 && !S_ISREG(found.st_mode) && !S_ISLNK(found.st_mode))
+        return CN_EEXIST;
     // Others may be allowed to write in the folder: a file or link of that name is not opened.
     unlink(aside);
     descriptor = open(aside, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
