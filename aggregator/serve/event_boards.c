@@ -18,10 +18,16 @@ struct change {
     uint64_t code; // of an error
 };
 
-static enum cn_board_condition state_of(const struct cn_roster_board *board, uint64_t now_ms)
+static enum cn_board_condition state_of(const struct cn_event_service *service,
+                                        const struct cn_event_mark *mark,
+                                        const struct cn_roster_board *board, uint64_t now_ms)
 {
     enum cn_board_condition state = cn_board_condition_of(board, now_ms);
-    return state == CN_CONDITION_LIVE && board->missing_ms ? CN_CONDITION_SILENT : state;
+    bool unheard = state == CN_CONDITION_NEVER;
+    bool late = mark->was_here && now_ms - service->opened_ms >= CN_EVENT_RESTART_MS;
+    if ((unheard && late) || ((unheard || state == CN_CONDITION_LIVE) && board->missing_ms))
+        return CN_CONDITION_SILENT;
+    return state;
 }
 
 static void describe_back(const struct cn_event_service *service, const struct cn_event_mark *mark,
@@ -59,6 +65,9 @@ static void describe(const struct cn_event_service *service, const struct cn_eve
         change->kind = CN_EVENT_BOARD_SILENT;
         if (board->missing_ms)
             snprintf(change->text, sizeof(change->text), "the board is missing in its group");
+        else if (!sign_ms)
+            snprintf(change->text, sizeof(change->text),
+                     "the board was not heard since the aggregator started");
         else
             snprintf(change->text, sizeof(change->text),
                      "the board was not heard for %" PRIu64 " s", (now_ms - sign_ms) / 1000);
@@ -111,7 +120,7 @@ static void tell_hook(struct cn_event_service *service, struct cn_event_mark *ma
 static void look_at(struct cn_event_service *service, struct cn_event_mark *mark,
                     const struct cn_roster_board *board, bool quiet, uint64_t now_ms)
 {
-    enum cn_board_condition state = state_of(board, now_ms);
+    enum cn_board_condition state = state_of(service, mark, board, now_ms);
     uint64_t fault =
         state == CN_CONDITION_FAILED ? cn_hash64(board->fault.text, strlen(board->fault.text)) : 0;
     struct change change;
@@ -152,8 +161,8 @@ static void look_for_twice(struct cn_event_service *service, struct cn_event_mar
     cn_event_service_add(service, CN_EVENT_BOARD_TWICE, board->enrolled.name, text, now_ms);
 }
 
-// Takes the state of the newest event about a board that an earlier program stored, so that its
-// trouble ends with an event.
+// Takes the state of the newest event about a board that an earlier program stored. So its trouble
+// ends with an event, and a board that was here and does not come back makes one.
 static void recall(const struct cn_event_service *service, const char *board,
                    struct cn_event_mark *mark)
 {
@@ -169,6 +178,8 @@ static void recall(const struct cn_event_service *service, const char *board,
             mark->fault_hash = cn_hash64(event->text, strlen(event->text));
         } else if (event->kind == CN_EVENT_BOARD_SILENT) {
             mark->state = CN_CONDITION_SILENT;
+        } else {
+            mark->was_here = event->kind != CN_EVENT_BOARD_REVOKED;
         }
         return;
     }

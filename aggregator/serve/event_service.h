@@ -12,10 +12,11 @@
 #include "aggregator/serve/metrics.h"
 
 #define CN_EVENT_LOOK_MS 1000
-#define CN_EVENT_BOARD_MS 600000   // period of CN_EVENT_BOARD_MAX
-#define CN_EVENT_BOARD_MAX 4       // most events that a board causes in a period
-#define CN_EVENT_RESTART_MS 120000 // a board's return in this time after a restart is no event
-#define CN_EVENT_SEEN 256          // number of rejections that are remembered
+#define CN_EVENT_BOARD_MS 600000 // period of CN_EVENT_BOARD_MAX
+#define CN_EVENT_BOARD_MAX 4     // most events that a board causes in a period
+// After a restart: a board's return in this time is no event, and its absence is one from then on.
+#define CN_EVENT_RESTART_MS 120000
+#define CN_EVENT_SEEN 256 // number of rejections that are remembered
 
 struct cn_event_sources { // borrowed until close
     const struct cn_settings *settings;
@@ -46,7 +47,8 @@ struct cn_event_service { // zero it before use
     uint64_t seen[CN_EVENT_SEEN]; // hashes of rejections that were told or are old
     size_t seen_count;
     struct cn_event_mark {
-        bool known;                    // the board was looked at
+        bool known;    // the board was looked at
+        bool was_here; // an earlier program knew the board, and its newest event is no trouble
         enum cn_board_condition state; // state in the board's newest event
         uint64_t fault_hash;           // hash of the error in the board's newest event
         uint64_t window_ms;            // clock; when the period of count began

@@ -392,6 +392,35 @@ static void a_restart_makes_no_noise(void **state)
     assert_int_equal(count(f, CN_EVENT_BOARD_BACK, NULL), 1);
 }
 
+// The whole site lost its power, and one board does not start again. Nobody has heard the other
+// since it was enrolled.
+static void a_board_that_a_restart_loses_is_told(void **state)
+{
+    struct fixture *f = *state;
+    const struct cn_event *event;
+    begin(f);
+    look(f, 0);
+    world_register(&f->world, "a");
+    look(f, 1000);
+    cn_event_service_close(&f->service, world_now_ms);
+    world_stop(&f->world);
+    assert_int_equal(world_start(&f->world), CN_OK);
+    f->service = (struct cn_event_service){0};
+    begin(f);
+    look(f, 1000);
+    look(f, CN_EVENT_RESTART_MS - 2000);
+    assert_int_equal(count(f, CN_EVENT_BOARD_SILENT, NULL), 0);
+    look(f, 2000);
+    assert_int_equal(count(f, CN_EVENT_BOARD_SILENT, &event), 1);
+    assert_string_equal(event->subject, "a");
+    assert_string_equal(event->text, "the board was not heard since the aggregator started");
+    look(f, 1000);
+    assert_int_equal(count(f, CN_EVENT_BOARD_SILENT, NULL), 1);
+    world_register(&f->world, "a");
+    look(f, 1000);
+    assert_int_equal(count(f, CN_EVENT_BOARD_BACK, NULL), 1);
+}
+
 static void put_hook(struct fixture *f, const char *lines)
 {
     char *path = f->settings.event_hook.path;
@@ -496,6 +525,7 @@ int main(void)
         SERVICE_TEST(a_rejection_of_a_late_update_is_an_event),
         SERVICE_TEST(a_board_that_fails_falls_silent_and_comes_back_is_told),
         SERVICE_TEST(a_restart_makes_no_noise),
+        SERVICE_TEST(a_board_that_a_restart_loses_is_told),
         SERVICE_TEST(a_board_that_flaps_is_told_to_the_hook_once_in_ten_minutes),
         SERVICE_TEST(a_hook_that_hangs_is_ended_and_said_and_the_next_event_is_told),
     };
