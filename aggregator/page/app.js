@@ -20,6 +20,7 @@
   let shift = 0; // the gateway's clock minus this machine's
   let timer = null;
   let busy = false;
+  let crowded = false; // the gateway answered, but only that others ask too much
   let again = false; // poll at once after this answer
 
   const now = () => performance.now();
@@ -54,6 +55,7 @@
 
   class Refused extends Error {}
   class Missing extends Error {}
+  class Busy extends Error {}
 
   // Gets an answer. What did not change since the last time comes from memory.
   async function get(path) {
@@ -66,6 +68,7 @@
     if (answer.status === 401) throw new Refused();
     if (answer.status === 304 && known) return known.value;
     if (answer.status === 404) throw new Missing(path);
+    if (answer.status === 429) throw new Busy(path);
     if (!answer.ok) throw new Error(`${path}: ${answer.status}`);
     const value = await answer.json();
     if (value.v !== 1) throw new Error(`${path}: format ${value.v}; this page reads 1. Load it again.`);
@@ -160,6 +163,7 @@
     try {
       await ask();
       seenAt = now();
+      crowded = false;
       login(false);
       document.body.classList.remove("stale");
       show(false);
@@ -171,6 +175,7 @@
       }
       if (error instanceof Missing && store.job) location.hash = "";
       else document.body.classList.add("stale");
+      crowded = error instanceof Busy;
     }
     busy = false;
     showLink();
@@ -196,7 +201,10 @@
     link.className = stale ? "link gone" : "link live";
     if (!stale && !store.state) return; // the address named a job that there is not
     if (!stale) text("link", store.state.run.running || store.job ? "live" : "the gateway answers; the run does not go on");
-    else text("link", seenAt ? `The gateway does not answer; last seen ${Cairn.age(now() - seenAt)}` : "The gateway does not answer");
+    else {
+      const said = crowded ? "The gateway answers too many others" : "The gateway does not answer";
+      text("link", seenAt ? `${said}; last seen ${Cairn.age(now() - seenAt)}` : said);
+    }
   }
 
   function tick() {

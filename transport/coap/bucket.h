@@ -15,5 +15,8 @@ struct cn_bucket {
 // nothing and returns false. A take may exceed the burst. rate: tokens per second; 0: no limit.
 bool cn_bucket_take(struct cn_bucket *bucket, double rate, double amount, uint64_t now_ms);
 
+// Tells whether take would grant at that time.
+bool cn_bucket_has(const struct cn_bucket *bucket, double rate, uint64_t now_ms);
+
 // Takes amount without a check, for work that was granted before its amount was known.
 void cn_bucket_charge(struct cn_bucket *bucket, double amount);

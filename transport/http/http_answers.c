@@ -111,6 +111,16 @@ static bool is_single(const struct cn_http_route *route)
     return !route->named && !route->parameter && (route->fixed || route->fresh_ms);
 }
 
+bool cn_http_answers_share(const struct cn_http_route *route)
+{
+    return !is_single(route);
+}
+
+bool cn_http_answers_room(const struct cn_http_answers *answers, uint64_t now_ms)
+{
+    return cn_bucket_has(&answers->made, SHARE_MS, now_ms);
+}
+
 static struct cn_http_kept *find_fresh(struct cn_http_answers *answers,
                                        const struct cn_http_route *route,
                                        const struct cn_http_request *request, uint64_t now_ms)

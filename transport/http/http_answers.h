@@ -36,6 +36,12 @@ void cn_http_answers_deinit(struct cn_http_answers *answers);
 bool cn_http_answers_has(struct cn_http_answers *answers, const struct cn_http_route *route,
                          const struct cn_http_request *request, uint64_t now_ms);
 
+// Tells whether the answers of this route share the limited time.
+bool cn_http_answers_share(const struct cn_http_route *route);
+
+// Tells whether some of the time that answers share is left.
+bool cn_http_answers_room(const struct cn_http_answers *answers, uint64_t now_ms);
+
 // Finds or makes the answer to a request and queues it. known is the client's If-None-Match or
 // NULL.
 enum MHD_Result cn_http_answers_queue(struct cn_http_answers *answers,

@@ -17,6 +17,7 @@
 #define MEMORY_MAX (2 * CN_HTTP_HEAD_MAX)
 #define STRICTNESS 2   // refuse what only lenient servers accept
 #define LISTEN_MAX 600 // bytes of "unix:PATH"
+#define ROOM_MS 20     // between two looks whether the time that answers share has some left
 
 struct connection {
     struct cn_http_server *server;
@@ -27,7 +28,10 @@ struct connection {
     uint64_t deadline_ms;            // clock; the connection is closed then
     char target[CN_HTTP_TARGET_MAX]; // target of the request that is being read
     bool target_fits;
-    struct MHD_Connection *waiting; // suspended until the next step; NULL: it is not
+    struct MHD_Connection *waiting; // suspended; NULL: it is not
+    // Of a request that waits for its turn in the time that answers share; 0: it does not.
+    uint64_t place;     // smaller ones come first
+    uint64_t queued_ms; // clock; since when
 };
 
 struct cn_http_server {
@@ -35,8 +39,10 @@ struct cn_http_server {
     char listen[LISTEN_MAX]; // "": none
     struct MHD_Daemon *daemon;
     int descriptor;
-    uint64_t now_ms; // clock of the current step
-    bool made;       // an answer was made in this step
+    uint64_t now_ms;         // clock of the current step
+    bool made;               // an answer was made in this step
+    uint64_t places;         // places in the queue that were given out
+    struct connection *turn; // first of the queue when this step began; NULL: it was empty
     struct cn_http_answers answers;
     struct cn_log_limit refused; // limits lines about wrong tokens
     struct connection connections[CN_HTTP_CONNECTIONS];
@@ -161,17 +167,39 @@ static void note_refusal(struct cn_http_server *server, unsigned status)
                count, count == 1 ? "" : "s");
 }
 
+// Tells whether a request that has a place in the queue, or takes one now, is next.
+static bool is_next(const struct cn_http_server *server, const struct connection *connection)
+{
+    if (server->turn && server->turn != connection)
+        return false;
+    return cn_http_answers_room(&server->answers, server->now_ms);
+}
+
+static bool is_overdue(const struct cn_http_server *server, const struct connection *connection)
+{
+    return connection->place && server->now_ms - connection->queued_ms >= CN_HTTP_TURN_MS;
+}
+
 // Only one answer is made in a step, so that the caller's loop waits for no more than that. Returns
-// true when the request was put off to the next step.
+// true when the request was put off to a later step.
 static bool put_off(struct cn_http_server *server, struct MHD_Connection *library,
                     const struct cn_http_route *route, const struct cn_http_request *request,
                     struct connection *connection)
 {
-    if (cn_http_answers_has(&server->answers, route, request, server->now_ms))
+    bool shares = cn_http_answers_share(route);
+    if (cn_http_answers_has(&server->answers, route, request, server->now_ms) ||
+        (shares && is_overdue(server, connection))) {
+        connection->place = 0;
         return false;
-    if (!server->made) {
+    }
+    if (!server->made && (!shares || is_next(server, connection))) {
         server->made = true;
+        connection->place = 0;
         return false;
+    }
+    if (shares && !connection->place) {
+        connection->place = ++server->places;
+        connection->queued_ms = server->now_ms;
     }
     connection->waiting = library;
     MHD_suspend_connection(library);
@@ -273,22 +301,39 @@ cn_err cn_http_open(const struct cn_http_config *config, struct cn_http_server *
     return CN_OK;
 }
 
-// The library may have any number of suspended connections, but none when it stops.
-static void resume_all(struct cn_http_server *server)
+static void resume(struct connection *connection)
 {
+    struct MHD_Connection *waiting = connection->waiting;
+    connection->waiting = NULL;
+    if (waiting)
+        MHD_resume_connection(waiting);
+}
+
+// Resumes requests whose turn may have come.
+static void resume_next(struct cn_http_server *server)
+{
+    bool room = cn_http_answers_room(&server->answers, server->now_ms);
+    server->turn = NULL;
     for (size_t i = 0; i < CN_HTTP_CONNECTIONS; i++) {
-        struct MHD_Connection *waiting = server->connections[i].waiting;
-        server->connections[i].waiting = NULL;
-        if (waiting)
-            MHD_resume_connection(waiting);
+        struct connection *connection = &server->connections[i];
+        if (!connection->used || !connection->waiting)
+            continue;
+        if (!connection->place || is_overdue(server, connection))
+            resume(connection);
+        else if (!server->turn || connection->place < server->turn->place)
+            server->turn = connection;
     }
+    if (server->turn && room)
+        resume(server->turn);
 }
 
 void cn_http_close(struct cn_http_server *server)
 {
     if (!server)
         return;
-    resume_all(server);
+    // The library may have any number of suspended connections, but none when it stops.
+    for (size_t i = 0; i < CN_HTTP_CONNECTIONS; i++)
+        resume(&server->connections[i]);
     if (server->daemon)
         MHD_stop_daemon(server->daemon); // closes the listening socket, too
     cn_http_answers_deinit(&server->answers);
@@ -303,6 +348,17 @@ int cn_http_descriptor(const struct cn_http_server *server)
     return server->descriptor;
 }
 
+// Returns when the connection needs a step.
+static uint64_t due_ms(const struct cn_http_server *server, const struct connection *connection,
+                       uint64_t now_ms)
+{
+    if (!connection->waiting)
+        return connection->deadline_ms;
+    if (!connection->place || cn_http_answers_room(&server->answers, now_ms))
+        return now_ms;
+    return now_ms + ROOM_MS;
+}
+
 uint32_t cn_http_wait_ms(struct cn_http_server *server, uint32_t most_ms, uint64_t now_ms)
 {
     uint64_t wait_ms = most_ms, library_ms;
@@ -310,9 +366,9 @@ uint32_t cn_http_wait_ms(struct cn_http_server *server, uint32_t most_ms, uint64
         wait_ms = library_ms;
     for (size_t i = 0; i < CN_HTTP_CONNECTIONS; i++) {
         const struct connection *connection = &server->connections[i];
-        uint64_t deadline_ms = connection->waiting ? 0 : connection->deadline_ms;
-        if (connection->used && deadline_ms < now_ms + wait_ms)
-            wait_ms = deadline_ms > now_ms ? deadline_ms - now_ms : 0;
+        uint64_t at_ms = due_ms(server, connection, now_ms);
+        if (connection->used && at_ms < now_ms + wait_ms)
+            wait_ms = at_ms > now_ms ? at_ms - now_ms : 0;
     }
     return (uint32_t)wait_ms;
 }
@@ -351,7 +407,7 @@ cn_err cn_http_step(struct cn_http_server *server, uint64_t now_ms)
     server->made = false;
     end_late(server);
     end_idle(server);
-    resume_all(server);
+    resume_next(server);
     return MHD_run(server->daemon) == MHD_YES ? CN_OK : CN_EIO;
 }
 

@@ -11,8 +11,10 @@
 //
 // When all connections are taken, the one that has been idle the longest is closed. A connection
 // whose request was refused is always closed. A step makes one answer. The answers of routes with a
-// name or a parameter take at most a tenth of the time and are at most 50 a second. Fresh and fixed
-// answers cost next to nothing. Threading: one thread.
+// name or a parameter take at most a tenth of the time and are at most 50 a second. Requests for
+// these wait in the order in which they came, one for each connection, so that no client keeps
+// another one out; after 5 s they are refused. Fresh and fixed answers cost next to nothing.
+// Threading: one thread.
 #pragma once
 
 #include "transport/http/http_request.h"
@@ -20,6 +22,7 @@
 #define CN_HTTP_CONNECTIONS 32
 #define CN_HTTP_PER_ADDRESS 8 // connections of one client's address
 #define CN_HTTP_HEAD_MS 5000  // from the connection to the end of its first head
+#define CN_HTTP_TURN_MS 5000  // from a request to the refusal when its turn does not come
 #define CN_HTTP_IDLE_MS 60000 // from an answer to the end of the next head
 
 struct cn_http_config {
