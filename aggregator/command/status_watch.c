@@ -2,9 +2,11 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "aggregator/serve/status.h"
 #include "aggregator/show/board_list.h"
@@ -13,10 +15,12 @@
 #include "runtime/port/platform.h"
 
 #define DRAW_MS 1000
-#define STEP_MS 50   // between looks whether to stop
-#define VERSIONS 400 // newest ones, in the curves
-#define LABEL 10     // columns before a curve
-#define LEGEND 28    // columns behind it
+#define STEP_MS 50      // between looks whether to stop
+#define VERSIONS 400    // newest ones, in the curves
+#define LABEL 10        // columns before a curve
+#define LEGEND 28       // columns behind it
+#define REASON_INDENT 4 // columns before a reason that has lines of its own
+#define REASON_LINES 3  // most lines of a reason
 #define LINE_SIZE (CN_SPARKLINE_SIZE + 256)
 
 struct curve {
@@ -128,11 +132,14 @@ static void print_run(struct watch *watch)
     uint32_t made = view->has_version ? view->version.number : 0;
     snprintf(line, sizeof(line), "%s, run %016" PRIx64 ": %s", watch->job.name,
              cn_ledger_identity(watch->setup->ledger)->run,
-             view->end_reason      ? view->end_reason
-             : watch->live.running ? "the aggregator is running"
-                                   : "the aggregator is NOT running");
+             view->end_reason       ? view->end_reason
+             : !watch->live.running ? "the aggregator is NOT running"
+             : view->steering.pause ? "paused until `resume`"
+                                    : "the aggregator is running");
     if (view->end_reason)
         paint(watch, CN_SCREEN_GREEN, line);
+    else if (watch->live.running && view->steering.pause)
+        paint(watch, CN_SCREEN_YELLOW, line);
     else
         paint(watch, watch->live.running ? CN_SCREEN_BOLD : CN_SCREEN_RED, line);
     uint32_t rest = made < watch->job.rounds ? watch->job.rounds - made : 0;
@@ -177,6 +184,32 @@ static bool is_trouble(enum cn_reason_kind kind)
     }
 }
 
+// Prints a board with trouble and, where that fits in no line, the reason below it: what the board
+// itself said comes last.
+static void print_board(struct watch *watch, const struct cn_board_entry *board, const char *reason)
+{
+    enum cn_screen_color color =
+        board->reason.kind == CN_REASON_FAILED ? CN_SCREEN_RED : CN_SCREEN_YELLOW;
+    unsigned width = watch->columns > 2 * REASON_INDENT ? watch->columns - REASON_INDENT : 1;
+    char line[LINE_SIZE];
+    snprintf(line, sizeof(line), "  %-16s %-16s %s", board->name, board->group, reason);
+    if (cn_screen_fit(line, watch->columns) == (int)strlen(line)) {
+        paint(watch, color, line);
+        return;
+    }
+    snprintf(line, sizeof(line), "  %-16s %s", board->name, board->group);
+    paint(watch, color, line);
+    for (unsigned i = 0; i < REASON_LINES && *reason; i++) {
+        int fits = cn_screen_fit(reason, width), end = fits;
+        while (reason[fits] && end > 0 && reason[end] != ' ')
+            end--;
+        end = end > 0 ? end : fits;
+        snprintf(line, sizeof(line), "%*s%.*s", REASON_INDENT, "", end, reason);
+        print(watch, line);
+        reason += end + (reason[end] == ' ');
+    }
+}
+
 // Prints the boards with trouble, as many as there are rows for.
 static void print_boards(struct watch *watch, uint64_t now_ms)
 {
@@ -192,14 +225,12 @@ static void print_boards(struct watch *watch, uint64_t now_ms)
         const struct cn_board_entry *board = &watch->boards.boards[i];
         if (!is_trouble(board->reason.kind))
             continue;
-        if (watch->used + 3 > watch->rows) {
+        if (watch->used + 3 + REASON_LINES > watch->rows) {
             print(watch, "  ... more: status without --watch has all");
             return;
         }
         cn_reason_text(&board->reason, now_ms, true, reason);
-        snprintf(line, sizeof(line), "  %-16s %-16s %s", board->name, board->group, reason);
-        paint(watch, board->reason.kind == CN_REASON_FAILED ? CN_SCREEN_RED : CN_SCREEN_YELLOW,
-              line);
+        print_board(watch, board, reason);
     }
 }
 
@@ -223,6 +254,13 @@ static void draw(struct watch *watch, uint64_t now_ms, bool live)
     else if (!live)
         print(watch, "");
     fflush(stdout);
+}
+
+// Returns whether nobody reads what is written any more, such as `head` that has enough.
+static bool is_left(void)
+{
+    struct pollfd out = {.fd = STDOUT_FILENO};
+    return ferror(stdout) || (poll(&out, 1, 0) > 0 && (out.revents & (POLLERR | POLLNVAL)));
 }
 
 static void wait_a_moment(const atomic_bool *stop)
@@ -250,6 +288,8 @@ int cn_status_watch(const struct cn_setup *setup, const atomic_bool *stop)
             fprintf(stderr, "error: %s: %s\n", setup->state_name, cn_err_text(err));
             return CN_EXIT_FAILED;
         }
+        if (is_left())
+            return CN_EXIT_FAILED;
         if (!over)
             wait_a_moment(stop);
     }

@@ -107,9 +107,14 @@ def the_view_of_a_run_shows_time_left_and_trouble_until_ctrl_c(build):
         screen.read_until(r"boards    3, 0 with trouble")
         cluster.kill("board-2")
         screen.read_until(r"\x1b\[33m  board-2 +lab-a +missing in its group")
+        cluster.command(cluster.aggregator, "pause", "gateway.yaml")
+        screen.read_until(r"\x1b\[33m[^\r\n]*: paused until `resume`")
         assert screen.end(signal.SIGINT) == 0, screen.said
         screen.fits()
         assert cluster.processes["gateway"].poll() is None, "the run went on"
+        head = subprocess.run(["sh", "-c", f"{cluster.aggregator} status --watch gateway.yaml | head -1"],
+                              cwd=cluster.directory, capture_output=True, text=True, timeout=60)
+        assert head.stdout.count("\n") == 1, head  # and the view ended, though the run goes on
 
 
 @scenario
