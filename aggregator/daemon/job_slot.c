@@ -84,6 +84,14 @@ static void describe_run(const struct cn_job_slot *slot, char text[CN_JOB_TEXT])
              slot->holds == 1 ? "" : "s", slot->state.overdue ? "; the open round is overdue" : "");
 }
 
+// Appends why a group does not fit: a job may wait for the others although that one would be free.
+static void add_unfit(const struct cn_job_slot *slot, char text[CN_JOB_TEXT])
+{
+    size_t length = strlen(text);
+    if (slot->unfit[0])
+        snprintf(text + length, CN_JOB_TEXT - length, "; %s", slot->unfit);
+}
+
 void cn_job_slot_describe(const struct cn_job_slot *slot, char text[CN_JOB_TEXT])
 {
     const struct cn_schedule_job *plan = &slot->plan;
@@ -100,6 +108,8 @@ void cn_job_slot_describe(const struct cn_job_slot *slot, char text[CN_JOB_TEXT]
     switch (plan->wait) {
     case CN_WAIT_NONE:
         describe_run(slot, text);
+        if (!slot->holds)
+            add_unfit(slot, text);
         return;
     case CN_WAIT_IDLE:
         if (slot->row.state == CN_JOB_HELD)
@@ -116,9 +126,11 @@ void cn_job_slot_describe(const struct cn_job_slot *slot, char text[CN_JOB_TEXT]
     case CN_WAIT_SILENT:
         snprintf(text, CN_JOB_TEXT, "needs %u %s; of %u that fit, %u were heard lately",
                  plan->needs, word, plan->fit, plan->live);
+        add_unfit(slot, text);
         return;
     case CN_WAIT_OTHERS:
         snprintf(text, CN_JOB_TEXT, "waits for groups that other jobs have");
+        add_unfit(slot, text);
         return;
     default:
         snprintf(text, CN_JOB_TEXT, "waits for groups that finish a round of another job");

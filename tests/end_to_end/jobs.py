@@ -4,6 +4,7 @@ import contextlib
 import itertools
 import json
 import os
+import re
 import random
 import sqlite3
 import subprocess
@@ -352,6 +353,12 @@ def boards_that_cannot_train_a_job_serve_another(build):
         cluster.wait_for_version(now + 3)
         told = cluster.jobs()["wrong"]["text"]
         assert " fit: board-" in told and "a sample has the shape (8, 8)" in told, told
+        cluster.command(cluster.aggregator, "enroll", "gateway.yaml", "absent", "-o", "absent.key")
+        cluster.write_job("alone", quorum=1)
+        cluster.edit("alone.yaml", ("set: digits,", "set: letters,"))
+        cluster.submit("alone", "--priority", "9")
+        why = re.compile(r"; board-\d has no data set letters$")
+        wait_until(lambda: why.search(cluster.jobs()["alone"]["text"]), "the reason of those that are here")
         assert all(process.poll() is None for process in cluster.processes.values()), "a program ended"
 
 
