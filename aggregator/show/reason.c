@@ -94,6 +94,9 @@ struct cn_reason cn_reason_of(const struct cn_reason_facts *facts,
                                   live->error_code};
     if (live->facts.ahead_lineage)
         return (struct cn_reason){.kind = CN_REASON_AHEAD};
+    if (!facts->live->running && error) // what a board said last, which the program knew that ended
+        return (struct cn_reason){
+            .kind = facts->view->end_reason ? CN_REASON_OVER : CN_REASON_STOPPED, .detail = error};
     if (facts->view->end_reason)
         return (struct cn_reason){.kind = CN_REASON_OVER};
     if (cn_board_health_is_fresh(&live->health, facts->now_ms) &&
@@ -171,6 +174,9 @@ void cn_reason_text(const struct cn_reason *reason, uint64_t now_ms, bool ages,
         snprintf(text, CN_REASON_SIZE, "not heard yet: the aggregator has just started");
     else if (reason->kind == CN_REASON_NEVER && *detail)
         snprintf(text, CN_REASON_SIZE, "not heard since the aggregator started; it said last: %s",
+                 detail);
+    else if ((reason->kind == CN_REASON_OVER || reason->kind == CN_REASON_STOPPED) && *detail)
+        snprintf(text, CN_REASON_SIZE, "%s; its last error was: %s", reasons[reason->kind].sentence,
                  detail);
     else if (tells_turn(reason))
         put_turn(reason, text);

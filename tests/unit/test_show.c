@@ -275,6 +275,26 @@ static void nobody_misses_a_board_when_the_run_is_over(void **state)
     assert_string_equal(cn_reason_word(cn_reason_of(&facts, &board, NULL).kind), "never");
 }
 
+// When the aggregator has stopped, its ledger still has what ailed the boards.
+static void the_last_error_of_a_board_outlives_the_aggregator(void **state)
+{
+    static struct cn_live_state live;
+    static struct cn_round_error said = {"a", "labels.npy: not found"};
+    static struct cn_round_view view = {.errors = &said, .error_count = 1};
+    static const struct cn_ledger_board board = {.name = "a", .group = "north"};
+    const struct cn_reason_facts facts = {.view = &view, .live = &live, .now_ms = 1000};
+    struct cn_reason reason = cn_reason_of(&facts, &board, NULL);
+    char sentence[CN_REASON_SIZE];
+    (void)state;
+    cn_reason_text(&reason, 1000, true, sentence);
+    assert_string_equal(sentence, "the aggregator is not running; its last error was: "
+                                  "labels.npy: not found");
+    view.end_reason = "all rounds are done";
+    reason = cn_reason_of(&facts, &board, NULL);
+    cn_reason_text(&reason, 1000, true, sentence);
+    assert_string_equal(sentence, "the run is over; its last error was: labels.npy: not found");
+}
+
 static void a_board_apart_from_its_group_is_named_by_the_rejection(void **state)
 {
     struct shown *shown = *state;
@@ -534,6 +554,7 @@ int main(void)
         cmocka_unit_test(between_two_rounds_the_version_is_being_made),
         cmocka_unit_test(a_full_disk_is_known_to_be_full),
         cmocka_unit_test(nobody_misses_a_board_when_the_run_is_over),
+        cmocka_unit_test(the_last_error_of_a_board_outlives_the_aggregator),
         cmocka_unit_test_setup_teardown(a_board_apart_from_its_group_is_named_by_the_rejection,
                                         open_round, close_world),
         cmocka_unit_test_setup_teardown(a_rejected_update_is_an_alert_with_its_reason, open_round,
