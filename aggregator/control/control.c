@@ -11,9 +11,6 @@
 #include "runtime/base/log.h"
 #include "transport/local/local_listen.h"
 
-// Most commands of operators in a minute. More would push the audit's history out: its files are
-// bounded.
-#define OPERATOR_MINUTE 60
 #define FRESH_MS 1000 // how long a state that was made for status is shown again
 
 static const char *const role_names[CN_CONTROL_ROLES] = {"view", "operator", "admin"};
@@ -270,22 +267,17 @@ static void show(struct cn_control *control, const struct cn_control_command *co
 }
 
 // Counts a command of an operator. Returns whether there were too many, and refuses it then.
-static bool is_too_often(struct cn_control *control, enum cn_control_role role,
+static bool is_too_often(struct cn_control *control, enum cn_control_role role, uint32_t uid,
                          struct cn_control_answer *answer)
 {
     if (role >= CN_CONTROL_ADMIN)
         return false;
-    if (control->now_ms - control->minute_ms >= 60000) {
-        control->minute_ms = control->now_ms;
-        control->asked = 0;
-    }
-    if (control->asked < OPERATOR_MINUTE) {
-        control->asked++;
-        return false;
-    }
-    cn_control_refuse(answer, "operators sent %d commands within a minute: wait until it is over",
-                      OPERATOR_MINUTE);
-    return true;
+    uint32_t wait_s = cn_operator_limit_take(&control->operators, uid, control->now_ms);
+    if (wait_s)
+        cn_control_refuse(answer,
+                          "an operator has %d commands a minute and %d an hour: wait for %u s",
+                          CN_OPERATOR_MINUTE, CN_OPERATOR_HOUR, wait_s);
+    return wait_s > 0;
 }
 
 static void handle(void *context, size_t socket, const struct cn_local_peer *peer, const char *line,
@@ -305,7 +297,7 @@ static void handle(void *context, size_t socket, const struct cn_local_peer *pee
     else if (!is_refused(control, command, role, &request, &answer) && !command->changes) {
         show(control, command, &request, &answer, out);
         return;
-    } else if (!answer.text[0] && !is_too_often(control, role, &answer))
+    } else if (!answer.text[0] && !is_too_often(control, role, peer->uid, &answer))
         change(control, command, &who, &request, &answer);
     write_answer(&request, &answer, NULL, out);
     cn_crypto_wipe(&request, sizeof(request));

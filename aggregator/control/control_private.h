@@ -2,6 +2,7 @@
 #pragma once
 
 #include "aggregator/control/control.h"
+#include "aggregator/control/operator_limit.h"
 #include "aggregator/store/audit.h"
 
 struct cn_control {
@@ -12,9 +13,7 @@ struct cn_control {
     enum cn_control_role roles[CN_LOCAL_SOCKETS]; // role that each socket gives
     bool own_socket;                              // the socket file in the state directory is ours
     uint64_t now_ms;                              // clock of the step
-    // Commands of operators since minute_ms (clock); at most OPERATOR_MINUTE are taken in a minute.
-    uint32_t asked;
-    uint64_t minute_ms;
+    struct cn_operator_limit operators;
     struct cn_buffer shown; // the state as it was made for the last status; empty: none
     uint64_t shown_ms;      // clock; when it was made
     cn_err shown_err;       // of making it

@@ -14,7 +14,7 @@ import tempfile
 import threading
 import time
 
-from cluster import Cluster, ENDLESS, same_model_everywhere
+from cluster import Cluster, ENDLESS, same_model_everywhere, wait_until
 from scenarios import Scenarios
 
 GROUPS = {"lab-a": ["board-1"], "lab-b": ["board-3"]}
@@ -382,15 +382,15 @@ def a_role_is_the_socket(build):
         code, text = said("operator", "move", "board-3", "--group", "x")
         assert code == 1 and "move needs the role admin" in text, text
         assert said("operator", "resume")[0] == 0
-        # An operator cannot fill the audit; nobody but an admin has more than 60 commands a minute.
+        # An operator cannot fill the audit; nobody but an admin has more than 30 commands a minute.
         answers = b""
         with socket.socket(socket.AF_UNIX) as asking:
             asking.connect(f"{folder}/operator.sock")
             asking.sendall(b"".join(b'{"id":"again%d","command":"resume"}\n' % number for number in range(70)))
             while answers.count(b"\n") < 70:
                 answers += asking.recv(65536)
-        assert 8 <= answers.count(b"within a minute") <= 70, answers
-        assert len([line for line in audit(cluster) if line["who"]["by"] == "operator.sock"]) <= 2 * 2 * 60
+        assert 38 <= answers.count(b"commands a minute") <= 70, answers
+        assert len([line for line in audit(cluster) if line["who"]["by"] == "operator.sock"]) <= 2 * 2 * 30
         assert said("admin", "stop")[0] == 0
         assert cluster.processes["gateway"].wait(LIMIT) == 130
         own = ("start", "end", "enroll")
@@ -411,6 +411,20 @@ HOSTILE = [
 ]
 
 
+def accepted(cluster):
+    """A connection that has its place; the gateway may not have noticed yet that earlier ones are closed."""
+    clients = []
+
+    def has_place():
+        clients.append(connect(cluster))
+        try:
+            return "too many connections" not in ask(clients[-1], {"id": "a", "command": "unheard-of"})["text"]
+        except OSError:
+            return False
+    wait_until(has_place, "a place for a connection")
+    return clients[-1]
+
+
 @scenario
 def hostile_clients_change_nothing_and_hold_nobody_up(build):
     with Cluster(build, GROUPS, **FAST) as cluster:
@@ -421,9 +435,7 @@ def hostile_clients_change_nothing_and_hold_nobody_up(build):
             answer = ask(connect(cluster), line)
             assert answer and not answer["ok"] and answer["text"], (line[:80], answer)
         assert len(audit(cluster)) == before, "what no command can be is in the audit"
-        idle = [connect(cluster) for _ in range(8)]
-        for client in idle:
-            ask(client, {"id": "a", "command": "unheard-of"})  # is accepted by now
+        idle = [accepted(cluster) for _ in range(8)]
         assert "too many connections" in ask(connect(cluster), b"")["text"]
         for client in idle:
             client.close()
