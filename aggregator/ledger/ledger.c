@@ -121,6 +121,8 @@ static const struct {
      "ALTER TABLE version ADD COLUMN made_ms INTEGER NOT NULL DEFAULT 0"},
     {"SELECT 1 FROM pragma_table_info('contribution') WHERE name='steps'",
      "ALTER TABLE contribution ADD COLUMN steps INTEGER NOT NULL DEFAULT 0"},
+    {"SELECT 1 FROM pragma_table_info('contribution') WHERE name='down_bps'",
+     "ALTER TABLE contribution ADD COLUMN down_bps INTEGER NOT NULL DEFAULT 0"},
 };
 
 // Maps a result of SQLite to an error, and logs SQLite's message for errors that nobody expects.

@@ -232,6 +232,9 @@ struct cn_ledger_contribution {
     // Epoch of the group's control variate, and the number of the group's updates in that epoch of
     // which the variate was made. cn_ledger_accept alone uses both; reads leave them.
     uint64_t control_epoch, control_count;
+    // Goodput towards the board that sent it, in bit/s; 0: not known. cn_ledger_accept alone uses
+    // it; reads leave it.
+    uint64_t down_bps;
     // The version that is made of the update, at least round. When a contribution is written, 0
     // stands for round: a synchronous round makes the version of its number.
     uint32_t version;

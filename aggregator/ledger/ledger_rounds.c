@@ -147,12 +147,12 @@ static cn_err insert_contribution(struct cn_ledger *ledger, const struct cn_ledg
     cn_err err = cn_ledger_sql_prepare(
         ledger, &statement,
         "INSERT INTO contribution(round,grp,board,digest,size,weight,held_out_loss,"
-        "held_out_correct,held_out_count,train_loss,boards,steps,version,accepted_ms)"
-        " VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?," CN_LEDGER_SQL_DATE ")",
-        "ittbiidiidiii", (int64_t)c->round, c->group, c->board, c->digest, (int64_t)c->size,
+        "held_out_correct,held_out_count,train_loss,boards,steps,version,down_bps,accepted_ms)"
+        " VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?," CN_LEDGER_SQL_DATE ")",
+        "ittbiidiidiiii", (int64_t)c->round, c->group, c->board, c->digest, (int64_t)c->size,
         (int64_t)c->weight, c->held_out_loss, (int64_t)c->held_out_correct,
         (int64_t)c->held_out_count, c->train_loss, (int64_t)c->boards, (int64_t)c->steps,
-        (int64_t)version_of(c));
+        (int64_t)version_of(c), (int64_t)c->down_bps);
     return err ? err : cn_ledger_sql_finish(ledger, statement);
 }
 

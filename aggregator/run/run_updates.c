@@ -231,6 +231,7 @@ static void describe_contribution(const struct cn_spooled *upload, uint64_t weig
         .steps = declared->steps,
         .control_epoch = declared->control_epoch,
         .control_count = declared->control_count,
+        .down_bps = declared->down_bps < INT64_MAX ? declared->down_bps : INT64_MAX,
         .held_out_loss = declared->held_out_loss,
         .held_out_correct = declared->held_out_correct,
         .held_out_count = declared->held_out_count,

@@ -181,6 +181,7 @@ struct cn_link_upload {
     double train_loss;                     // mean over the round's samples
     uint64_t steps;                        // steps that the group did in the round
     uint64_t control_epoch, control_count; // as in cn_declare_request
+    uint64_t down_bps;                     // goodput towards the board; 0: not known
     // All members of the group, this board included. member_count 0: the group has no others.
     struct cn_member_sign members[CN_GROUP_MAX];
     uint32_t member_count;

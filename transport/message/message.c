@@ -324,6 +324,7 @@ static const struct cn_message_field declare_fields[] = {
     OPTION(13, cn_declare_request, steps),
     OPTION(14, cn_declare_request, control_epoch),
     OPTION(15, cn_declare_request, control_count),
+    OPTION(16, cn_declare_request, down_bps),
 };
 static const struct cn_message_schema declare_schema = SCHEMA(declare_fields);
 

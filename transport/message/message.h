@@ -57,6 +57,7 @@ struct cn_declare_request {
     // Epoch of the group's control variate, and the number of its updates in that epoch of which
     // the variate was made; both 0 without control variates.
     uint64_t control_epoch, control_count;
+    uint64_t down_bps; // goodput towards the board that it measured; 0: not known
 };
 
 #define CN_HEALTH_MESSAGE_MAX 200 // most bytes of POST h

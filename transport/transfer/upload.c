@@ -50,6 +50,7 @@ void cn_upload_declare(struct cn_upload *upload)
         .steps = upload->frame.steps,
         .control_epoch = upload->frame.control_epoch,
         .control_count = upload->frame.control_count,
+        .down_bps = upload->frame.down_bps,
     };
     uint8_t bytes[CN_MESSAGE_MAX];
     size_t size = 0;

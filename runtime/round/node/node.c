@@ -127,7 +127,10 @@ static void answer_gone(struct cn_node_owner *node)
 static cn_err send_update(struct cn_node_owner *node, const struct cn_link_upload *request)
 {
     struct cn_link_upload upload = *request;
+    struct cn_link_path_stats path;
 
+    node->link->ops->measure(node->link, &path);
+    upload.down_bps = (uint64_t)path.down_bps;
     cn_node_group_signs(&node->group, cn_platform_now_ms(), &upload);
     node->sending = upload.frame;
     return node->link->ops->upload(node->link, &upload);
