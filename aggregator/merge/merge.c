@@ -10,6 +10,7 @@
 #include "aggregator/ledger/job_settings.h"
 #include "aggregator/ledger/tally.h"
 #include "aggregator/merge/caps.h"
+#include "aggregator/merge/downlink.h"
 #include "aggregator/merge/fixed_point.h"
 #include "aggregator/merge/fold.h"
 #include "aggregator/merge/normalize.h"
@@ -318,11 +319,13 @@ static cn_err publish(const struct cn_merge_config *config, const struct cn_layo
         .run = cn_ledger_identity(config->ledger)->run,
         .round = next->number,
         .weight = weight,
-        .rule = config->job->down,
         .leave_staying = cn_local_tensors_stay(layout),
         .small_signs = cn_tensor_rules_sign(layout),
     };
     struct cn_buffer delta;
+    cn_err err = cn_downlink_rule(config->ledger, config->job, next->number, &header.rule);
+    if (err)
+        return err;
     memcpy(header.base, parent->digest, CN_DIGEST_SIZE);
     cn_buffer_init(&delta, cn_update_size_max(config->layout));
     const struct cn_server server = cn_stale_server(config->job);
@@ -331,8 +334,8 @@ static cn_err publish(const struct cn_merge_config *config, const struct cn_layo
     header.rounded =
         is_rounded(config->job, next->number) &&
         cn_strategy_may_round(config->layout, cn_model_weights(parent), rows->step, residual);
-    cn_err err = cn_strategy_publish(&header, layout, cn_model_weights(parent), rows->step,
-                                     residual, rows->weights, next->residual, &delta);
+    err = cn_strategy_publish(&header, layout, cn_model_weights(parent), rows->step, residual,
+                              rows->weights, next->residual, &delta);
     if (!err)
         err = cn_model_seal(next, config->graph, config->layout, rows->weights);
     if (err) {

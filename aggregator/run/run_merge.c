@@ -1,5 +1,6 @@
 // Makes the version of a round that is closed: merged, judged by the gate, stored.
 
+#include "aggregator/merge/downlink.h"
 #include "aggregator/merge/merge.h"
 #include "aggregator/run/measured.h"
 #include "aggregator/run/run_private.h"
@@ -52,6 +53,8 @@ static cn_err merge(struct cn_run *run, uint64_t now_ms, bool *done)
     cn_err err = cn_job_is_async(run->config.job) && !run->candidate.bytes
                      ? cn_run_load_settings(run, run->round, false)
                      : CN_OK;
+    if (!err && !run->candidate.bytes)
+        err = cn_downlink_decide(config.ledger, config.layout, config.job, run->round);
     if (!err)
         err = make_candidate(run, &config);
     if (!err)

@@ -2,6 +2,7 @@
 
 #include <inttypes.h>
 
+#include "aggregator/merge/downlink.h"
 #include "aggregator/run/measured.h"
 #include "aggregator/serve/status_boards.h"
 #include "aggregator/serve/status_groups.h"
@@ -58,6 +59,24 @@ static void print_settings(const struct cn_status_report *report)
                 report->settings);
     if (report->next_settings)
         fprintf(report->stream, "other settings hold from round %u on\n", report->next_settings);
+}
+
+// Prints how versions go down, where the measured links decide.
+static cn_err print_downlink(const struct cn_status_report *report)
+{
+    struct cn_downlink downlink;
+    char text[CN_DOWNLINK_TEXT];
+    uint32_t since = 0;
+    if (report->json || report->job->down.mode != CN_UPDATE_AUTO)
+        return CN_OK;
+    cn_err err = cn_downlinks_newest(report->ledger, &downlink);
+    if (!err)
+        err = cn_downlinks_since(report->ledger, &since);
+    if (err)
+        return err == CN_ENOTFOUND ? CN_OK : err;
+    cn_downlink_text(&downlink, since, text);
+    fprintf(report->stream, "%s\n", text);
+    return CN_OK;
 }
 
 // Prints what people asked of the run (docs/steer-a-run.md).
@@ -192,6 +211,9 @@ static cn_err print_all(struct cn_status_report *report)
     if (err)
         return err;
     print_run(report);
+    err = print_downlink(report);
+    if (err)
+        return err;
     err = cn_ledger_boards(report->ledger, cn_status_print_board, report);
     return err ? err
                : cn_status_print_groups(report->ledger, merged, cn_job_is_async(report->job),

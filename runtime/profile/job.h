@@ -309,7 +309,7 @@ struct cn_job {
     bool keep_optimizer; // keeps the optimizer's state across rounds; false: resets it each round
 
     struct cn_update_rule up;   // from a board to the aggregator
-    struct cn_update_rule down; // from the aggregator to a board; never CN_UPDATE_AUTO
+    struct cn_update_rule down; // from the aggregator to a board
     uint32_t warm_up;           // number of first rounds in which top-k sends more
     uint32_t stale_rounds;      // age in versions from which a residual decays; 0: never
     double stale_decay;         // share of a stale residual that is kept per further version

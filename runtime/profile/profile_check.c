@@ -404,6 +404,10 @@ static void check_server(const struct cn_profile *profile, struct cn_diagnostics
         cn_diagnostics_warning(report, cn_profile_place(profile, "job.update.up.mode", report),
                                "update.up.mode: auto may choose signs on a slow link, with which "
                                "the server's momentum diverges; another mode suits it");
+    else if (job->down.mode == CN_UPDATE_AUTO)
+        cn_diagnostics_warning(report, cn_profile_place(profile, "job.update.down.mode", report),
+                               "update.down.mode: auto may choose topk below 10 %% on slow links, "
+                               "and most of each step with momentum then waits for later rounds");
     else if (job->down.mode == CN_UPDATE_TOPK && job->down.density < 0.1)
         cn_diagnostics_warning(report, cn_profile_place(profile, "job.update.down.density", report),
                                "update.down.density: most of each step with momentum waits for "

@@ -72,6 +72,28 @@ def read_rulings(ledger):
         return {}
 
 
+def read_downlinks(ledger):
+    """{version: (mode, density, value bits)} of versions for whose encoding the measured links decided"""
+    try:
+        return {version: tuple(rule) for version, *rule in
+                ledger.execute("SELECT version, mode, density, value_bits FROM downlink")}
+    except sqlite3.OperationalError:  # an older program's ledger
+        return {}
+
+
+def check_rule(header, number, jobs, downlinks):
+    """A version is encoded by the rule of its job, or by the recorded one if that is automatic."""
+    mode = values_at(jobs, number)["update.down.mode"]
+    if mode != "auto":
+        refuse(header.mode != update.MODES.index(mode), "the encoding of version %d" % number)
+        return
+    refuse(number not in downlinks, "the ledger lacks how version %d goes down" % number)
+    mode, density, value_bits = downlinks[number]
+    same = header.mode == mode and (mode != update.TOPK or
+                                    (abs(header.density - density) < 1e-6 and header.value_bits == value_bits))
+    refuse(not same, "the encoding of version %d" % number)
+
+
 def empty_frame(run, number, base, layout):
     """The delta of a version that the gate refused: it changes nothing."""
     header = update.Header(update.SKIP, 0, "", number, run, 1, 0.0, base, update.flags_of(layout))

@@ -206,7 +206,7 @@ def replay(gateway, model_path, max_norm, trust=False, server=Server(), robust=R
     center = robust.begin(len(base.values))
     statistics, bases = statistics_of(model), [base.digest]
     jobs = ledger_settings.read_jobs(ledger) if max_norm == "ledger" else None
-    rulings = ledger_settings.read_rulings(ledger)
+    rulings, downlinks = ledger_settings.read_rulings(ledger), ledger_settings.read_downlinks(ledger)
     follower = control.Follower(correction, ledger, layout, run) if correction else None
     for number, digest, delta_digest, delta_size, state_digest in versions:
         if jobs:
@@ -221,6 +221,8 @@ def replay(gateway, model_path, max_norm, trust=False, server=Server(), robust=R
         refuse(len(delta) != delta_size or digest_of(delta) != delta_digest, "delta %d" % number)
         rule = update.decode(delta, layout)[0]
         check_flags(rule, layout, "delta %d" % number)
+        if jobs:
+            ledger_settings.check_rule(rule, number, jobs, downlinks)
         contributions = ledger.execute("SELECT grp, digest, size, weight, boards, steps, round FROM contribution "
                                        "WHERE version = ?", (number,)).fetchall()
         limits = variances if all(row[4] for row in contributions) else []  # 0: an older program's

@@ -15,6 +15,7 @@ from array import array
 from typing import NamedTuple
 
 RAW32, Q8, TOPK, BF16, Q4, SIGN, _, SKIP = range(8)
+MODES = ("raw32", "q8", "topk", "bf16", "q4", "sign")  # as a profile writes them
 # A tensor that never travels has STAYS added to its class; a small one that travels as signs has SIGNS added.
 PARAM, STATISTIC, STAYS, SIGNS = 0, 1, 2, 4
 BLOCK, THIN_BLOCK, THIN, GROUP, SMALL = 4096, 16384, 0.002, 256, 1024

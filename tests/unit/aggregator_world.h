@@ -27,9 +27,10 @@ struct aggregator_world {
     struct cn_flaky_store flaky;
     struct cn_layout layout;
     struct cn_job job;
-    uint64_t weight; // sample count of each update; 0: it differs by group
-    float amount;    // largest change of a weight in each update; 0: 0.1
-    uint32_t worse;  // version with a loss ten times that of the others; 0: none
+    uint64_t weight;   // sample count of each update; 0: it differs by group
+    float amount;      // largest change of a weight in each update; 0: 0.1
+    uint64_t down_bps; // goodput that each update declares; 0: none
+    uint32_t worse;    // version with a loss ten times that of the others; 0: none
     float *initial;
     bool measured;      // there is a central set
     uint32_t evaluated; // version under evaluation, UINT32_MAX for none
@@ -328,6 +329,7 @@ static inline void world_declare(struct aggregator_world *world, const char *boa
         .held_out_loss = 10,
         .held_out_correct = 8,
         .held_out_count = 10,
+        .down_bps = world->down_bps,
     };
     uint8_t bytes[CN_MESSAGE_MAX];
     size_t size;
