@@ -2,8 +2,8 @@
 
     lora.py MODEL.onnx OUT.onnx RANK
 
-Each product of an activation with a transposed weight NAME.weight gets a second branch: x @ NAME.lora_a @
-NAME.lora_b, added to its result. NAME.lora_b is zeros, so the model begins as it was.
+Each product of an activation with a transposed weight NAME.weight, a MatMul or a Gemm, gets a second branch:
+x @ NAME.lora_a @ NAME.lora_b, added to its result. NAME.lora_b is zeros, so the model begins as it was.
 """
 
 import os
@@ -92,7 +92,10 @@ def adapted(graph, rank, seed=1):
     transposed = {names(data, OUTPUT)[0]: names(data, INPUT)[0] for number, data, _ in parts
                   if number == NODE and names(data, OPERATOR) == ["Transpose"]}
     for number, data, raw in parts:
-        weight = transposed.get(names(data, INPUT)[1]) if number == NODE and names(data, OPERATOR) == ["MatMul"] else None
+        operator = names(data, OPERATOR) if number == NODE else []
+        weight = transposed.get(names(data, INPUT)[1]) if operator == ["MatMul"] else None
+        if operator == ["Gemm"]:  # of a linear layer: its weight is transposed, too
+            weight = names(data, INPUT)[1]
         if not weight or weight not in shapes:
             out += raw
             continue

@@ -19,6 +19,7 @@ PATIENCE = 600  # seconds
 FLOORS = {
     "cclip": 0.60, "diloco": 0.50, "fedadagrad": 0.70, "fedadam": 0.70, "fedadam-caps": 0.70, "fedavg": 0.60,
     "fedavg-long": 0.70, "fednova": 0.60, "scaffold": 0.85,
+    "adapters": 0.30, "bucket": 0.40, "fedbn": 0.55, "fedbuff": 0.30, "nearest": 0.45, "ssp": 0.30,
     "fedavgm": 0.65, "fedprox": 0.60, "fedyogi": 0.70, "gate": 0.75, "median": 0.40, "multi_krum": 0.50,
     "nesterov": 0.70, "rfa": 0.60, "trimmed": 0.50,
 }

@@ -3,7 +3,7 @@
 usage: strategies.py BUILD/bin [ROUNDS [STRATEGY...]]
 
 Runs each strategy, or those that are named, on two splits with `cairn-aggregator try`: five boards, each a group
-of its own. Writes strategies.csv, in which the rows of strategies that were not run stay, and strategies.svg. Prints
+of its own (`bucket`: six). Writes strategies.csv, in which the rows of strategies that were not run stay, and strategies.svg. Prints
 a Markdown table.
 """
 
@@ -15,14 +15,20 @@ import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(HERE)))
+sys.path.append(os.path.join(SOURCE, "tests", "end_to_end"))
+from lora import add_adapters  # noqa: E402
+
 EXAMPLES = os.path.join(SOURCE, "tests", "examples", "strategies")
 DIGITS = os.path.join(SOURCE, "tests", "data", "digits")
 TABLE = os.path.join(HERE, "strategies.csv")
 SPLITS = {"labels": "each group has two digits of its own", "iid": "each group has digits of all kinds"}
 TARGET = 0.9
+GROUPS = {"bucket": 6}  # of strategies that need more than 5
+RANK = 4  # of the branches of the MLP that `adapters` trains
 LAST = 5  # versions whose mean accuracy is the final one
 COLORS = ("#1f77b4", "#ff7f0e", "#2ca02c", "#d62728", "#9467bd", "#8c564b", "#e377c2", "#7f7f7f", "#bcbd22", "#17becf",
-          "#393b79", "#637939", "#843c39", "#7b4173", "#3182bd", "#e6550d", "#006d2c", "#a50f15")
+          "#393b79", "#637939", "#843c39", "#7b4173", "#3182bd", "#e6550d", "#006d2c", "#a50f15", "#54278f", "#8c6d31",
+          "#00441b", "#ce6dbd", "#636363", "#08306b")
 
 
 def strategies():
@@ -34,8 +40,22 @@ def job_of(strategy):
     return strategy if strategy.endswith(".yaml") else os.path.join(EXAMPLES, f"{strategy}.yaml")
 
 
+def groups_of(strategy):
+    return GROUPS.get(strategy, 5)
+
+
+def model_of(strategy, folder):
+    """The MLP, or what a strategy needs in its place: a file with low-rank branches, or one with normalization."""
+    mlp, made = os.path.join(DIGITS, "digits-mlp.onnx"), f"{folder}-adapters.onnx"
+    if strategy == "adapters":
+        add_adapters(mlp, made, RANK)
+        return made
+    return os.path.join(DIGITS, "digits-norm.onnx") if strategy == "fedbn" else mlp
+
+
 def arguments(strategy, split, rounds, folder):
-    return ["try", os.path.join(DIGITS, "digits-mlp.onnx"), "--boards", "5", "--groups", "5", "--split", split,
+    groups = str(groups_of(strategy))
+    return ["try", model_of(strategy, folder), "--boards", groups, "--groups", groups, "--split", split,
             "--data", os.path.join(DIGITS, "board-*-images.npy"), os.path.join(DIGITS, "board-*-labels.npy"),
             "--test", os.path.join(DIGITS, "held-out-images.npy"), os.path.join(DIGITS, "held-out-labels.npy"),
             "--scale", "0.0625", "--rounds", str(rounds), "--job", job_of(strategy),
@@ -56,7 +76,7 @@ def run(build, strategy, split, rounds):
     payload, result = 0, []
     for row in csv.DictReader(text.splitlines()):
         if row["version"] != "0":  # each group sends an update and gets the version
-            payload += int(row["update_bytes"] or 0) + 5 * parts * int(row["delta_size"] or 0)
+            payload += int(row["update_bytes"] or 0) + groups_of(strategy) * parts * int(row["delta_size"] or 0)
             result.append((int(row["version"]), float(row["accuracy"]), payload))
     return result
 
@@ -102,7 +122,7 @@ def panel(found, split, top):
         color, last = COLORS[place % len(COLORS)], versions[-1][0]
         points = " ".join(f"{left + width * number / last:.1f},{top + height * (1 - accuracy):.1f}"
                           for number, accuracy, _ in versions)
-        y = top + 10 + 17 * place
+        y = top + 8 + 11.5 * place
         lines.append(f'<polyline points="{points}" fill="none" stroke="{color}" stroke-width="1.3"/>'
                      f'<path d="M{left + width + 14} {y - 4}h18" stroke="{color}" stroke-width="3"/>'
                      f'<text x="{left + width + 38}" y="{y}">{strategy}</text>')
