@@ -2,7 +2,7 @@
 
 usage: robust.py BENCH_ROBUST table [natural|mixed|topk...]   prints Markdown tables, all without a name
        robust.py BENCH_ROBUST floors                           writes floors.txt from what is measured now
-       robust.py BENCH_ROBUST check [few]                      fails if a cell is below its floor
+       robust.py BENCH_ROBUST check [few|SPLIT...]             fails if a cell is below its floor or above its ceiling
 
 Eight groups train the digits' MLP for 20 steps of 32 samples a round, 40 rounds; a figure is the mean accuracy of
 the last five versions, over seeds 1 to 3. "natural": the samples of each of the four boards, cut in two, so that
@@ -33,10 +33,13 @@ DENSE = [("trust", "none"), ("none", "none"), ("median", "none"), ("trimmed", "n
 SPARSE = [("trust", "none"), ("none", "none"), ("multi_krum", "none"), ("rfa", "none"), ("cclip", "none"),
           ("multi_krum", "nearest")]
 MARGIN, HELD = 3, 85  # points below the measured mean; cells below 85 % have no floor, and the plain mean has none
+CAUGHT, ROOM = 5, 5  # a trigger that at most 5 % of the images obey has a ceiling, 5 points above what was measured
 FEW = [("natural", 2, "none", "none", "minus-100"), ("natural", 2, "multi_krum", "none", "backdoor"),
        ("mixed", 2, "trimmed", "none", "ipm-4"), ("mixed", 2, "trimmed", "nearest", "label-flip"),
        ("mixed", 1, "median", "none", "minus-10"), ("mixed", 2, "cclip", "none", "minus-1"),
-       ("mixed", 1, "median", "bucket", "none"), ("mixed", 2, "rfa", "none", "noise")]
+       ("mixed", 1, "median", "bucket", "none"), ("mixed", 2, "rfa", "none", "noise"),
+       ("mixed", 2, "trimmed", "none", "backdoor-1"), ("topk", 2, "cclip", "none", "minus-100"),
+       ("topk", 1, "multi_krum", "none", "backdoor")]
 
 
 def load(name):
@@ -93,20 +96,21 @@ class Bench:
     def path(self, name):
         return os.path.join(self.work.name, name)
 
-    def run(self, cut, liars, rule, mix, attack, up, seed):
+    def run(self, cut, liars, rule, mix, attack, seed):
         """Accuracy and success of the trigger, in per cent."""
+        cut, up = ("natural", "topk") if cut == "topk" else (cut, "q8")
         with tempfile.TemporaryDirectory(dir=self.work.name) as state:
             out = subprocess.run([self.program, self.path(cut), MODEL, str(seed), str(ROUNDS), rule, mix, str(liars),
                                   str(liars), attack, up, state], check=True, capture_output=True, text=True).stdout
         return tuple(float(word) for word in out.split())
 
-    def seeds(self, cell, up):
-        return [self.run(*cell, up, seed) for seed in SEEDS]
+    def seeds(self, cell):
+        return [self.run(*cell, seed) for seed in SEEDS]
 
-    def all(self, cells, up):
+    def all(self, cells):
         """The results of each seed, by cell."""
         with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-            return dict(zip(cells, pool.map(lambda cell: self.seeds(cell, up), cells)))
+            return dict(zip(cells, pool.map(self.seeds, cells)))
 
 
 def fits(rule, mix, liars):
@@ -120,6 +124,10 @@ def cells_of(cut, rules):
             if fits(rule, mix, liars)]
 
 
+def rules_of(cut):
+    return SPARSE if cut == "topk" else DENSE
+
+
 def name_of(rule, mix):
     name = {"trust": "mean", "none": "mean, caps"}.get(rule, rule)
     return name if mix == "none" else f"{name}, {mix}"
@@ -130,8 +138,8 @@ def mean(values):
 
 
 def print_table(bench, title):
-    cut, up, rules = ("natural", "topk", SPARSE) if title == "topk" else (title, "q8", DENSE)
-    found = bench.all(cells_of(cut, rules), up)
+    rules = rules_of(title)
+    found = bench.all(cells_of(title, rules))
     print(f"\n| {title}, liars: rule | {' | '.join(ATTACKS)} |\n|---|{'---|' * len(ATTACKS)}")
     for liars in (1, 2):
         for rule, mix in rules:
@@ -139,46 +147,63 @@ def print_table(bench, title):
                 continue
             row = []
             for attack in ATTACKS:
-                seeds = found[cut, liars, rule, mix, attack]
+                seeds = found[title, liars, rule, mix, attack]
                 text = f"{mean([accuracy for accuracy, _ in seeds]):.0f}"
                 row.append(text + (f"/{mean([trigger for _, trigger in seeds]):.0f}" if attack.startswith("backdoor") else ""))
             print(f"| {liars}: {name_of(rule, mix)} | {' | '.join(row)} |", flush=True)
 
 
+def limits_of(cell, seeds):
+    """(least accuracy or None, most success of the trigger or None)"""
+    accuracy, trigger = (round(mean(values)) for values in zip(*seeds))
+    caught = cell[-1].startswith("backdoor") and trigger <= CAUGHT
+    return accuracy - MARGIN if accuracy >= HELD else None, trigger + ROOM if caught else None
+
+
 def write_floors(bench):
     with open(FLOORS, "w") as file:
-        file.write("# Written by robust.py: split, liars, rule, mix, attack, least accuracy in per cent\n")
-        for cut in ("natural", "mixed"):
-            for cell, seeds in bench.all(cells_of(cut, DENSE[1:]), "q8").items():
-                found = round(mean([accuracy for accuracy, _ in seeds]))
-                if found >= HELD:
-                    file.write(" ".join(map(str, cell)) + f" {found - MARGIN}\n")
+        file.write("# Written by robust.py: split, liars, rule, mix, attack, least accuracy and most success of the trigger\n"
+                   "# in per cent; -: no limit\n")
+        for cut in ("natural", "mixed", "topk"):
+            for cell, seeds in bench.all(cells_of(cut, rules_of(cut)[1:])).items():
+                limits = limits_of(cell, seeds)
+                if limits != (None, None):
+                    file.write(" ".join(map(str, cell)) + "".join(f" {'-' if each is None else each}" for each in limits)
+                               + "\n")
 
 
-def check(bench, few):
+def read_floors():
     floors = {}
     with open(FLOORS) as file:
         for line in file:
             if not line.startswith("#"):
-                cut, liars, rule, mix, attack, least = line.split()
-                floors[cut, int(liars), rule, mix, attack] = float(least)
-    cells = FEW if few else list(floors)
-    below = 0
+                cut, liars, rule, mix, attack, *limits = line.split()
+                floors[cut, int(liars), rule, mix, attack] = [None if each == "-" else float(each) for each in limits]
+    return floors
+
+
+def check(bench, names):
+    floors, below = read_floors(), 0
+    cells = FEW if names == ("few",) else [cell for cell in floors if not names or cell[0] in names]
     missing = [cell for cell in cells if cell not in floors]
     assert cells and not missing, missing
-    for cell, seeds in bench.all(cells, "q8").items():
-        found = mean([accuracy for accuracy, _ in seeds])
-        if found < floors[cell]:
+    for cell, seeds in bench.all(cells).items():
+        accuracy, trigger = (mean(values) for values in zip(*seeds))
+        least, most = floors[cell]
+        if least is not None and accuracy < least:
             below += 1
-            print(f"{' '.join(map(str, cell))}: {found:.1f} %, expected at least {floors[cell]:.0f} %")
-    print(f"{len(cells)} cells, {below} below their floors")
+            print(f"{' '.join(map(str, cell))}: {accuracy:.1f} %, expected at least {least:.0f} %")
+        if most is not None and trigger > most:
+            below += 1
+            print(f"{' '.join(map(str, cell))}: {trigger:.1f} % obey the trigger, expected at most {most:.0f} %")
+    print(f"{len(cells)} cells, {below} limits missed")
     return 1 if below else 0
 
 
 def main(program, what, *names):
     bench = Bench(program)
-    if what == "check" and names in ((), ("few",)):
-        sys.exit(check(bench, "few" in names))
+    if what == "check" and (names == ("few",) or set(names) <= {"natural", "mixed", "topk"}):
+        sys.exit(check(bench, names))
     if what == "floors":
         write_floors(bench)
     elif what == "table":
