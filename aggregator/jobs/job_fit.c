@@ -42,8 +42,8 @@ static void count_board(const struct cn_job_need *need, const struct cn_roster_b
 {
     const char *name = board->enrolled.name, *failure = find_failure(need, place, name);
     bool known = cn_roster_is_registered(board);
-    bool meets_rule =
-        !known || !need->rule->count || cn_roster_meets(board, need->rule, need->now_ms);
+    bool meets_rule = !known || !need->rule->count ||
+                      cn_roster_meets(board, need->rule, need->data_set, need->now_ms);
     bool has_set = !known || has_data(board->facts.data_sets, need->data_set);
     fit->boards++;
     fit->known += known;

@@ -416,13 +416,14 @@ void cn_roster_report(struct cn_roster *roster, const char *board, const struct 
         cn_roster_work(roster, board, now_ms);
 }
 
-void cn_roster_mark_unfit(struct cn_roster *roster, const struct cn_rule *rule, uint64_t now_ms)
+void cn_roster_mark_unfit(struct cn_roster *roster, const struct cn_rule *rule,
+                          const char *data_set, uint64_t now_ms)
 {
     for (size_t i = 0; i < roster->group_count; i++)
         roster->groups[i].unfit = false;
     for (size_t i = 0; rule && i < roster->boards.count; i++) {
         const struct cn_roster_board *board = &roster->boards.items[i];
-        if (!cn_roster_is_registered(board) || cn_roster_meets(board, rule, now_ms))
+        if (!cn_roster_is_registered(board) || cn_roster_meets(board, rule, data_set, now_ms))
             continue;
         find_group(roster->groups, roster->group_count, board->enrolled.group)->unfit = true;
     }

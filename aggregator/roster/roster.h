@@ -127,15 +127,16 @@ void cn_roster_note(struct cn_roster *roster, const char *board,
 // code (-cn_err; 0: not known). Logs a new error once.
 void cn_roster_blame(struct cn_roster *roster, const char *board, const char *fault, uint64_t code,
                      uint64_t now_ms);
-// Says whether a board meets a rule, by what it told when it registered and, for battery and bytes,
-// in its newest report of health.
+// Says whether a board meets a rule, by what it told when it registered and, for battery, bytes and
+// data.NAME, in its newest report of health. data_set is the one that the job trains on.
 bool cn_roster_meets(const struct cn_roster_board *board, const struct cn_rule *rule,
-                     uint64_t now_ms);
+                     const char *data_set, uint64_t now_ms);
 // Says whether a group may be invited: people have not drained it, it serves no other job, does not
 // rest, and its boards meet rounds.select.
 bool cn_roster_may_invite(const struct cn_roster_group *group);
 // Marks the groups of which a registered board does not meet the rule. NULL: all groups fit.
-void cn_roster_mark_unfit(struct cn_roster *roster, const struct cn_rule *rule, uint64_t now_ms);
+void cn_roster_mark_unfit(struct cn_roster *roster, const struct cn_rule *rule,
+                          const char *data_set, uint64_t now_ms);
 // Notes that a board cannot train the roster's run, as its fault says. It holds until the board
 // works on the run.
 void cn_roster_fail(struct cn_roster *roster, const char *board, uint64_t now_ms);

@@ -18,7 +18,7 @@ static uint64_t smaller(uint64_t value, uint64_t limit)
 }
 
 bool cn_roster_meets(const struct cn_roster_board *board, const struct cn_rule *rule,
-                     uint64_t now_ms)
+                     const char *data_set, uint64_t now_ms)
 {
     const struct cn_roster_facts *facts = &board->facts;
     const struct cn_health *said = &board->health.said;
@@ -28,6 +28,8 @@ bool cn_roster_meets(const struct cn_roster_board *board, const struct cn_rule *
         .name = board->enrolled.name,
         .address = "",
         .phase = "",
+        .data_set = data_set,
+        .samples = fresh ? said->samples : 0,
         .board = {.memory_mib = (uint32_t)(facts->memory >> 20),
                   .cores = (uint16_t)smaller(facts->cpu_count, UINT16_MAX),
                   .arch = (uint16_t)(gpu == CN_GPU_NONE ? 0 : gpu),

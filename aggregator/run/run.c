@@ -115,7 +115,8 @@ static void mark_unfit(struct cn_run *run, uint64_t now_ms)
     if (!text[0] && !run->selects)
         return;
     run->selects = text[0] && !cn_rule_parse(text, reason, &rule);
-    cn_roster_mark_unfit(run->config.roster, run->selects ? &rule : NULL, now_ms);
+    cn_roster_mark_unfit(run->config.roster, run->selects ? &rule : NULL, run->config.job->data_set,
+                         now_ms);
 }
 
 // Invites live groups until the wanted number is reached.

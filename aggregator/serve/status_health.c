@@ -20,6 +20,7 @@ static const struct {
     {"error_code", offsetof(struct cn_health, error_code), true},
     {"seq", offsetof(struct cn_health, seq), true},
     {"resident_mib", offsetof(struct cn_health, resident_mib), true},
+    {"samples", offsetof(struct cn_health, samples), true},
 };
 
 void cn_status_health_add(cJSON *board, const struct cn_board_health *health)

@@ -18,6 +18,8 @@ void cn_show_health(const struct cn_board_health *health, struct cn_json_text *j
         cn_json_real(json, "temperature_c", cn_show_celsius(said));
     if (said->power_mw)
         cn_json_real(json, "power_w", (double)said->power_mw / 1e3);
+    if (said->samples)
+        cn_json_count(json, "samples", said->samples);
     if (said->centisamples)
         cn_json_real(json, "samples_per_s", (double)said->centisamples / 100);
     cn_json_bool(json, "throttled", said->flags & CN_HEALTH_THROTTLED);

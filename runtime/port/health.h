@@ -46,4 +46,5 @@ struct cn_health {
     uint64_t battery;               // charge in percent; 100 on the mains
     uint64_t left_kib;              // what network.day_max leaves of the day; UINT32_MAX: no limit
     char rest[CN_HEALTH_REST_SIZE]; // why it rests; "": it does not, or there is an error
+    uint64_t samples; // of the job's data set that it trains on; left out beside an error
 };

@@ -464,8 +464,9 @@ static bool read_rule(const struct cn_value_reading *reading, const struct cn_ya
     if (strcmp(node->text, zero) != 0 && cn_rule_parse(node->text, reason, &rule))
         return cn_value_reject(reading, node, reason);
     if (strcmp(node->text, zero) != 0 && !cn_rule_is_of_gateway(&rule))
-        return cn_value_reject(reading, node,
-                               "may speak of name, memory, cores, gpu, arch, battery and bytes");
+        return cn_value_reject(
+            reading, node,
+            "may speak of name, memory, cores, gpu, arch, battery, bytes and data.NAME");
     snprintf(to, CN_RULE_SIZE, "%s", strcmp(node->text, zero) == 0 ? "" : node->text);
     return true;
 }

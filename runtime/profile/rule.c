@@ -29,6 +29,7 @@ enum fact {
     FACT_LINK,
     FACT_BATTERY,
     FACT_BYTES,
+    FACT_DATA,
     FACT_ROUND,
     FACT_STEP,
     FACT_EPOCH,
@@ -47,7 +48,7 @@ enum relation {
 
 static const char *const fact_names[FACT_COUNT] = {"name",  "address", "gpu",  "phase",   "memory",
                                                    "cores", "arch",    "link", "battery", "bytes",
-                                                   "round", "step",    "epoch"};
+                                                   "data",  "round",   "step", "epoch"};
 static const char *const relation_names[RELATION_COUNT] = {"==", "!=", "<", "<=", ">", ">="};
 
 struct parser {
@@ -208,15 +209,26 @@ static cn_err parse_value(struct parser *parser, struct cn_rule_part *part)
     return err;
 }
 
+// Finds the fact that a word names, and the set of "data.NAME". Returns -1 when there is none.
+static int find_fact(const char *word, struct cn_rule_part *part)
+{
+    int fact = find(fact_names, FACT_COUNT, word);
+
+    if (strncmp(word, "data.", 5) != 0)
+        return fact == FACT_DATA ? -1 : fact;
+    snprintf(part->word, sizeof(part->word), "%s", word + 5);
+    return cn_name_valid(part->word) ? FACT_DATA : -1;
+}
+
 static cn_err parse_condition(struct parser *parser)
 {
     struct cn_rule_part part = {.kind = KIND_CONDITION};
-    int fact = find(fact_names, FACT_COUNT, parser->word), relation;
+    int fact = find_fact(parser->word, &part), relation;
     cn_err err;
 
     if (fact < 0)
         return complain(parser, "wanted a fact: name, address, gpu, arch, memory, cores, link, "
-                                "battery, bytes, round, step, epoch or phase");
+                                "battery, bytes, data.NAME, round, step, epoch or phase");
     advance(parser);
     relation = find(relation_names, RELATION_COUNT, parser->word);
     if (relation < 0)
@@ -334,6 +346,9 @@ static bool number_of(enum fact fact, const struct cn_rule_facts *facts, uint64_
         *number = facts->board.left_kib == UINT32_MAX ? UINT64_MAX
                                                       : (uint64_t)facts->board.left_kib << 10;
         return *number > 0;
+    case FACT_DATA:
+        *number = facts->samples;
+        return *number > 0;
     case FACT_ROUND:
         *number = facts->round;
         return true;
@@ -383,6 +398,8 @@ static bool condition_holds(const struct cn_rule_part *part, const struct cn_rul
     uint64_t number;
     uint32_t address;
 
+    if (part->fact == FACT_DATA && strcmp(facts->data_set ? facts->data_set : "", part->word) != 0)
+        return false;
     if (part->fact >= FACT_MEMORY)
         return number_of((enum fact)part->fact, facts, &number) &&
                compare((enum relation)part->relation, number, part->number);
@@ -435,6 +452,11 @@ bool cn_rule_needs_live(const struct cn_rule *rule)
     return speaks_of(rule, FACT_BATTERY) || speaks_of(rule, FACT_BYTES);
 }
 
+bool cn_rule_needs_data(const struct cn_rule *rule)
+{
+    return speaks_of(rule, FACT_DATA);
+}
+
 bool cn_rule_needs_gpu(const struct cn_rule *rule)
 {
     return speaks_of(rule, FACT_GPU) || speaks_of(rule, FACT_ARCH);
@@ -447,7 +469,7 @@ bool cn_rule_is_of_gateway(const struct cn_rule *rule)
 
         if (part->kind == KIND_CONDITION && part->fact != FACT_NAME && part->fact != FACT_MEMORY &&
             part->fact != FACT_CORES && part->fact != FACT_GPU && part->fact != FACT_ARCH &&
-            part->fact != FACT_BATTERY && part->fact != FACT_BYTES)
+            part->fact != FACT_BATTERY && part->fact != FACT_BYTES && part->fact != FACT_DATA)
             return false;
     }
     return true;
@@ -455,5 +477,5 @@ bool cn_rule_is_of_gateway(const struct cn_rule *rule)
 
 bool cn_rule_is_of_registration(const struct cn_rule *rule)
 {
-    return cn_rule_is_of_gateway(rule) && !cn_rule_needs_live(rule);
+    return cn_rule_is_of_gateway(rule) && !cn_rule_needs_live(rule) && !cn_rule_needs_data(rule);
 }

@@ -12,9 +12,10 @@
 // Facts of a board: name, memory, cores, gpu (cuda or none), arch (CUDA compute capability), link
 // (measured rate in bit/s), address (== A.B.C.D/BITS: the board lies in this subnet), battery
 // (charge in percent; 100 on the mains), bytes (what is left of the bytes that the board's profile
-// allows for a day). Facts of training: round, step (steps done in the round), phase (a name that
-// the job gives to a range of rounds), epoch. An unknown fact makes its condition false.
-// Threading: none.
+// allows for a day), data.NAME (the samples of data set NAME that it trains on; only a gateway
+// knows that, and only of the job's set). Facts of training: round, step (steps done in the round),
+// phase (a name that the job gives to a range of rounds), epoch. An unknown fact makes its
+// condition false. Threading: none.
 #pragma once
 
 #include <stdbool.h>
@@ -44,15 +45,17 @@ struct cn_rule_facts {
     struct cn_board_facts board;
     uint32_t round, step;
     uint64_t epoch;
-    const char *phase; // "" outside of all phases
+    const char *phase;    // "" outside of all phases
+    const char *data_set; // the set that samples counts; NULL: none is known
+    uint64_t samples;     // 0: unknown
 };
 
 // A condition, an and, an or or a not; rule.c has the enums of its members.
 struct cn_rule_part {
     uint8_t kind, fact, relation;
     uint64_t number;
-    uint8_t bits; // prefix length of a subnet
-    char word[CN_NAME_SIZE];
+    uint8_t bits;            // prefix length of a subnet
+    char word[CN_NAME_SIZE]; // a name: of a board, a phase or a data set
 };
 
 // Parts in postfix order: evaluation needs no tree.
@@ -73,10 +76,12 @@ bool cn_rule_holds(const struct cn_rule *rule, const struct cn_rule_facts *facts
 bool cn_rule_needs_step(const struct cn_rule *rule);
 bool cn_rule_needs_link(const struct cn_rule *rule);
 bool cn_rule_needs_live(const struct cn_rule *rule);
+// Returns whether the rule speaks of the samples of a data set.
+bool cn_rule_needs_data(const struct cn_rule *rule);
 // Returns whether the rule speaks of a board's GPU.
 bool cn_rule_needs_gpu(const struct cn_rule *rule);
 // Returns true when the rule needs no facts of a board but those that a gateway has from its
 // registration: name, memory, cores, gpu and arch.
 bool cn_rule_is_of_registration(const struct cn_rule *rule);
-// As cn_rule_is_of_registration, but also allows battery and bytes, which boards report.
+// As cn_rule_is_of_registration, but also allows battery, bytes and data.NAME, which boards report.
 bool cn_rule_is_of_gateway(const struct cn_rule *rule);

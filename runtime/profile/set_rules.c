@@ -50,7 +50,11 @@ static cn_err take_set(const char *text, char reason[CN_DIAG_LINE_SIZE], struct 
     text += strspn(text, " ");
     if (text[0] == '[')
         return take_list(text, reason, rule);
-    return cn_rule_parse(text, why, &rule->rule) ? complain(reason, rule->name, why) : CN_OK;
+    if (cn_rule_parse(text, why, &rule->rule))
+        return complain(reason, rule->name, why);
+    return cn_rule_needs_data(&rule->rule)
+               ? complain(reason, rule->name, "data.NAME is for rounds.select only")
+               : CN_OK;
 }
 
 static cn_err put(const struct cn_set_rule *rule, char reason[CN_DIAG_LINE_SIZE],

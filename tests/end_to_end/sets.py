@@ -433,6 +433,26 @@ def a_group_that_does_not_meet_the_rule_is_not_asked(build):
 
 
 @scenario
+def a_group_with_too_few_samples_is_not_asked(build):
+    """Board 1 has 373 samples, board 2 has 348; a tenth of them is held out."""
+    alone = {"lab-a": ["board-1"], "lab-b": ["board-2"]}
+    rule = "data.digits >= 325"
+    with Cluster(build, alone, **{**SETTINGS, "mixed": False, "rounds": ENDLESS, "quorum": f"1, select: {rule}"}) as cluster:
+        cluster.start_all()
+        cluster.wait_for_version(4)
+        wait_for_text(cluster, f"not invited: its group does not meet rounds.select: {rule}")
+        asked = "SELECT count(*) FROM selection WHERE grp='lab-b'"
+        assert cluster.ledger(asked) == [(0,)]
+        cluster.edit("job.yaml", (rule, "data.digits >= 300"))
+        cluster.command(cluster.aggregator, "reload", "gateway.yaml")
+        wait_until(lambda: cluster.ledger(asked)[0][0] > 0, "the board with fewer samples is asked", 60)
+        cluster.edit("job.yaml", ("data.digits >= 300", "memory >= 1 MiB"),
+                     ("quorum: 1, select", "quorum: 2, select"))
+        cluster.command(cluster.aggregator, "reload", "gateway.yaml")
+        finish(cluster, 0.3)
+
+
+@scenario
 def more_shards_than_members_are_as_many_as_there_are(build):
     with Cluster(build, TWO, **SHARDED, extra="parallel: {shard: 4, replicate: 2}") as cluster:
         cluster.start_all()

@@ -33,9 +33,12 @@ static void the_largest_report_is_small_and_survives_a_round_trip(void **state)
         assert_int_equal(cn_message_get_health(bytes, cut, &taken), CN_EFORMAT);
     sent.error[0] = '\0'; // beside an error there is no text about resting
     memset(sent.rest, 'r', sizeof(sent.rest) - 1);
+    sent.samples = UINT32_MAX; // nor a number of samples
     assert_int_equal(cn_message_put_health(&sent, bytes, &size), CN_OK);
+    assert_in_range(size, 150, CN_HEALTH_MESSAGE_MAX);
     assert_int_equal(cn_message_get_health(bytes, size, &taken), CN_OK);
     assert_string_equal(taken.rest, sent.rest);
+    assert_int_equal(taken.samples, UINT32_MAX);
     sent = (struct cn_health){.state = CN_HEALTH_IDLE, .seq = 1};
     assert_int_equal(cn_message_put_health(&sent, bytes, &size), CN_OK);
     assert_int_equal(size, 11); // what is not known is left out

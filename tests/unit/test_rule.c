@@ -80,9 +80,9 @@ static void an_unknown_fact_makes_its_condition_false(void **state)
 {
     const struct cn_rule_facts nothing = {.name = "x", .address = "host:1", .phase = ""};
     static const char *const rules[] = {
-        "memory < 1 GiB",        "memory >= 1 GiB", "cores < 4",   "link < 1 Mbit/s",
-        "address == 10.0.0.0/8", "phase == a",      "gpu == cuda", "address != 10.0.0.0/8",
-        "battery <= 100",        "bytes >= 0 B"};
+        "memory < 1 GiB",        "memory >= 1 GiB", "cores < 4",      "link < 1 Mbit/s",
+        "address == 10.0.0.0/8", "phase == a",      "gpu == cuda",    "address != 10.0.0.0/8",
+        "battery <= 100",        "bytes >= 0 B",    "data.digits < 5"};
 
     (void)state;
     for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++) {
@@ -104,6 +104,7 @@ static void a_rule_tells_which_facts_it_needs(void **state)
         {"memory >= 1 GiB or not arch >= 8.7", true, true},
         {"memory >= 1 GiB and name != a", false, true},
         {"cores > 2 or link > 1 Mbit/s", false, false},
+        {"cores > 2 or data.digits >= 100", false, false},
     };
     char reason[CN_DIAG_LINE_SIZE];
     struct cn_rule rule;
@@ -122,6 +123,10 @@ static void a_mistake_is_named_where_it_is(void **state)
         const char *text, *reason;
     } mistakes[] = {
         {"", "at the end: wanted a fact"},
+        {"data >= 5", "at 'data': wanted a fact"},
+        {"data. >= 5", "at 'data.': wanted a fact"},
+        {"data.a/b >= 5", "at 'data.a/b': wanted a fact"},
+        {"data.a >= many", "'many' is not a number"},
         {"memry >= 1 GiB", "at 'memry': wanted a fact"},
         {"memory", "at the end: wanted =="},
         {"memory =< 1 GiB", "at '=': wanted =="},

@@ -212,7 +212,7 @@ static void mark(struct aggregator_world *world, const char *text)
     struct cn_rule rule;
     char reason[CN_DIAG_LINE_SIZE];
     assert_int_equal(cn_rule_parse(text, reason, &rule), CN_OK);
-    cn_roster_mark_unfit(world->roster, &rule, world_now_ms);
+    cn_roster_mark_unfit(world->roster, &rule, "set", world_now_ms);
 }
 
 static void a_group_with_a_board_that_does_not_meet_the_rule_is_not_invited(void **state)
@@ -234,8 +234,41 @@ static void a_group_with_a_board_that_does_not_meet_the_rule_is_not_invited(void
     assert_int_equal(cn_selection_live(world->roster, world_now_ms, 120000), 1);
     mark(world, "battery >= 40");
     assert_int_equal(cn_selection_live(world->roster, world_now_ms, 120000), 0);
-    cn_roster_mark_unfit(world->roster, NULL, world_now_ms);
+    cn_roster_mark_unfit(world->roster, NULL, "set", world_now_ms);
     assert_int_equal(cn_selection_live(world->roster, world_now_ms, 120000), 3);
+}
+
+static void say_samples(struct aggregator_world *world, const char *board, uint64_t samples)
+{
+    struct cn_health health = {.state = CN_HEALTH_IDLE, .samples = samples};
+    world_now_ms += CN_HEALTH_SHORTEST_MS;
+    cn_roster_report(world->roster, board, &health, world_now_ms);
+}
+
+static void a_group_with_too_few_samples_is_not_invited(void **state)
+{
+    struct aggregator_world *world = *state;
+    bool selected;
+    mark(world, "data.set >= 500"); // which no board has told yet
+    assert_int_equal(cn_selection_live(world->roster, world_now_ms, 120000), 0);
+    say_samples(world, "a", 500);
+    say_samples(world, "b", 499);
+    say_samples(world, "c1", 800);
+    say_samples(world, "c2", 100);
+    mark(world, "data.set >= 500");
+    assert_int_equal(cn_selection_live(world->roster, world_now_ms, 120000), 1);
+    assert_int_equal(cn_ledger_open_round(world->ledger, 1), CN_OK);
+    assert_int_equal(invite(world, 1, 3), 1);
+    assert_int_equal(cn_ledger_is_selected(world->ledger, 1, "a", &selected), CN_OK);
+    assert_true(selected);
+    mark(world, "data.set >= 100");
+    assert_int_equal(cn_selection_live(world->roster, world_now_ms, 120000), 3);
+    mark(world, "data.other >= 1"); // not the job's set
+    assert_int_equal(cn_selection_live(world->roster, world_now_ms, 120000), 0);
+    mark(world, "data.set >= 100");
+    world_now_ms += CN_HEALTH_FRESH_MS + 1; // what was said long ago says nothing about now
+    mark(world, "data.set >= 100");
+    assert_int_equal(cn_selection_live(world->roster, world_now_ms, 1000000), 0);
 }
 
 int main(void)
@@ -255,6 +288,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(
             a_group_with_a_board_that_does_not_meet_the_rule_is_not_invited, open_world,
             world_close),
+        cmocka_unit_test_setup_teardown(a_group_with_too_few_samples_is_not_invited, open_world,
+                                        world_close),
         cmocka_unit_test_setup_teardown(a_group_in_which_nobody_may_train_is_not_invited,
                                         open_world, world_close),
         cmocka_unit_test_setup_teardown(a_group_that_is_always_late_takes_one_place_more,

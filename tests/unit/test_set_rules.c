@@ -51,6 +51,7 @@ static void a_text_that_is_no_set_is_refused_by_name(void **state)
     static const struct {
         const char *text, *reason;
     } mistakes[] = {
+        {"big: data.digits >= 5", "set 'big': data.NAME is for rounds.select only"},
         {"a", "set 'a': wanted NAME: RULE"},
         {"A: name == b", "set 'A': is not a valid name"},
         {"a: memry > 1", "set 'a': at 'memry': wanted a fact"},

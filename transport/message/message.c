@@ -364,7 +364,7 @@ static const struct cn_message_field health_fields[] = {
     SMALL_OPTION(9, cn_health, error_code),     FIELD(10, TEXT_OR_NONE, cn_health, error),
     SMALL_OPTION(11, cn_health, seq),           SMALL_OPTION(12, cn_health, resident_mib),
     FIELD(13, TEXT_OR_NONE, cn_health, rest),   SMALL_OPTION(14, cn_health, battery),
-    SMALL_OPTION(15, cn_health, left_kib),
+    SMALL_OPTION(15, cn_health, left_kib),      SMALL_OPTION(16, cn_health, samples),
 };
 static const struct cn_message_schema health_schema = SCHEMA(health_fields);
 

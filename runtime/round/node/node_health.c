@@ -59,6 +59,7 @@ void cn_node_health_take(struct cn_node_health *health, const struct cn_status_f
         .steps = progress->steps,
         .centisamples = limited(progress->samples_per_s * 100),
         .error_code = fault[0] ? (uint64_t) - (int)code : 0,
+        .samples = fault[0] ? 0 : limited((double)progress->samples),
         .seq = health->told.seq + 1,
     };
     snprintf(health->newest.error, sizeof(health->newest.error), "%s", fault);
@@ -69,7 +70,8 @@ void cn_node_health_take(struct cn_node_health *health, const struct cn_status_f
 static bool differs(const struct cn_health *a, const struct cn_health *b)
 {
     return a->flags != b->flags || strcmp(a->error, b->error) != 0 ||
-           (a->state == CN_HEALTH_WAITING) != (b->state == CN_HEALTH_WAITING);
+           (a->state == CN_HEALTH_WAITING) != (b->state == CN_HEALTH_WAITING) ||
+           (a->samples == 0) != (b->samples == 0);
 }
 
 bool cn_node_health_due(struct cn_node_health *health, uint64_t salt, uint64_t now_ms)

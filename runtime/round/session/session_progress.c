@@ -162,6 +162,7 @@ void cn_session_fill_progress(struct cn_session *session, struct cn_progress *pr
         session->measured.step_s > 0
             ? job->batch * (double)session->plan.micro / session->measured.step_s
             : 0;
+    progress->samples = session->data.set ? cn_dataset_count(session->data.set, CN_SPLIT_TRAIN) : 0;
     memcpy(progress->train, session->plan.names, sizeof(progress->train));
     if (session->planning.sets)
         memcpy(progress->layout, session->planning.sets->layout.why, sizeof(progress->layout));

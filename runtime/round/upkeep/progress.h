@@ -62,6 +62,7 @@ struct cn_progress {
     struct cn_scores scores;
     double step_ms;       // moving average of a local step; 0: not measured
     double samples_per_s; // samples of this board per second
+    uint64_t samples;     // of the job's data set that this board trains on; 0: not opened
     struct cn_step_split split;
     struct cn_chain_progress chain;
     uint32_t slowest; // member that computes clearly longer than the others; UINT32_MAX: none
