@@ -9,7 +9,7 @@ import re
 import time
 
 import wide_model
-from cluster import DIGITS, SOURCE, Cluster, run_to_end
+from cluster import DIGITS, ENDLESS, SOURCE, Cluster, run_to_end, wait_until
 from scenarios import Scenarios
 from sets import share_samples
 from spool import put_shard
@@ -213,6 +213,27 @@ def check_timeline(path, steps, micro):
         sent.add(sum(size for _, _, size in calls) // 2)
     assert len(sent) == 1, sent
     return sent.pop()
+
+
+@scenario
+def a_member_that_is_left_over_says_that_it_looks_on(build):
+    """And nobody is called slow for the size of its part."""
+    with Cluster(build, THREE, **{**SETTINGS, "batch": "16, accumulate: 2", "extra": "parallel: {pipeline: 2}",
+                                  "rounds": ENDLESS, "local_steps": 300}) as cluster:
+        share_samples(cluster)
+        cluster.start_all()
+        cluster.wait_for_line("board-3", "board-3 is left over beside 1 chain of 2 parts: it looks on")
+        said = []
+
+        def looks_on():
+            said.append(cluster.command(cluster.node, "status", "board-3.yaml").stdout)
+            return "looks on: the others make up all chains and shards" in said[-1]
+        wait_until(looks_on, "that the board looks on")
+        cluster.wait_for_line("board-1", "version 3: held-out")
+        said += [cluster.command(cluster.node, "status", f"{board}.yaml").stdout for board in cluster.boards]
+        assert not any(" is slow: " in text for text in said), said
+        cluster.end_run()
+        cluster.wait_for_end(120)
 
 
 @scenario

@@ -40,6 +40,8 @@ const char *cn_status_text(const struct cn_status_file *status)
         return "the group is forming";
     if (progress->rank != 0 && progress->phase != CN_PHASE_TRAIN)
         return "following the group's leader";
+    if (progress->looks_on)
+        return "looks on: the others make up all chains and shards";
     if (!status->has_news && progress->rank == 0)
         return "no word of a round yet";
     if (status->news.state == CN_ROUND_OPEN && !status->news.invited && progress->rank == 0)

@@ -206,6 +206,14 @@ static cn_err prepare_sets(const struct cn_session *session, struct cn_collectiv
     return collective->ops->prepare(collective, sets, count);
 }
 
+// Says on a member that its epoch has enough others for complete chains.
+static void tell_left_over(const struct cn_session *session, const struct cn_chain_place *place)
+{
+    cn_log(CN_LOG_WARN, "chain", "%s is left over beside %u chain%s of %u parts: it looks on",
+           cn_session_member(session, session->planning.sets->view.rank)->name, place->chains,
+           place->chains == 1 ? "" : "s", place->parts);
+}
+
 cn_err cn_session_begin_chains(struct cn_session *session, struct cn_collective *collective,
                                const struct cn_chain_place *place)
 {
@@ -215,6 +223,8 @@ cn_err cn_session_begin_chains(struct cn_session *session, struct cn_collective 
 
     set_plan(session, place);
     err = prepare_sets(session, collective);
+    if (!err && !again && place->idle)
+        tell_left_over(session, place);
     if (!err && again && place->idle) // it is given a state at the round's end
         err = cn_session_recall(session);
     if (err || place->idle)

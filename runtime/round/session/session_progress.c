@@ -91,7 +91,7 @@ static void tell_slowest(const struct cn_session *session, struct cn_progress *p
         session->planning.sets ? session->plan.total : session->plan.micro * others;
     progress->slowest_why = session->measured.split.slow[slowest];
     // The parts of a chain may differ in work; cn_chain_progress tells the slowest.
-    if (!progress->chain.parts && progress->slowest_ms > SLOW * progress->usual_ms)
+    if (session->plan.chain.parts <= 1 && progress->slowest_ms > SLOW * progress->usual_ms)
         progress->slowest = reducer->members[slowest];
 }
 
@@ -158,8 +158,10 @@ void cn_session_fill_progress(struct cn_session *session, struct cn_progress *pr
     tell_chain(session, &progress->chain);
     memcpy(progress->hindered, session->chain.why, sizeof(progress->hindered));
     tell_slowest(session, progress);
+    progress->looks_on =
+        session->planning.sets && held->phase == CN_PHASE_TRAIN && !session->plan.trains;
     progress->samples_per_s =
-        session->measured.step_s > 0
+        session->measured.step_s > 0 && !progress->looks_on
             ? job->batch * (double)session->plan.micro / session->measured.step_s
             : 0;
     progress->samples = session->data.set ? cn_dataset_count(session->data.set, CN_SPLIT_TRAIN) : 0;

@@ -53,6 +53,7 @@ struct cn_progress {
     uint64_t epoch, resets;
     uint32_t rank, size; // this board's rank and the size of the group; size 0 while it forms
     bool ended;
+    bool looks_on;         // it trains in no set of the round, but follows it
     const char *backend;   // transport of large sums: "tcp" or "nccl"; NULL while the group forms
     char backend_why[160]; // why the faster transport that was wanted is not used; "": it is
     bool encrypted;        // the transport is encrypted
