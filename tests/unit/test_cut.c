@@ -338,6 +338,24 @@ static void the_cut_of_no_name_divides_the_work_equally(void **state)
     close_scene(&scene);
 }
 
+// The same layer four times; before and behind its Tanh the same travels.
+static const struct net even = {"8",
+                                {"weight a 8,8", "Gemm x a -> h", "Tanh h -> i", "weight b 8,8",
+                                 "Gemm i b -> j", "Tanh j -> k", "weight c 8,8", "Gemm k c -> l",
+                                 "Tanh l -> m", "weight d 8,8", "Gemm m d -> n", "Tanh n -> y"}};
+
+static void of_cuts_that_send_the_same_the_most_even_one_is_chosen(void **state)
+{
+    static struct cut_scene scene;
+    struct cn_cut cut;
+
+    (void)state;
+    open_scene(&scene, &even);
+    assert_int_equal(cn_trainer_choose_cut(&scene.graph, 2, &scene.diag, &cut), CN_OK);
+    assert_int_equal(cut.places[0], 4);
+    close_scene(&scene);
+}
+
 static void expect_place_refused(struct cut_scene *scene, const struct cn_cut *cut,
                                  const char *text)
 {
@@ -421,6 +439,7 @@ int main(void)
         cmocka_unit_test(names_that_are_no_cut_are_refused),
         cmocka_unit_test(a_part_begins_with_the_first_node_that_reads_a_tensor),
         cmocka_unit_test(the_cut_of_no_name_divides_the_work_equally),
+        cmocka_unit_test(of_cuts_that_send_the_same_the_most_even_one_is_chosen),
         cmocka_unit_test(parts_without_nodes_are_refused),
         cmocka_unit_test(a_cut_through_a_value_of_all_samples_is_refused),
         cmocka_unit_test(a_cut_inside_of_a_recurrent_layer_is_refused),

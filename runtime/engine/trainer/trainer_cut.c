@@ -10,6 +10,7 @@
 #include "runtime/engine/trainer/trainer_private.h"
 
 #define PLACES_MOST 1024 // most places that are compared; of more, only every second, third, ...
+#define NAME_SHOWN 64    // bytes of a value's name in a text
 #define SLACK 1.05       // the largest part may have this times the least work, to send fewer words
 
 // The places where a graph may be cut, and the work before each. The last place is the end.
@@ -78,9 +79,18 @@ static double work_between(const struct choice *choice, size_t from, size_t to)
     return (to == choice->count ? choice->all : choice->before[to]) - begin;
 }
 
+// Returns what a part adds to the cost of a cut for being large: of all parts together at most half
+// a word. So it decides only between cuts that send the same.
+static double size_cost(const struct choice *choice, double work)
+{
+    double share = choice->all > 0 ? work / choice->all : 0;
+
+    return share * share / 2;
+}
+
 // Finds how to end part p at each place: `least` has the costs of the parts before, `next` gets
-// those with this part. Among parts with at most `limit` work the cost is the words that travel, or
-// without a limit the work of the largest part.
+// those with this part. Among parts with at most `limit` work the cost is the words that travel and
+// size_cost, or without a limit the work of the largest part.
 static void add_part(const struct choice *choice, double limit, const double *least, double *next,
                      uint32_t *from)
 {
@@ -92,7 +102,8 @@ static void add_part(const struct choice *choice, double limit, const double *le
 
             if (limit > 0)
                 cost = work > limit ? HUGE_VAL
-                                    : least[i] + (double)(place->words + place->gradient_words);
+                                    : least[i] + size_cost(choice, work) +
+                                          (double)(place->words + place->gradient_words);
             else
                 cost = work > least[i] ? work : least[i];
             if (cost < next[to]) {
@@ -113,7 +124,7 @@ static double search(const struct choice *choice, uint32_t parts, double limit, 
     for (size_t i = 0; i < row; i++) {
         double work = work_between(choice, SIZE_MAX, i);
 
-        least[i] = limit > 0 ? (work > limit ? HUGE_VAL : 0) : work;
+        least[i] = limit > 0 ? (work > limit ? HUGE_VAL : size_cost(choice, work)) : work;
     }
     for (uint32_t p = 1; p < parts; p++) {
         add_part(choice, limit, least, next, from + p * row);
@@ -166,7 +177,9 @@ static void put_place(const struct choice *choice, size_t nodes, FILE *stream)
         if (place->nodes != nodes)
             continue;
         if (place->name)
-            fprintf(stream, " | '%.*s'", (int)place->name_size, place->name);
+            fprintf(stream, " | '%.*s'",
+                    place->name_size > NAME_SHOWN ? NAME_SHOWN : (int)place->name_size,
+                    place->name);
         else
             fprintf(stream, " | node %zu", nodes);
         fprintf(stream, " (%zu + %zu values of a sample) | ", place->words, place->gradient_words);

@@ -9,6 +9,8 @@
 #include "runtime/port/crypto.h"
 #include "runtime/round/session/session_chain.h"
 
+#define CUT_TEXT 2048     // bytes, for a cut into as many parts as there may be
+#define LEAST_WORK 0.1    // of an equal share; people are told of a part with less
 #define SAMPLES_SEEN 4096 // most samples of a split in the fingerprint of a data set
 
 void cn_session_set_part(struct cn_session *session, uint32_t part)
@@ -59,11 +61,26 @@ static cn_err measure_cut(struct cn_session *session, const struct cn_graph *gra
     return err;
 }
 
+// Warns of a part that gives a board next to nothing to do.
+static void warn_of_idle_part(const struct cn_session_cut *cut)
+{
+    uint32_t least = 0, parts = cut->at.parts;
+
+    for (uint32_t p = 1; p < parts; p++)
+        if (cut->work[p] < cut->work[least])
+            least = p;
+    if (cut->work[least] * parts < LEAST_WORK)
+        cn_log(CN_LOG_WARN, "chain",
+               "part %u of %u has %.1f %% of the work: a board of it mostly waits; fewer parts "
+               "(parallel.pipeline) would do",
+               least + 1, parts, 100 * cut->work[least]);
+}
+
 // Takes over a cut that is possible, of the graph of the whole model.
 static cn_err take(struct cn_session *session, const struct cn_graph *graph,
                    const struct cn_cut *cut, const char *how)
 {
-    char text[512];
+    char text[CUT_TEXT];
     cn_err err = cn_trainer_cut_text(graph, cut, text, sizeof(text));
 
     session->cut = (struct cn_session_cut){.at = *cut};
@@ -77,6 +94,8 @@ static cn_err take(struct cn_session *session, const struct cn_graph *graph,
         err = measure_cut(session, graph);
     if (!err)
         cn_log(CN_LOG_INFO, "chain", "parallel.cut %s: %s of the work", how, text);
+    if (!err)
+        warn_of_idle_part(&session->cut);
     return err;
 }
 
