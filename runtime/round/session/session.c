@@ -84,14 +84,12 @@ static cn_err open_smaller(struct cn_session *session, struct cn_diag *diag)
 
     if (session->config.job->parallel.kind != CN_PARALLEL_AUTO)
         return err;
-    for (session->sharing.stage = CN_STAGE_OPTIMIZER;
-         err == CN_ENOMEM && session->sharing.stage <= CN_STAGE_WEIGHTS; session->sharing.stage++)
+    for (uint32_t stage = CN_STAGE_OPTIMIZER; stage <= CN_STAGE_WEIGHTS; stage++)
         for (uint32_t shards = 2; err == CN_ENOMEM && shards <= members; shards++) {
             cn_diag_init(diag);
+            session->sharing.stage = stage;
             session->sharing.shards = shards;
             err = open_trainer(session, diag);
-            if (!err)
-                return CN_OK;
         }
     return err;
 }
