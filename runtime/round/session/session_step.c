@@ -140,6 +140,7 @@ enum vote {
 };
 
 #define VOTES (COMPUTED + 2 * CN_GROUP_MAX)
+#define BUCKET_MOST 0x1p24f // KiB
 _Static_assert(VOTES <= CN_STEP_VOTES, "the votes of a step are kept");
 
 // Puts rank 0's choice of buckets into the votes. A bucket is a whole number of KiB, which a float
@@ -265,12 +266,16 @@ static void note_times(struct cn_session *session, const struct cn_step_times *t
 }
 
 // Measures the calls and applies rank 0's choice of buckets, even after a step that was not
-// applied, because the others do too.
+// applied, because the others do too. CN_EFORMAT for a choice that no program makes.
 static cn_err tune(struct cn_session *session, const struct cn_step_times *times,
                    const float sums[VOTES])
 {
-    const struct cn_bucket_choice choice = {(size_t)sums[BUCKET] << 10, (uint32_t)sums[WINDOW]};
+    struct cn_bucket_choice choice;
 
+    if (!(sums[BUCKET] >= 0 && sums[BUCKET] <= BUCKET_MOST) ||
+        !(sums[WINDOW] >= 0 && sums[WINDOW] <= CN_WINDOW_MOST))
+        return CN_EFORMAT;
+    choice = (struct cn_bucket_choice){(size_t)sums[BUCKET] << 10, (uint32_t)sums[WINDOW]};
     if (!session->reducer || !choice.bucket || !choice.window)
         return CN_OK;
     cn_reducer_measure(session->reducer, times);
