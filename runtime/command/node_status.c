@@ -79,9 +79,11 @@ static void print_chain(FILE *out, const cJSON *chain)
             number(chain, "chain"), number(chain, "chains"), number(chain, "micro_batches"),
             100 * number(chain, "bubble"));
     if (has(chain, "slowest"))
-        fprintf(out, ", %.1f %% measured; part %.0f computes longest (%s, %.3g ms a step)",
-                100 * number(chain, "bubble_measured"), number(chain, "slowest_part"),
-                text(chain, "slowest"), number(chain, "slowest_ms"));
+        fprintf(out,
+                ", %.1f %% for parts of these times, %.1f %% measured; part %.0f computes longest "
+                "(%s, %.3g ms a step)",
+                100 * number(chain, "bubble_parts"), 100 * number(chain, "bubble_measured"),
+                number(chain, "slowest_part"), text(chain, "slowest"), number(chain, "slowest_ms"));
     fprintf(out, "\n            over its cuts a chain sends in a step ");
     cJSON_ArrayForEach(bytes, part(chain, "cut_bytes"))
     {

@@ -250,6 +250,7 @@ def a_timeline_shows_each_pass_and_message_and_status_the_bubble(build):
             chain = status_of(cluster, board)["group"]["chain"]
             assert (chain["part"], chain["parts"], chain["chain"], chain["chains"]) == (number, 2, 1, 1), chain
             assert chain["micro_batches"] == 4 and chain["bubble"] == 0.2, chain
+            assert 0.2 - 1e-9 <= chain["bubble_parts"] < 0.5, chain  # two parts of which one does nothing: a half
             assert 0 <= chain["bubble_measured"] <= 1 and chain["slowest"] == f"board-{chain['slowest_part']}", chain
             assert chain["cut_bytes"] == [sent], (chain, sent)
             lines = " ".join(cluster.command(cluster.node, "status", f"{board}.yaml").stdout.split())

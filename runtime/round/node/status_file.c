@@ -119,6 +119,7 @@ static void add_chain(cJSON *group, const struct cn_settings *settings,
     add_count(json, "in_flight", chain->slots);
     add(json, "bubble", chain->bubble);
     if (chain->slowest_ms > 0 && chain->slowest < settings->group.member_count) {
+        add(json, "bubble_parts", chain->bubble_parts);
         add(json, "bubble_measured", chain->bubble_measured);
         cJSON_AddStringToObject(json, "slowest", settings->group.members[chain->slowest].name);
         add_count(json, "slowest_part", chain->slowest_part + 1);

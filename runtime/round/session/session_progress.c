@@ -95,6 +95,19 @@ static void tell_slowest(const struct cn_session *session, struct cn_progress *p
         progress->slowest = reducer->members[slowest];
 }
 
+// Returns the bubble of parts whose passes take these times in a step, without any other waiting:
+// the first micro-batch passes all parts, each later one waits for the slowest.
+static double bubble_of(const double *part_ms, uint32_t parts, uint32_t micro)
+{
+    double sum = 0, slowest = 0;
+
+    for (uint32_t p = 0; p < parts; p++) {
+        sum += part_ms[p];
+        slowest = fmax(slowest, part_ms[p]);
+    }
+    return sum > 0 ? 1 - micro * sum / (parts * (sum + (micro - 1) * slowest)) : 0;
+}
+
 // The bubble by formula is that of parts of equal work: P - 1 passes of each (micro-batches + P -
 // 1) are lost to filling and draining.
 static void tell_chain(const struct cn_session *session, struct cn_chain_progress *chain)
@@ -102,7 +115,7 @@ static void tell_chain(const struct cn_session *session, struct cn_chain_progres
     const struct cn_chain_place *place = &session->plan.chain;
     const struct cn_step_split *split = &session->measured.split;
     const struct cn_reducer *reducer = session->reducer;
-    double busy = 0;
+    double busy = 0, part_ms[CN_CUT_PARTS_MAX] = {0};
 
     *chain = (struct cn_chain_progress){0};
     if (place->parts <= 1 || place->idle || !reducer)
@@ -123,12 +136,14 @@ static void tell_chain(const struct cn_session *session, struct cn_chain_progres
         double ms = split->member_ms[place->ranks[i]];
 
         busy += ms / place->all.size;
+        part_ms[i / place->chains] += ms / place->chains;
         if (ms <= chain->slowest_ms)
             continue;
         chain->slowest_ms = ms;
         chain->slowest_part = i / place->chains;
         chain->slowest = reducer->members[place->ranks[i]];
     }
+    chain->bubble_parts = bubble_of(part_ms, place->parts, chain->micro);
     if (split->voted_ms > 0)
         chain->bubble_measured = fmax(1 - busy / split->voted_ms, 0);
 }

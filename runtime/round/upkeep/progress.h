@@ -37,6 +37,7 @@ struct cn_chain_progress {
     uint32_t shard, shards;         // share of the part from 0; members that hold it together
     uint32_t micro, slots;          // micro-batches of a step; most that are in flight here
     double bubble;                  // share of a step in which equal parts rest
+    double bubble_parts;            // the same for parts of the measured times; 0: not measured
     double bubble_measured;         // share of a step, until the vote, without passes
     uint32_t slowest_part, slowest; // the part that computes longest; its member
     double slowest_ms;              // its time in a step; 0: not measured
