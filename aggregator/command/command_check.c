@@ -43,7 +43,7 @@ static int check_model(struct cn_setup *setup, const struct cn_ports *ports)
     if (result)
         return result;
     printf("model: %s, %zu parameters\n", setup->settings->model, setup->model.layout.total);
-    result = cn_setup_set_tensor_rules(setup);
+    result = cn_setup_set_tensor_rules(setup) | cn_setup_check_cut(setup);
     if (cn_setup_open_evaluator(setup, ports, &evaluator))
         result = CN_EXIT_FAILED;
     else
@@ -150,7 +150,7 @@ static int check_boards(const struct cn_setup *setup)
                 "warning: rounds.%s is %u groups and %u are enrolled: no round can close before "
                 "more are\n",
                 cn_job_is_async(&setup->settings->job) ? "async.buffer" : "quorum", quorum, groups);
-    return CN_EXIT_DONE;
+    return cn_setup_check_groups(setup, setup->ledger);
 }
 
 // Reads the files of the newest version, of which the next one is made.

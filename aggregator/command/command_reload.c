@@ -11,7 +11,8 @@ static const char help[] =
     "Usage: cairn-aggregator reload PROFILE\n"
     "\n"
     "Takes the job's values from the profile into the run, from its next round on.\n"
-    "The quorum, the deadline and what ends the run hold for the open round, too.\n"
+    "The quorum, the deadline and what ends the run hold for the open round, too,\n"
+    "and so does `parallel` while the round has no update.\n"
     "Boards take the values by themselves. Works beside a running aggregator, and\n"
     "without one for the round after its next start. A run that is over goes on only\n"
     "when the aggregator is started again, also with --stay.\n"
@@ -32,7 +33,9 @@ static void print(const struct cn_setup *setup, const struct cn_job_reload *relo
         printf("and %zu more\n", reload->changed.count - CN_DIAG_LINES);
     if (reload->new_optimizer)
         printf("The state of the server's optimizer starts from zero in that round.\n");
-    if (!reload->from_round)
+    for (size_t i = 0; i < reload->warned.count && i < CN_DIAG_LINES; i++)
+        fprintf(stderr, "warning: %s\n", reload->warned.lines[i]);
+    if (reload->changed.count == 0)
         printf(
             "the job has the values of the run: nothing changes. The gateway's own values, such as "
             "gateway.listen, hold after a restart.\n");

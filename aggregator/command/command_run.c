@@ -8,6 +8,7 @@
 
 #include "aggregator/command/aggregator_commands.h"
 #include "aggregator/command/audited.h"
+#include "aggregator/daemon/chain_check.h"
 #include "aggregator/daemon/daemon.h"
 #include "aggregator/daemon/reload.h"
 #include "aggregator/ledger/job_settings.h"
@@ -211,6 +212,18 @@ static int serve(struct cn_daemon *daemon, const atomic_bool *stop, bool stay)
                : CN_EXIT_INTERRUPTED;
 }
 
+// Groups that are too small for a chain are no mistake of a run: their boards may be enrolled
+// later.
+static void warn_of_chains(const struct cn_daemon *daemon)
+{
+    const struct cn_setup *setup = &daemon->first.setup;
+    struct cn_diag lines;
+    cn_diag_init(&lines);
+    (void)cn_chain_check_groups(setup->ledger, &setup->job, &lines, &lines);
+    for (size_t i = 0; i < lines.count && i < CN_DIAG_LINES; i++)
+        cn_log(CN_LOG_WARN, "run", "%s", lines.lines[i]);
+}
+
 static void announce(struct cn_daemon *daemon)
 {
     const struct cn_settings *settings = daemon->first.setup.settings;
@@ -241,6 +254,7 @@ static void announce(struct cn_daemon *daemon)
                "the %s is %u groups and %zu are enrolled: no round can close before more "
                "are",
                cn_job_needed_word(job), cn_job_updates_needed(job), groups);
+    warn_of_chains(daemon);
     cn_report_init(&daemon->report, stdout, daemon->first.setup.ledger, &daemon->first.setup.job,
                    version, cn_platform_now_ms());
 }

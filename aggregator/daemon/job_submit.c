@@ -162,7 +162,8 @@ static int check_run(const struct cn_setup *gateway, const char *profile)
         result = cn_setup_load_model(&setup);
     }
     if (!result)
-        result = cn_setup_set_tensor_rules(&setup);
+        result = cn_setup_set_tensor_rules(&setup) | cn_setup_check_cut(&setup) |
+                 cn_setup_check_groups(&setup, gateway->ledger);
     const char *set = setup.settings ? setup.settings->job.central_set : "";
     if (!result && set[0] && !cn_profile_data(setup.settings, set)) {
         fprintf(stderr, "error: the job's central set %s is not in the gateway's data section\n",

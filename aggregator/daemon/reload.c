@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "aggregator/daemon/chain_check.h"
 #include "aggregator/run/score.h"
 #include "runtime/base/log.h"
 #include "runtime/update/tensor_rules.h"
@@ -24,12 +25,29 @@ static cn_err check_tensor_rules(const struct cn_setup *setup, const struct cn_j
     return err == CN_ENOTFOUND || err == CN_EINVAL ? CN_ECONFLICT : err;
 }
 
+// Refuses a cut that the model cannot have, and chains that no group can form.
+static cn_err check_chain(const struct cn_setup *setup, const struct cn_job *job,
+                          struct cn_diag *refused, struct cn_diag *warned)
+{
+    cn_err err = cn_chain_check_cut(setup->model.onnx, job, refused);
+    if (!err)
+        err = cn_chain_check_groups(setup->ledger, job, refused, warned);
+    return err && refused->count ? CN_ECONFLICT : err;
+}
+
 cn_err cn_reload_write(const struct cn_setup *setup, const struct cn_settings *settings,
                        struct cn_job_reload *reload)
 {
+    struct cn_diag warned;
     *reload = (struct cn_job_reload){0};
+    cn_diag_init(&warned);
     cn_err err = check_tensor_rules(setup, &settings->job, &reload->refused);
-    return err ? err : cn_job_reload(setup->ledger, settings, reload);
+    if (!err)
+        err = check_chain(setup, &settings->job, &reload->refused, &warned);
+    if (!err)
+        err = cn_job_reload(setup->ledger, settings, reload);
+    reload->warned = warned;
+    return err;
 }
 
 // Lines begin with "KEY:".
@@ -133,7 +151,9 @@ static bool take(const struct cn_setup *setup, const struct cn_settings *setting
         cn_reload_describe(&reload, i, text);
         tell(told, CN_LOG_INFO, text);
     }
-    if (!reload.from_round)
+    for (size_t i = 0; i < reload.warned.count && i < CN_DIAG_LINES; i++)
+        tell(told, CN_LOG_WARN, reload.warned.lines[i]);
+    if (reload.changed.count == 0)
         tell(told, CN_LOG_INFO, "the profile has the values of the run");
     cn_reload_describe_end(setup, settings, text);
     if (text[0])

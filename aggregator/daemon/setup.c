@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "aggregator/daemon/chain_check.h"
 #include "aggregator/ledger/job_settings.h"
 #include "aggregator/run/score.h"
 #include "aggregator/store/read_store.h"
@@ -266,6 +267,9 @@ int cn_setup_open_model(struct cn_setup *setup)
         cn_command_print_diag(&diag);
         return CN_EXIT_FAILED;
     }
+    // Every board would end with an error in the first round of a cut that cannot be.
+    if (setup->access == CN_SETUP_RUN && cn_setup_check_cut(setup))
+        return CN_EXIT_FAILED;
     if (setup->access != CN_SETUP_LOOK)
         err = cn_job_settings_bind(setup->ledger, setup->model.digest, setup->settings, &conflict);
     return explain_binding(setup, err, &conflict);
@@ -279,6 +283,33 @@ int cn_setup_set_tensor_rules(struct cn_setup *setup)
         return CN_EXIT_DONE;
     cn_command_print_diag(&diag);
     return CN_EXIT_FAILED;
+}
+
+int cn_setup_check_cut(const struct cn_setup *setup)
+{
+    struct cn_diag diag;
+    cn_diag_init(&diag);
+    cn_err err = cn_chain_check_cut(setup->model.onnx, &setup->settings->job, &diag);
+    if (!err)
+        return CN_EXIT_DONE;
+    if (diag.count == 0)
+        cn_diag_add(&diag, "the model cannot be cut: %s", cn_err_text(err));
+    cn_command_print_errors(&diag);
+    return CN_EXIT_FAILED;
+}
+
+int cn_setup_check_groups(const struct cn_setup *setup, struct cn_ledger *ledger)
+{
+    struct cn_diag refused, warned;
+    cn_diag_init(&refused);
+    cn_diag_init(&warned);
+    cn_err err = cn_chain_check_groups(ledger, &setup->settings->job, &refused, &warned);
+    if (err && refused.count == 0)
+        cn_diag_add(&refused, "the boards are not known: %s", cn_err_text(err));
+    if (warned.count)
+        fprintf(stderr, "warning: %s\n", cn_diag_first(&warned));
+    cn_command_print_errors(&refused);
+    return err ? CN_EXIT_FAILED : CN_EXIT_DONE;
 }
 
 int cn_setup_check_job(const struct cn_setup *setup)

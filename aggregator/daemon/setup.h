@@ -61,6 +61,13 @@ int cn_setup_open_model(struct cn_setup *setup);
 // Applies the job's rules for single tensors to the model. Fails when a pattern fits no tensor.
 int cn_setup_set_tensor_rules(struct cn_setup *setup);
 
+// Checks whether the model can be cut as the job's pipeline says.
+int cn_setup_check_cut(const struct cn_setup *setup);
+
+// Says which groups of a ledger have too few boards for the job's pipeline. Fails when no group has
+// enough.
+int cn_setup_check_groups(const struct cn_setup *setup, struct cn_ledger *ledger);
+
 // Checks whether the profile could continue the run, without writing anything.
 int cn_setup_check_job(const struct cn_setup *setup);
 

@@ -57,9 +57,27 @@ static void refuse(const struct cn_settings *run, const struct cn_settings *sett
                              "true, because boards keep the optimizer's state");
 }
 
-// Returns settings of the open round that differ from held only in what ends the round. NULL: no
-// memory.
-static struct cn_settings *adapt_open(const struct cn_settings *held, const struct cn_job *wanted)
+// Says whether the open round may get the values of `parallel`, so that it opens again with them:
+// boards that cannot train it by its own values would never end it. No version depends on these
+// values, and boards take them as after a start of the aggregator, from the state that they have
+// stored. Values that may change only from round to round do not hold yet, and `parallel` might not
+// go together with the former ones; so none of them may differ.
+static cn_err may_divide_anew(struct cn_ledger *ledger, uint32_t round,
+                              const struct cn_settings *held, const struct cn_settings *wanted,
+                              bool *may)
+{
+    uint32_t invited, updates = 0;
+    cn_err err = cn_ledger_count(ledger, round, &invited, &updates);
+    *may = !err && updates == 0 &&
+           !cn_job_text_compare(held, wanted, CN_CHANGE_BIT(CN_CHANGE_ROUND), cn_job_text_change,
+                                NULL);
+    return err;
+}
+
+// Returns settings of the open round that differ from held only in what ends the round, and if
+// `divide` in how the members of a group share the work. NULL: no memory.
+static struct cn_settings *adapt_open(const struct cn_settings *held, const struct cn_job *wanted,
+                                      bool divide)
 {
     struct cn_settings *adapted = malloc(sizeof(*adapted));
     if (!adapted)
@@ -71,6 +89,10 @@ static struct cn_settings *adapt_open(const struct cn_settings *held, const stru
     adapted->job.trust_boards = wanted->trust_boards;
     adapted->job.patience = wanted->patience;
     adapted->job.target_accuracy = wanted->target_accuracy;
+    if (divide) {
+        adapted->job.parallel = wanted->parallel;
+        adapted->job.pipeline = wanted->pipeline;
+    }
     return adapted;
 }
 
@@ -78,9 +100,12 @@ static cn_err write_open(struct cn_ledger *ledger, uint32_t round,
                          const struct cn_settings *settings, struct cn_job_reload *reload)
 {
     struct cn_settings *held, *adapted = NULL;
+    bool divide = false;
     cn_err err = read_settings(ledger, round, &reload->refused, &held);
+    if (!err)
+        err = may_divide_anew(ledger, round, held, settings, &divide);
     if (!err) {
-        adapted = adapt_open(held, &settings->job);
+        adapted = adapt_open(held, &settings->job, divide);
         err = adapted ? CN_OK : CN_ENOMEM;
     }
     if (!err && cn_job_text_compare(held, adapted, CN_CHANGE_BIT(CN_CHANGE_START),
@@ -93,6 +118,8 @@ static cn_err write_open(struct cn_ledger *ledger, uint32_t round,
     return err;
 }
 
+// Writes the values for the next round if they differ from the newest ones, and those that hold at
+// once for the open round.
 static cn_err write_rows(struct cn_ledger *ledger, const struct cn_settings *settings,
                          struct cn_job_reload *reload)
 {
@@ -101,10 +128,16 @@ static cn_err write_rows(struct cn_ledger *ledger, const struct cn_settings *set
     if (err && err != CN_ENOTFOUND)
         return err;
     bool open = !err && newest.state == CN_LEDGER_OPEN;
-    reload->from_round = err ? 1 : newest.number + 1;
-    err = put(ledger, reload->from_round, settings);
+    uint32_t next = err ? 1 : newest.number + 1;
+    err = CN_OK;
+    if (reload->changed.count) {
+        reload->from_round = next;
+        err = put(ledger, next, settings);
+    }
     if (!err && open)
         err = write_open(ledger, newest.number, settings, reload);
+    if (!err && reload->changed.count == 0)
+        reload->changed = reload->at_once;
     return err;
 }
 
@@ -124,9 +157,10 @@ cn_err cn_job_reload(struct cn_ledger *ledger, const struct cn_settings *setting
         refuse(run, settings, &reload->refused);
         err = reload->refused.count ? CN_ECONFLICT : CN_OK;
     }
-    if (!err && cn_job_text_compare(run, settings,
-                                    CN_CHANGE_BIT(CN_CHANGE_ROUND) | CN_CHANGE_BIT(CN_CHANGE_START),
-                                    cn_job_text_change, &reload->changed)) {
+    if (!err) {
+        (void)cn_job_text_compare(run, settings,
+                                  CN_CHANGE_BIT(CN_CHANGE_ROUND) | CN_CHANGE_BIT(CN_CHANGE_START),
+                                  cn_job_text_change, &reload->changed);
         reload->new_optimizer = run->job.server.optimizer != settings->job.server.optimizer;
         err = write_rows(ledger, settings, reload);
     }

@@ -162,6 +162,19 @@ cn_err cn_ledger_has_groups(struct cn_ledger *ledger, bool *several);
 // Counts the groups that have a board that is not revoked.
 cn_err cn_ledger_group_count(struct cn_ledger *ledger, uint32_t *count);
 
+// The groups that have a board that is not revoked, beside a number of boards that is wanted.
+struct cn_ledger_group_sizes {
+    uint32_t groups;                 // number of groups
+    uint32_t enough;                 // groups with at least the wanted number of boards
+    uint32_t largest, least;         // boards of the largest group and of the smallest one
+    char largest_name[CN_NAME_SIZE]; // the first such group, by name; "" without a group
+    char least_name[CN_NAME_SIZE];
+};
+
+// Compares the boards of each group with the number that is wanted.
+cn_err cn_ledger_size_groups(struct cn_ledger *ledger, uint32_t wanted,
+                             struct cn_ledger_group_sizes *sizes);
+
 // All reads between begin and end see the ledger at one moment, whatever another process writes
 // meanwhile. This process must not write between the two.
 cn_err cn_ledger_begin_read(struct cn_ledger *ledger);

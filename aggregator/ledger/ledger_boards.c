@@ -187,6 +187,43 @@ cn_err cn_ledger_had_group(struct cn_ledger *ledger, const char *group, bool *ha
     return err;
 }
 
+static void count_group(const char *name, uint32_t boards, uint32_t wanted,
+                        struct cn_ledger_group_sizes *sizes)
+{
+    if (boards > sizes->largest) {
+        sizes->largest = boards;
+        memcpy(sizes->largest_name, name, CN_NAME_SIZE);
+    }
+    if (sizes->groups == 0 || boards < sizes->least) {
+        sizes->least = boards;
+        memcpy(sizes->least_name, name, CN_NAME_SIZE);
+    }
+    sizes->groups++;
+    sizes->enough += boards >= wanted;
+}
+
+cn_err cn_ledger_size_groups(struct cn_ledger *ledger, uint32_t wanted,
+                             struct cn_ledger_group_sizes *sizes)
+{
+    sqlite3_stmt *statement;
+    char name[CN_NAME_SIZE];
+    bool more;
+    *sizes = (struct cn_ledger_group_sizes){0};
+    cn_err err = cn_ledger_sql_prepare(
+        ledger, &statement,
+        "SELECT grp,count(*) FROM board WHERE revoked=0 GROUP BY grp ORDER BY grp", "");
+    if (err)
+        return err;
+    while (!(err = cn_ledger_sql_next(ledger, statement, &more)) && more) {
+        err = cn_ledger_sql_name(statement, 0, name);
+        if (err)
+            break;
+        count_group(name, (uint32_t)sqlite3_column_int64(statement, 1), wanted, sizes);
+    }
+    sqlite3_finalize(statement);
+    return err;
+}
+
 cn_err cn_ledger_group_count(struct cn_ledger *ledger, uint32_t *count)
 {
     sqlite3_stmt *statement;

@@ -74,7 +74,7 @@ cn_err cn_run_load_settings(struct cn_run *run, uint32_t round, bool open)
 }
 
 // Takes the settings of the present round. Only values that decide when a round ends may change
-// while it is open.
+// while it is open, and those by which the members of a group share its work.
 static cn_err follow_settings(struct cn_run *run, uint64_t now_ms)
 {
     uint64_t deadline_ms = run->config.job->deadline_ms;
@@ -244,6 +244,12 @@ static void extend(struct cn_run *run, uint64_t now_ms)
     cn_log(CN_LOG_WARN, "run",
            "round %u has %u of %u updates at its deadline: extended by %" PRIu64 " s", run->round,
            run->accepted, cn_job_updates_needed(job), job->deadline_ms / 1000);
+    if (run->accepted == 0 && !run->overdue)
+        cn_log(CN_LOG_WARN, "run",
+               "no group has trained round %u: `status` names boards with faults; if its values "
+               "are the cause, correct the job's `parallel` and `reload`, or give the round up "
+               "with `rollback`",
+               run->round);
     run->counts.extended++;
     run->overdue = true;
     run->deadline_ms = now_ms + job->deadline_ms;

@@ -10,6 +10,7 @@
 #include "runtime/engine/data/data_files.h"
 #include "runtime/engine/data/source.h"
 #include "runtime/engine/onnx/onnx_file.h"
+#include "runtime/engine/trainer/trainer_parts.h"
 #include "runtime/port/crypto.h"
 #include "runtime/profile/gpus.h"
 #include "runtime/round/session/session.h"
@@ -144,6 +145,9 @@ static int open_job(const struct cn_ports *ports, const struct cn_settings *sett
         err = cn_onnx_open(file.data, file.size, &diag, &onnx);
     if (!err)
         err = cn_onnx_layout(onnx, &diag, &layout);
+    // A board that trains alone holds the whole model.
+    if (!err && !alone && settings->job.pipeline.parts > 1)
+        err = cn_trainer_check_cut(onnx, &settings->job, &diag);
     if (err)
         cn_command_print_about(settings->model, err, &diag);
     code = err ? CN_EXIT_FAILED : CN_EXIT_DONE;

@@ -103,12 +103,6 @@ def what_cannot_be_a_chain_gets_one_clear_line(build):
         own_samples(cluster, "board-1")
 
     everybody = ("board-1", "board-2", "gateway")
-    refused(build, TWO, "the cut 'nothing': the model has neither a tensor of this name nor a value that can be sent; "
-            "wanted a name such as 6.weight", everybody, extra="parallel: {pipeline: 2, cut: nothing}")
-    refused(build, TWO, "part 0 has no nodes: it would end after 0 nodes", everybody,
-            extra="parallel: {pipeline: 2, cut: 0.*}")
-    refused(build, THREE, "the cut '2.*' comes before '6.*'; wanted the order of the model, each once", everybody,
-            extra='parallel: {pipeline: 3, cut: ["6.*", "2.*"]}')
     refused(build, TWO, "parallel.pipeline of job 'digits' is 3, and 2 boards are in group.members of this profile; "
             "wanted at least 3", everybody, extra="parallel: {pipeline: 3}")
     refused(build, TWO, "data set 'digits' of board-2 has other samples than that of board-1, and a chain needs the "
@@ -120,6 +114,128 @@ def what_cannot_be_a_chain_gets_one_clear_line(build):
             extra="parallel: {pipeline: 2}")
     refused(build, THREE, "chain 1 of 1 (board-2 board-3)", ("board-2", "board-3"), others_go_on,
             extra="parallel: {pipeline: 2}")
+
+
+CUTS = (("pipeline: 2, cut: nothing", "the cut 'nothing': the model has neither a tensor of this name nor a value that "
+         "can be sent; wanted a name such as 6.weight"),
+        ("pipeline: 2, cut: 0.*", "part 0 has no nodes: it would end after 0 nodes"),
+        ('pipeline: 3, cut: ["6.*", "2.*"]', "the cut '2.*' comes before '6.*'; wanted the order of the model, each once"),
+        ("pipeline: 12", "the model can be cut at"))
+
+
+@scenario
+def a_cut_that_cannot_be_is_refused_before_a_board_gets_it(build):
+    def say(result, line):
+        assert result.returncode == 1 and line in result.stdout + result.stderr, (line, result)
+
+    with Cluster(build, {"lab": [f"board-{i}" for i in range(1, 13)]},
+                 **{**SETTINGS, "extra": "parallel: {pipeline: 2}"}) as cluster:
+        good = open(cluster.path("job.yaml")).read()
+        for bad, line in CUTS:
+            text = good.replace("pipeline: 2", bad)
+            cluster.write("job.yaml", text)
+            say(cluster.command(cluster.node, "check", "job.yaml", check=False), line)
+            say(cluster.command(cluster.aggregator, "check", "gateway.yaml", check=False), line)
+            say(cluster.command(cluster.aggregator, "run", "gateway.yaml", check=False), line)
+        assert not cluster.ledger("SELECT * FROM setting"), "a run that was refused wrote its values"
+        cluster.write("job.yaml", good)
+        cluster.start("gateway")
+        cluster.wait_for_line("gateway", "listening on")
+        rows = cluster.ledger("SELECT * FROM setting")
+        for bad, line in CUTS:
+            text = good.replace("pipeline: 2", bad)
+            cluster.write("job.yaml", text)
+            say(cluster.command(cluster.aggregator, "reload", "gateway.yaml", check=False), line)
+            cluster.write("other.yaml", text.replace("name: digits", "name: other"))
+            say(cluster.command(cluster.aggregator, "job", "submit", "gateway.yaml", "other.yaml", check=False), line)
+        assert cluster.ledger("SELECT * FROM setting") == rows, "a reload that was refused changed the ledger"
+        assert cluster.processes["gateway"].poll() is None
+
+
+@scenario
+def chains_that_no_group_can_form_are_refused_and_of_some_groups_wait(build):
+    groups = {"lab-a": ["board-1", "board-2"], "lab-b": ["board-3"]}
+    none = "parallel.pipeline: 3 needs groups of 3 boards; the largest group, lab-a, has 2"
+    some = "parallel.pipeline: 2 needs groups of 2 boards; 1 of 2 groups have fewer, such as lab-b with 1: these wait"
+    shares = "parallel.pipeline: 2 and parallel.shard: 2 need groups of 4 boards; the largest group, lab-a, has 2"
+    with Cluster(build, groups, **{**SETTINGS, "extra": "parallel: {pipeline: 2}"}) as cluster:
+        good = open(cluster.path("job.yaml")).read()
+        cluster.start("gateway")
+        cluster.wait_for_line("gateway", some)
+        cluster.wait_for_line("gateway", "round 1 waits for")
+        for bad, line in ("pipeline: 3", none), ("pipeline: 2, shard: 2", shares):
+            cluster.write("job.yaml", good.replace("pipeline: 2", bad))
+            cluster.write("other.yaml", good.replace("pipeline: 2", bad).replace("name: digits", "name: other"))
+            for command in ("check",), ("reload",), ("job", "submit"):
+                names = ("gateway.yaml", "other.yaml") if len(command) > 1 else ("gateway.yaml",)
+                result = cluster.command(cluster.aggregator, *command, *names, check=False)
+                assert result.returncode == 1 and f"error: {line}" in result.stderr, result
+        cluster.write("job.yaml", good)
+        result = cluster.command(cluster.aggregator, "check", "gateway.yaml")
+        assert f"warning: {some}" in result.stderr, result
+
+
+def serve_to_end(cluster, timeout):
+    """As a service does, starts boards that end with an error, until the run is over."""
+    deadline = time.monotonic() + timeout
+    while cluster.processes["gateway"].poll() is None:
+        assert time.monotonic() < deadline, f"the run is not over in {timeout} s"
+        for board in cluster.boards:
+            if cluster.processes[board].poll():
+                cluster.start(board)
+        time.sleep(0.1)
+    cluster.wait_for_end(10)
+
+
+@scenario
+def a_round_that_no_board_can_train_goes_on_with_the_corrected_job(build):
+    """Its values are corrected once by a reload alone and once with kills around it; the versions are those of a job
+    that was right from the beginning."""
+    digests, _ = digests_of(build, TWO, batch="16, accumulate: 2", extra="parallel: {pipeline: 2}")
+    for kills in False, True:
+        with Cluster(build, TWO, **{**SETTINGS, "batch": "16, accumulate: 2", "extra": "parallel: {pipeline: 3}",
+                                    "deadline": "1 s"}) as cluster:
+            share_samples(cluster)
+            cluster.start_all()
+            cluster.wait_for_line("gateway", "parallel.pipeline: 3 needs groups of 3 boards")
+            cluster.wait_for_line("gateway", "no group has trained round 1")
+            for board in cluster.boards:
+                assert cluster.processes[board].wait(30) == 1
+            cluster.edit("job.yaml", ("pipeline: 3", "pipeline: 2"), ("deadline: 1 s", "deadline: 60 s"))
+            if kills:
+                cluster.kill("gateway")
+            said = cluster.command(cluster.aggregator, "reload", "gateway.yaml").stdout
+            assert "from round 1 on: parallel.pipeline: 3, now 2" in said, said
+            if kills:
+                cluster.start("gateway")
+                cluster.wait_for_line("gateway", "listening on", 2)
+                cluster.kill("gateway")
+                cluster.start("gateway")
+            serve_to_end(cluster, 100)
+            assert cluster.replay()[-1] == "4 versions, 0 differ, 0 not checked"
+            made = [row[0] for row in cluster.ledger("SELECT digest FROM version ORDER BY number")]
+            assert made == digests, (kills, made, digests)
+
+
+@scenario
+def another_cut_in_the_middle_of_a_round_changes_no_bit(build):
+    settings = {"batch": "16, accumulate: 2", "local_steps": 150, "extra": "parallel: {pipeline: 2}"}
+    digests, _ = digests_of(build, TWO, **settings)
+
+    def cut(cluster):
+        for number, kills in (1, False), (2, True):
+            cluster.wait_for_version(number)
+            before = "pipeline: 2" if number == 1 else "pipeline: 2, cut: 2.*"
+            cluster.edit("job.yaml", (before, "pipeline: 2, cut: 2.*" if number == 1 else "pipeline: 2, cut: 6.*"))
+            said = cluster.command(cluster.aggregator, "reload", "gateway.yaml").stdout
+            assert f"from round {number + 1} on: parallel.cut" in said, said
+            if kills:
+                cluster.kill("gateway")
+                cluster.start("gateway")
+
+    made, logs = digests_of(build, TWO, disturb=cut, **settings)
+    assert made == digests, (made, digests)
+    assert logs["board-1"].count("parallel.cut as the job says") >= 2, logs["board-1"][-2000:]
 
 
 @scenario

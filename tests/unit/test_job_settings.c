@@ -288,6 +288,91 @@ static void what_ends_the_open_round_changes_at_once(void **state)
     assert_int_equal(job_in(*state, 3).quorum, 5);
 }
 
+#define CHAIN(parts) "data.scope: shared\nparallel.pipeline: " parts "\n"
+
+// Begins round 3 by a reload whose pipeline no board can form.
+static void begin_bad_round(struct aggregator_world *world)
+{
+    static struct cn_job_reload reload;
+    begin_round(world, 2);
+    assert_int_equal(reload_job(world, "train.batch: 64\n" CHAIN("3"), &reload), CN_OK);
+    assert_int_equal(reload.from_round, 3);
+    assert_int_equal(reload.open_round, 0); // with the batch of round 2 it might not be possible
+    assert_true(job_in(world, 2).pipeline.parts <= 1);
+    assert_int_equal(cn_ledger_close_round(world->ledger, 2), CN_OK);
+    assert_int_equal(cn_ledger_open_round(world->ledger, 3), CN_OK);
+    assert_int_equal(job_in(world, 3).pipeline.parts, 3);
+}
+
+static void another_layout_holds_at_once_in_a_round_without_updates(void **state)
+{
+    static struct cn_job_reload reload;
+    struct aggregator_world *world = *state;
+    begin_bad_round(world);
+    assert_int_equal(reload_job(world, "train.batch: 64\n" CHAIN("2"), &reload), CN_OK);
+    assert_int_equal(reload.from_round, 4);
+    assert_int_equal(reload.open_round, 3);
+    assert_string_equal(reload.at_once.lines[0], "parallel.pipeline: 3, now 2");
+    assert_true(job_in(world, 2).pipeline.parts <= 1);
+    assert_int_equal(job_in(world, 3).pipeline.parts, 2);
+    assert_int_equal(job_in(world, 3).batch, 64);
+    assert_int_equal(job_in(world, 4).pipeline.parts, 2);
+}
+
+static void a_layout_that_waits_for_the_next_round_is_taken_by_a_second_reload(void **state)
+{
+    static struct cn_job_reload reload;
+    struct aggregator_world *world = *state;
+    struct cn_ledger_setting bad;
+    begin_bad_round(world);
+    assert_int_equal(cn_ledger_find_setting(world->ledger, 3, &bad), CN_OK);
+    assert_int_equal(reload_job(world, "train.batch: 16\n" CHAIN("2"), &reload), CN_OK);
+    assert_int_equal(reload.open_round, 0);
+    assert_int_equal(reload_job(world, "train.batch: 64\n" CHAIN("2"), &reload), CN_OK);
+    assert_int_equal(reload.open_round, 3);
+    assert_int_equal(job_in(world, 3).pipeline.parts, 2);
+    assert_int_equal(reload_job(world, "train.batch: 64\n" CHAIN("2"), &reload), CN_OK);
+    assert_int_equal(reload.from_round, 0);
+    assert_int_equal(reload.changed.count, 0);
+    // An older program left the open round as it was, and wrote only the values of the next one.
+    assert_int_equal(cn_ledger_put_setting(world->ledger, &bad), CN_OK);
+    cn_ledger_setting_deinit(&bad);
+    assert_int_equal(reload_job(world, "train.batch: 64\n" CHAIN("2"), &reload), CN_OK);
+    assert_int_equal(reload.from_round, 0);
+    assert_int_equal(reload.open_round, 3);
+    assert_string_equal(reload.changed.lines[0], "parallel.pipeline: 3, now 2");
+    assert_int_equal(job_in(world, 3).pipeline.parts, 2);
+}
+
+static void a_round_with_an_update_keeps_its_layout(void **state)
+{
+    static struct cn_job_reload reload;
+    struct aggregator_world *world = *state;
+    struct cn_ledger_contribution made = {
+        .round = 3, .size = 10, .weight = 3, .group = "g", .board = "a"};
+    begin_bad_round(world);
+    assert_int_equal(cn_ledger_accept(world->ledger, &made), CN_OK);
+    assert_int_equal(reload_job(world, "train.batch: 64\n" CHAIN("2"), &reload), CN_OK);
+    assert_int_equal(reload.open_round, 0);
+    assert_int_equal(job_in(world, 3).pipeline.parts, 3);
+    assert_int_equal(job_in(world, 4).pipeline.parts, 2);
+}
+
+static void boards_are_told_of_another_layout_in_the_open_round(void **state)
+{
+    static struct cn_job_reload reload;
+    struct aggregator_world *world = *state;
+    struct cn_live_job live = {
+        .ledger = world->ledger, .layout = &world->layout, .job = &world->job};
+    begin_bad_round(world);
+    assert_int_equal(cn_live_job_follow(&live, 3, false), CN_OK);
+    uint32_t number = live.number;
+    assert_int_equal(reload_job(world, "train.batch: 64\n" CHAIN("2"), &reload), CN_OK);
+    assert_int_equal(cn_live_job_follow(&live, 3, true), CN_OK);
+    assert_int_equal(live.number, number + 1);
+    assert_int_equal(world->job.pipeline.parts, 2);
+}
+
 static void a_reload_is_refused_as_a_whole(void **state)
 {
     static const struct {
@@ -439,6 +524,10 @@ int main(void)
         WITH_WORLD(a_setting_that_does_not_have_its_digest_is_damaged),
         WITH_WORLD(a_reload_holds_from_the_next_round_on),
         WITH_WORLD(what_ends_the_open_round_changes_at_once),
+        WITH_WORLD(another_layout_holds_at_once_in_a_round_without_updates),
+        WITH_WORLD(a_layout_that_waits_for_the_next_round_is_taken_by_a_second_reload),
+        WITH_WORLD(a_round_with_an_update_keeps_its_layout),
+        WITH_WORLD(boards_are_told_of_another_layout_in_the_open_round),
         WITH_WORLD(a_reload_is_refused_as_a_whole),
         WITH_WORLD(a_start_does_not_put_a_reload_before_its_round),
         WITH_WORLD(another_optimizer_of_the_server_is_noticed),

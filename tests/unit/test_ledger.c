@@ -325,10 +325,34 @@ static void a_ledger_that_is_not_there_is_not_made_by_looking(void **state)
     assert_int_not_equal(access(path, F_OK), 0);
 }
 
+static void groups_are_compared_with_the_boards_that_are_wanted(void **state)
+{
+    struct aggregator_world *world = *state;
+    struct cn_ledger_group_sizes sizes;
+    assert_int_equal(cn_ledger_size_groups(world->ledger, 2, &sizes), CN_OK);
+    assert_int_equal(sizes.groups, 0);
+    assert_string_equal(sizes.largest_name, "");
+    for (const char *board = "abcdef"; *board; board++) {
+        char name[2] = {*board};
+        assert_int_equal(world_enroll(world, name, *board < 'd' ? "g" : "h", 0), CN_OK);
+    }
+    assert_int_equal(world_enroll(world, "z", "i", 0), CN_OK);
+    assert_int_equal(cn_ledger_revoke(world->ledger, "f"), CN_OK);
+    assert_int_equal(cn_ledger_size_groups(world->ledger, 2, &sizes), CN_OK);
+    assert_int_equal(sizes.groups, 3);
+    assert_int_equal(sizes.enough, 2);
+    assert_int_equal(sizes.largest, 3);
+    assert_string_equal(sizes.largest_name, "g");
+    assert_int_equal(sizes.least, 1);
+    assert_string_equal(sizes.least_name, "i");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_board_is_enrolled_once, open_world, world_close),
+        cmocka_unit_test_setup_teardown(groups_are_compared_with_the_boards_that_are_wanted,
+                                        open_world, world_close),
         cmocka_unit_test_setup_teardown(what_boards_measure_is_the_worse_middle_group, open_world,
                                         world_close),
         cmocka_unit_test_setup_teardown(a_revoked_board_may_come_back_with_a_new_group, open_world,

@@ -25,18 +25,28 @@ static bool normalizes(const struct cn_graph *graph)
     return false;
 }
 
+cn_err cn_trainer_refuse_stage(const struct cn_graph *graph, uint32_t parts, uint32_t stage,
+                               struct cn_diag *diag)
+{
+    if (stage <= CN_STAGE_OPTIMIZER || !normalizes(graph))
+        return CN_OK;
+    cn_diag_add(diag,
+                "a model cut into %u parts that normalizes over its batches cannot divide "
+                "gradients: several micro-batches would have statistics waiting to be added up; "
+                "wanted parallel.stage: 1, or train.bn: frozen",
+                parts);
+    return CN_ENOTSUP;
+}
+
 static cn_err refuse_settings(const struct cn_trainer_config *config, const struct cn_graph *graph,
                               struct cn_diag *diag)
 {
-    if (config->shards > 1 && config->stage > CN_STAGE_OPTIMIZER && normalizes(graph)) {
-        cn_diag_add(
-            diag,
-            "a model cut into %u parts that normalizes over its batches cannot divide "
-            "gradients: several micro-batches would have statistics waiting to be added up; "
-            "wanted parallel.stage: 1, or train.bn: frozen",
-            config->cut->parts);
-        return CN_ENOTSUP;
-    }
+    cn_err err = config->shards > 1
+                     ? cn_trainer_refuse_stage(graph, config->cut->parts, config->stage, diag)
+                     : CN_OK;
+
+    if (err)
+        return err;
     if (config->precision == CN_PRECISION_FLOAT16) {
         cn_diag_add(diag,
                     "a model cut into %u parts does not train in float16, whose scale each part "

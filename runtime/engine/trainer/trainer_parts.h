@@ -7,6 +7,7 @@
 #include "runtime/engine/graph/cut.h"
 #include "runtime/engine/trainer/trainer_buckets.h"
 #include "runtime/engine/trainer/trainer_shards.h"
+#include "runtime/profile/job.h"
 
 // Imports a model with its loss and its backward pass, as open does, so that a cut can be chosen.
 // Initialises graph and layout; the caller deinits both, except after an error. graph borrows from
@@ -20,6 +21,17 @@ cn_err cn_trainer_import(const struct cn_onnx *onnx, enum cn_loss loss,
 // in diag when the graph has too few places.
 cn_err cn_trainer_choose_cut(const struct cn_graph *graph, uint32_t parts, struct cn_diag *diag,
                              struct cn_cut *cut);
+
+// Finds the cut that a job wants: where it names the beginnings of parts as cn_cut_read does, or
+// with "" for names as choose_cut. Errors as these.
+cn_err cn_trainer_find_cut(const struct cn_graph *graph, const struct cn_layout *layout,
+                           const char *names, uint32_t parts, struct cn_diag *diag,
+                           struct cn_cut *cut);
+
+// Checks whether a model can be cut as a job wants, and the state of its parts be divided as it
+// says. Errors as import, find_cut and open; diag gets lines only with an error.
+cn_err cn_trainer_check_cut(const struct cn_onnx *onnx, const struct cn_job *job,
+                            struct cn_diag *diag);
 
 // A place where a model may be cut.
 struct cn_trainer_place {

@@ -242,6 +242,11 @@ bool cn_trainer_owns(const struct cn_trainer *trainer, size_t tensor);
 // cn_trainer_share_squares, of a part: without the tensors that another part counts.
 cn_err cn_trainer_part_squares(struct cn_trainer *trainer, double weight, double *squares);
 
+// Refuses to divide more than the optimizer's state of a part, from stage 2 on, in a graph that
+// normalizes over its batches: CN_ENOTSUP, with a line in diag.
+cn_err cn_trainer_refuse_stage(const struct cn_graph *graph, uint32_t parts, uint32_t stage,
+                               struct cn_diag *diag);
+
 // Returns, by number of forward nodes, the work before that place. The caller frees it; NULL: no
 // memory.
 double *cn_trainer_sum_work(const struct cn_graph *graph);

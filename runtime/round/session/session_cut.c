@@ -115,8 +115,7 @@ cn_err cn_session_cut_into(struct cn_session *session, uint32_t parts, struct cn
                             &graph);
     if (err)
         return err;
-    err = names[0] ? cn_cut_read(&graph, &session->layout_own, names, diag, &cut)
-                   : cn_trainer_choose_cut(&graph, parts, diag, &cut);
+    err = cn_trainer_find_cut(&graph, &session->layout_own, names, parts, diag, &cut);
     if (!err)
         err = take(session, &graph, &cut,
                    names[0] ? "as the job says" : "auto, equal work with the fewest values sent");
