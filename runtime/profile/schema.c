@@ -174,8 +174,10 @@ const struct cn_schema_row cn_schema[] = {
      .about = "members that a group needs to train; the smaller part of a split LAN stops"},
     {"group.timeout", CN_VALUE_DURATION, BOARD | SITE, AT(group.timeout_ms), 100, DAY,
      .initial = "60 s", .uses = NODE,
-     .about = "longest time that a member which still answers may delay the others; one that does "
-              "not answer is lost after about a second"},
+     .about =
+         "longest time that a member which still answers may delay the others, above that of a "
+         "micro-batch in all parts of a chain; one that does not answer is lost after about a "
+         "second"},
     {"group.bucket", CN_VALUE_SIZE, BOARD | SITE, AT(group.bucket), 16384, TIB, "auto",
      .initial = "1 MiB", .uses = NODE,
      .about = "bytes of gradients that are summed at a time during the backward pass; auto: by the "

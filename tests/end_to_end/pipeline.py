@@ -239,6 +239,22 @@ def another_cut_in_the_middle_of_a_round_changes_no_bit(build):
 
 
 @scenario
+def a_timeout_shorter_than_a_micro_batch_is_found_out_and_said(build):
+    """Paced boards, whose first part takes about half a second for a micro-batch."""
+    with Cluster(build, THREE, **{**SETTINGS, "batch": "16, accumulate: 1", "extra": "parallel: {pipeline: 3}",
+                                  "rounds": 1, "local_steps": 2, "timeout": "100 ms"}) as cluster:
+        share_samples(cluster)
+        cluster.node = os.path.join(build, "..", "tests", "support", "node_paced")
+        cluster.start("gateway")
+        for board in cluster.boards:
+            cluster.start(board, environment={"CAIRN_PACE": "5e7"})
+        cluster.wait_for_end(120)
+        for board in cluster.boards:
+            assert "group.timeout 0.1 s seems shorter than a micro-batch takes" in cluster.log(board), cluster.log(board)
+            assert cluster.log(board).count("group: epoch ") < 8, cluster.log(board)
+
+
+@scenario
 def a_folder_of_samples_is_refused_by_its_line(build):
     """Its files may differ between the members, and a part needs the samples of the others."""
     def folders(cluster):

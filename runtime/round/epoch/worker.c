@@ -54,6 +54,43 @@ static void find_members(struct cn_worker *worker, const struct cn_membership_vi
             memcpy(worker->members[i].address, view->moved[i], CN_ADDRESS_SIZE);
 }
 
+static uint32_t members_of(const struct cn_membership_view *view)
+{
+    uint32_t members = 0;
+
+    for (uint32_t r = 0; r < view->view.size; r++)
+        members |= 1u << view->view.ranks[r];
+    return members;
+}
+
+// Returns how long this epoch waits for members that answer, and says so when that is longer than
+// the profile says.
+static uint32_t begin_patience(struct cn_worker *worker, const struct cn_membership_view *view)
+{
+    uint32_t timeout_ms = worker->config.timeout_ms;
+    uint32_t ms = cn_patience_begin(&worker->patience, timeout_ms, members_of(view));
+
+    if (ms > timeout_ms)
+        cn_log(
+            CN_LOG_WARN, "group",
+            "a member was waited for in vain, and all answer: group.timeout %.1f s seems shorter "
+            "than a micro-batch takes; waiting %.1f s from now on; set a longer group.timeout",
+            timeout_ms / 1e3, ms / 1e3);
+    return ms;
+}
+
+// Notes an epoch in which a member was waited for in vain that may only have been computing: this
+// board gave up, or another one did and told so.
+static void end_patience(struct cn_worker *worker, const struct cn_membership_view *view,
+                         uint32_t waited_ms, cn_err err, const struct cn_left *left)
+{
+    bool gave_up = err == CN_ETIMEOUT && left->lost < worker->config.member_count;
+    bool told = err == CN_EPEER && left->lost == NOBODY;
+
+    if (gave_up || told)
+        cn_patience_ran_out(&worker->patience, waited_ms, members_of(view));
+}
+
 static cn_err run_epoch(struct cn_worker *worker, struct cn_session *session,
                         const struct cn_membership_view *view, struct cn_left *left)
 {
@@ -66,7 +103,7 @@ static cn_err run_epoch(struct cn_worker *worker, struct cn_session *session,
         .listen = group->mapped ? group->listen : NULL,
         .view = view->view,
         .open_timeout_ms = OPEN_TIMEOUT_MS,
-        .progress_timeout_ms = config->timeout_ms,
+        .progress_timeout_ms = begin_patience(worker, view),
         .cancel_fd = cn_mailbox_abort_fd(config->box),
         .device = cn_gpus_first(cn_session_get_config(session)->settings),
         .lines = config->lines,
@@ -97,8 +134,10 @@ static cn_err run_epoch(struct cn_worker *worker, struct cn_session *session,
     worker->over = epoch.over;
     if (err == CN_ECANCELED && cn_mailbox_aborted(config->box, &left->lost))
         err = CN_ETIMEOUT;
-    else if (err == CN_EPEER || err == CN_ETIMEOUT)
+    else if (err == CN_EPEER || err == CN_ETIMEOUT) {
         left->lost = epoch.collective->ops->lost(epoch.collective);
+        end_patience(worker, view, collective.progress_timeout_ms, err, left);
+    }
     cn_mailbox_set_collective(config->box, NULL);
     epoch.collective->ops->close(epoch.collective);
     return err;

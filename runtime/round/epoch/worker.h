@@ -2,6 +2,7 @@
 #pragma once
 
 #include "runtime/group/backend.h"
+#include "runtime/group/patience.h"
 #include "runtime/round/epoch/mailbox.h"
 #include "runtime/round/session/session.h"
 
@@ -12,7 +13,9 @@ struct cn_worker_config {
     const struct cn_member *members;     // with pair keys; borrowed for cn_worker_start
     uint32_t member_count;
     struct cn_log_quotas *lines; // limits log lines about members; borrowed; this thread's only
-    uint32_t timeout_ms; // longest time without a byte; membership notices dead members sooner
+    // Longest time without a byte, until it proves too short (patience.h). Membership notices dead
+    // members sooner.
+    uint32_t timeout_ms;
 };
 
 struct cn_worker {
@@ -21,8 +24,9 @@ struct cn_worker {
     struct cn_member members[CN_GROUP_MAX]; // with the addresses of this epoch
     pthread_t thread;
     uint32_t lossy_paths; // cn_collective_config.lossy_paths
-    bool starved;         // memory was short in several epochs in a row
-    bool over;            // the run has ended, as far as the last epoch knew
+    struct cn_patience patience;
+    bool starved; // memory was short in several epochs in a row
+    bool over;    // the run has ended, as far as the last epoch knew
 };
 
 // Starts the thread. It puts "left" into the mailbox when its session is open, and after each
