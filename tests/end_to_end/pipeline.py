@@ -9,7 +9,7 @@ import re
 import time
 
 import wide_model
-from cluster import DIGITS, ENDLESS, SOURCE, Cluster, run_to_end, wait_until
+from cluster import DIGITS, ENDLESS, SOURCE, Cluster, read_npy, run_to_end, wait_until, write_npy
 from scenarios import Scenarios
 from sets import share_samples
 from spool import put_shard
@@ -236,6 +236,24 @@ def another_cut_in_the_middle_of_a_round_changes_no_bit(build):
     made, logs = digests_of(build, TWO, disturb=cut, **settings)
     assert made == digests, (made, digests)
     assert logs["board-1"].count("parallel.cut as the job says") >= 2, logs["board-1"][-2000:]
+
+
+@scenario
+def one_label_of_many_that_differs_is_found(build):
+    def differ(cluster):
+        for part in ("images", "labels"):
+            header, samples = read_npy(cluster.path(f"all-{part}.npy"))
+            write_npy(cluster.path(f"all-{part}.npy"), header, samples * 8)
+        header, labels = read_npy(cluster.path("all-labels.npy"))
+        assert len(labels) > 8192, len(labels)
+        labels[1] = labels[0] if labels[0] != labels[1] else labels[2]
+        write_npy(cluster.path("other-labels.npy"), header, labels)
+        text = open(cluster.path("board-3.yaml")).read()
+        cluster.write("board-3.yaml", text.replace("all-labels.npy", "other-labels.npy"))
+
+    refused(build, THREE, "data set 'digits' of board-3 has other samples than that of board-1, and a chain needs the "
+            "same: board-3 looks on", ("board-1", "board-2", "board-3", "gateway"), differ,
+            extra="parallel: {pipeline: 2}", held_out="0 %, scope: shared")
 
 
 @scenario

@@ -460,11 +460,73 @@ static void the_digits_of_a_board_fit_their_model(void **state)
         assert_true(inputs[i] >= 0 && inputs[i] <= 1);
 }
 
+#define MANY 20000 // more than a sample of them would show
+
+static uint32_t sum_of(struct fixture *fixture)
+{
+    assert_int_equal(open_set(fixture), CN_OK);
+    return cn_dataset_sum(fixture->dataset);
+}
+
+static void each_value_of_a_file_is_in_the_sum(void **state)
+{
+    static const size_t places[] = {0, 1, 4095, 4096, 10001, MANY - 1};
+    struct fixture *fixture = *state;
+    float *inputs = calloc(2 * MANY, sizeof(*inputs));
+    int64_t *labels = calloc(MANY, sizeof(*labels));
+    uint32_t sum;
+    assert_non_null(inputs);
+    assert_non_null(labels);
+    write_array(fixture->inputs, "<f4", "20000, 2", inputs, 2 * MANY * sizeof(*inputs));
+    write_array(fixture->labels, "<i8", "20000,", labels, MANY * sizeof(*labels));
+    sum = sum_of(fixture);
+    assert_int_equal(sum_of(fixture), sum);
+    for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
+        labels[places[i]] = 1;
+        write_array(fixture->labels, "<i8", "20000,", labels, MANY * sizeof(*labels));
+        assert_int_not_equal(sum_of(fixture), sum);
+        labels[places[i]] = 0;
+        write_array(fixture->labels, "<i8", "20000,", labels, MANY * sizeof(*labels));
+        inputs[places[i]] = 1;
+        write_array(fixture->inputs, "<f4", "20000, 2", inputs, 2 * MANY * sizeof(*inputs));
+        assert_int_not_equal(sum_of(fixture), sum);
+        inputs[places[i]] = 0;
+        write_array(fixture->inputs, "<f4", "20000, 2", inputs, 2 * MANY * sizeof(*inputs));
+    }
+    assert_int_equal(sum_of(fixture), sum);
+    free(inputs);
+    free(labels);
+}
+
+static void the_same_values_in_another_format_have_the_same_sum(void **state)
+{
+    struct fixture *fixture = *state;
+    float inputs[COUNT][2];
+    uint8_t bytes[COUNT][2], narrow[COUNT];
+    int64_t labels[COUNT];
+    uint32_t sum;
+    for (int i = 0; i < COUNT; i++) {
+        inputs[i][0] = bytes[i][0] = (uint8_t)(2 * i);
+        inputs[i][1] = bytes[i][1] = (uint8_t)(2 * i + 1);
+        labels[i] = narrow[i] = (uint8_t)(i % 5);
+    }
+    write_array(fixture->inputs, "<f4", "50, 2", inputs, sizeof(inputs));
+    write_array(fixture->labels, "<i8", "50,", labels, sizeof(labels));
+    sum = sum_of(fixture);
+    write_array(fixture->inputs, "|u1", "50, 2", bytes, sizeof(bytes));
+    assert_int_equal(sum_of(fixture), sum);
+    write_array(fixture->labels, "|u1", "50,", narrow, sizeof(narrow));
+    assert_int_equal(sum_of(fixture), sum);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(an_epoch_shows_every_training_sample_once_in_another_order,
                                         set_up, tear_down),
+        cmocka_unit_test_setup_teardown(each_value_of_a_file_is_in_the_sum, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(the_same_values_in_another_format_have_the_same_sum, set_up,
+                                        tear_down),
         cmocka_unit_test_setup_teardown(held_out_samples_are_never_trained_on, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_batch_number_gives_the_same_samples_in_every_run, set_up,
                                         tear_down),

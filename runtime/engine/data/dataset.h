@@ -132,6 +132,11 @@ bool cn_dataset_is_open_ended(const struct cn_dataset *dataset);
 // Returns the number of samples of a split.
 uint64_t cn_dataset_count(const struct cn_dataset *dataset, enum cn_split split);
 
+// Returns a CRC-32C over every value of all files, as read and before it is scaled, and over the
+// numbers of samples. It reads each file once, from the disk if need be. Sets of another format
+// have the same sum if they have the same values.
+uint32_t cn_dataset_sum(const struct cn_dataset *dataset);
+
 // Copies training batch number index into batch, which must have room for size samples. Each batch
 // has exactly size samples: where an epoch ends, the samples of the next epoch follow.
 void cn_dataset_train_batch(const struct cn_dataset *dataset, uint64_t index, uint32_t size,

@@ -47,7 +47,7 @@ struct cn_part_share {
 cn_err cn_session_change_part(struct cn_session *session, const struct cn_cut *cut,
                               const struct cn_part_share *share);
 
-// Takes a fingerprint of the data set, which all members of a chain must share. CN_ENOTSUP with a
+// Sums up all values of the data set, which all members of a chain must share. CN_ENOTSUP with a
 // line in diag for a set whose files may change. Does nothing if no chain is possible.
 cn_err cn_session_look_at_samples(struct cn_session *session, struct cn_diag *diag);
 

@@ -6,12 +6,10 @@
 #include "runtime/base/log.h"
 #include "runtime/engine/trainer/trainer_parts.h"
 #include "runtime/group/pipeline_order.h"
-#include "runtime/port/crypto.h"
 #include "runtime/round/session/session_chain.h"
 
-#define CUT_TEXT 2048     // bytes, for a cut into as many parts as there may be
-#define LEAST_WORK 0.1    // of an equal share; people are told of a part with less
-#define SAMPLES_SEEN 4096 // most samples of a split in the fingerprint of a data set
+#define CUT_TEXT 2048  // bytes, for a cut into as many parts as there may be
+#define LEAST_WORK 0.1 // of an equal share; people are told of a part with less
 
 void cn_session_set_part(struct cn_session *session, uint32_t part)
 {
@@ -285,47 +283,8 @@ cn_err cn_session_change_part(struct cn_session *session, const struct cn_cut *c
 
 // --- the samples ---
 
-static size_t input_words(const struct cn_sample_shape *shape)
-{
-    size_t words = 0, one = 1;
-
-    for (uint32_t i = 0; i < shape->input_count; i++) {
-        one = 1;
-        for (uint32_t d = 0; d < shape->inputs[i].rank; d++)
-            one *= shape->inputs[i].dims[d];
-        words += one;
-    }
-    if (shape->input_count)
-        return words;
-    for (uint32_t d = 0; d < shape->rank; d++)
-        one *= shape->dims[d];
-    return one;
-}
-
-static uint32_t look_at_split(const struct cn_session *session, enum cn_split split,
-                              struct cn_batch *batch, uint32_t crc)
-{
-    uint64_t count = cn_dataset_count(session->data.set, split);
-    uint64_t stride = count / SAMPLES_SEEN + 1;
-    struct cn_sample_shape shape;
-
-    cn_trainer_sample_shape(session->trainer, &shape);
-    crc = cn_crc32c(crc, &count, sizeof(count));
-    for (uint64_t i = 0; i < count; i += stride) {
-        cn_dataset_range(session->data.set, split, i, 1, batch);
-        crc = cn_crc32c(crc, batch->inputs, input_words(&shape) * sizeof(float));
-        if (shape.loss == CN_LOSS_CROSS_ENTROPY)
-            crc = cn_crc32c(crc, batch->labels, shape.rows * sizeof(*batch->labels));
-        else if (shape.loss != CN_LOSS_OUTPUT)
-            crc = cn_crc32c(crc, batch->targets, shape.outputs * sizeof(*batch->targets));
-    }
-    return crc;
-}
-
 cn_err cn_session_look_at_samples(struct cn_session *session, struct cn_diag *diag)
 {
-    struct cn_batch *batch = &session->data.batch;
-
     if (!cn_session_is_cut(session) && !cn_session_may_cut(session))
         return CN_OK;
     if (cn_session_takes_turns(session)) // nobody else reads them
@@ -339,8 +298,6 @@ cn_err cn_session_look_at_samples(struct cn_session *session, struct cn_diag *di
                     session->config.job->data_set);
         return CN_ENOTSUP;
     }
-    session->chain.samples = look_at_split(session, CN_SPLIT_TRAIN, batch, 0);
-    session->chain.samples =
-        look_at_split(session, CN_SPLIT_HELD_OUT, batch, session->chain.samples);
+    session->chain.samples = cn_dataset_sum(session->data.set);
     return CN_OK;
 }

@@ -144,7 +144,7 @@ struct cn_session {
     struct cn_session_cut cut;
 
     struct { // a model that is cut into parts (session_chain.h); zeros without a pipeline
-        uint32_t samples;        // fingerprint of the data set
+        uint32_t samples;        // cn_dataset_sum
         uint32_t members;        // members of which the chains were formed
         bool waits;              // too few members for a chain: nobody trains in this epoch
         char why[CN_FAULT_SIZE]; // why this board is in no chain that it should be in; "": it is
