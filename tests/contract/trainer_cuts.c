@@ -51,6 +51,7 @@ static const struct model_file files[] = {
     {"digits/digits-norm", CN_LOSS_CROSS_ENTROPY},
     {"digits/digits-rows", CN_LOSS_CROSS_ENTROPY},
     {"text/char-gpt", CN_LOSS_CROSS_ENTROPY},
+    {"../examples/parts/model", CN_LOSS_CROSS_ENTROPY},
     {"forms/dynamo-buffer", CN_LOSS_CROSS_ENTROPY},
     {"forms/dynamo-folded", CN_LOSS_CROSS_ENTROPY},
     {"forms/dynamo-gpt", CN_LOSS_CROSS_ENTROPY},

@@ -3,9 +3,13 @@
     pipeline.py BUILD [SCENARIO...]
 """
 
+import json
 import os
 import random
 import re
+import shutil
+import subprocess
+import tempfile
 import time
 
 import wide_model
@@ -429,9 +433,8 @@ def a_member_of_another_release_joins_no_chain(build):
 
 @scenario
 def nine_boards_hold_three_parts_three_times(build):
-    """By the lines of the example; three boards with the whole model add up the same three gradients."""
-    with open(os.path.join(SOURCE, "tests", "examples", "parts", "job.yaml")) as file:
-        parallel = re.search(r"^parallel:\n(?:  .*\n)+", file.read(), re.MULTILINE).group()
+    """Three boards with the whole model add up the same three gradients."""
+    parallel = 'parallel: {pipeline: 3, replicate: 3, cut: ["2.*", "6.*"]}'
     nine = {"lab": [f"board-{number}" for number in range(1, 10)]}
     _, chains = digests_of(build, nine, batch="16, accumulate: 1", extra=parallel)
     for number in range(1, 10):
@@ -441,6 +444,45 @@ def nine_boards_hold_three_parts_three_times(build):
     assert len(losses(chains)) == len(losses(three)) == 4, (losses(chains), losses(three))
     for a, b in zip(losses(chains), losses(three)):
         assert abs(a - b) < 1e-3 * b, (losses(chains), losses(three))
+
+
+def try_example(build, folder, boards, job="job.yaml", rounds=2):
+    """The result of the command in the README of the example, with other boards or another job. One processor: boards
+    have a thread for each of theirs, and the number of threads changes bits."""
+    result = subprocess.run([os.path.join(build, "cairn-aggregator"), "try", "model.onnx", "--data", "inputs.npy",
+                             "labels.npy", "--boards", str(boards), "--groups", "1", "--job", job, "--rounds", str(rounds),
+                             "--json"], cwd=folder, capture_output=True, text=True, timeout=200,
+                            preexec_fn=lambda: os.sched_setaffinity(0, {min(os.sched_getaffinity(0))}))
+    assert result.returncode == 0, result
+    return json.loads(result.stdout)
+
+
+@scenario
+def the_transformer_of_the_example_trains_in_three_parts(build):
+    """By the command of its README; one chain makes the bits of one board, three add up three gradients."""
+    with tempfile.TemporaryDirectory() as directory:
+        folder = shutil.copytree(os.path.join(SOURCE, "tests", "examples", "parts"), os.path.join(directory, "parts"))
+        with open(os.path.join(folder, "README.md")) as file:
+            command = re.search(r"^    cairn-aggregator (.*)$", file.read(), re.MULTILINE).group(1)
+        shown = subprocess.run([os.path.join(build, "cairn-aggregator"), *command.split(), "--rounds", "3"], cwd=folder,
+                               capture_output=True, text=True, timeout=200)
+        assert shown.returncode == 0 and re.search(r"^ +3 +(0\.9|1)", shown.stdout, re.MULTILINE), shown
+        checked = subprocess.run([os.path.join(build, "cairn-node"), "check", "job.yaml"], cwd=folder,
+                                 capture_output=True, text=True, timeout=60)
+        assert checked.returncode == 0 and checked.stdout.endswith("ok\n"), checked
+        with open(os.path.join(folder, "job.yaml")) as file:
+            job = file.read()
+        whole = re.sub(r"^parallel:\n(?:  .*\n)+", "", job, flags=re.MULTILINE).replace("accumulate: 2", "accumulate: 6")
+        # Adam would enlarge what the order of a sum changes.
+        plain = "optimizer: adam, learning_rate: 0.003", "learning_rate: 0.1"
+        for name, text in (("one.yaml", whole), ("nine.yaml", job.replace(*plain)),
+                           ("three.yaml", whole.replace(*plain) + "parallel: {replicate: 3}\n")):
+            with open(os.path.join(folder, name), "w") as file:
+                file.write(text)
+        one, chain = try_example(build, folder, 1, "one.yaml"), try_example(build, folder, 3)
+        assert one["digest"] == chain["digest"], (one, chain)
+        nine, three = (try_example(build, folder, boards, job, 1) for boards, job in ((9, "nine.yaml"), (3, "three.yaml")))
+        assert abs(nine["loss"] - three["loss"]) < 1e-3 * three["loss"], (nine, three)
 
 
 @scenario
