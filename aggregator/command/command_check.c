@@ -9,6 +9,7 @@
 
 #include "aggregator/command/aggregator_commands.h"
 #include "aggregator/daemon/mend.h"
+#include "aggregator/serve/event_hook.h"
 #include "aggregator/serve/http_service.h"
 #include "aggregator/serve/listening.h"
 #include "aggregator/serve/resources.h"
@@ -232,6 +233,15 @@ static int check_addresses(const struct cn_settings *settings)
     return err || http ? CN_EXIT_FAILED : CN_EXIT_DONE;
 }
 
+static int check_hook(const struct cn_settings *settings)
+{
+    const char *fault = cn_event_hook_fault(settings);
+    if (fault)
+        fprintf(stderr, "error: hooks.on_event: %s cannot be run: %s\n", settings->event_hook.path,
+                fault);
+    return fault ? CN_EXIT_FAILED : CN_EXIT_DONE;
+}
+
 static int check(struct cn_setup *setup, const struct cn_ports *ports)
 {
     int model = check_model(setup, ports);
@@ -239,6 +249,7 @@ static int check(struct cn_setup *setup, const struct cn_ports *ports)
     int state = check_state(setup->settings);
     result |= state;
     result |= check_revocations(setup->settings->state);
+    result |= check_hook(setup->settings);
     if (!state) {
         int taken = cn_setup_take_rights(setup);
         result |= taken ? taken : check_ledger(setup, !model);

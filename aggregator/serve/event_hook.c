@@ -1,10 +1,14 @@
 #include "aggregator/serve/event_hook.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "runtime/port/platform.h"
 
@@ -22,6 +26,27 @@ bool cn_event_hook_wants(const struct cn_event_hook *hook, enum cn_event_kind ki
 {
     const struct cn_event_hook_settings *wanted = &hook->settings->event_hook;
     return wanted->path[0] && cn_event_kind_is_wanted(wanted->events, kind);
+}
+
+const char *cn_event_hook_fault(const struct cn_settings *settings)
+{
+    const char *path = settings->event_hook.path;
+    struct stat info;
+    if (!path[0])
+        return NULL;
+    if (stat(path, &info) != 0)
+        return strerror(errno);
+    if (!S_ISREG(info.st_mode))
+        return "it is not a file";
+    return access(path, X_OK) == 0 ? NULL : "it is not executable";
+}
+
+void cn_event_hook_warn(const struct cn_settings *settings)
+{
+    const char *fault = cn_event_hook_fault(settings);
+    if (fault)
+        cn_log(CN_LOG_WARN, "hook", "hooks.on_event: %s cannot be run: %s",
+               settings->event_hook.path, fault);
 }
 
 void cn_event_hook_tell(struct cn_event_hook *hook, const struct cn_event *event)

@@ -27,6 +27,13 @@ struct cn_event_hook {                            // zero it before use
 // Returns whether the profile wants the hook for this kind.
 bool cn_event_hook_wants(const struct cn_event_hook *hook, enum cn_event_kind kind);
 
+// Returns why the program of hooks.on_event cannot be run by this user, or NULL. The text is valid
+// until the next call.
+const char *cn_event_hook_fault(const struct cn_settings *settings);
+
+// Logs that fault, if there is one.
+void cn_event_hook_warn(const struct cn_settings *settings);
+
 // Adds an event to those that wait. When the queue is full, the oldest one is left out.
 void cn_event_hook_tell(struct cn_event_hook *hook, const struct cn_event *event);
 

@@ -221,6 +221,7 @@ void cn_event_service_open(struct cn_event_service *service, const struct cn_eve
     service->hook.settings = sources->settings;
     service->hook.job = sources->job->name;
     service->hook.run = cn_ledger_identity(sources->ledger)->run;
+    cn_event_hook_warn(sources->settings);
     cn_event_file_open(&service->file, sources->settings->state, &service->events);
     service->restarted = service->events.newest > 0;
 }

@@ -509,6 +509,19 @@ static void a_hook_that_hangs_is_ended_and_said_and_the_next_event_is_told(void 
     assert_string_equal(read_told(), "gateway_started\ncommand\n");
 }
 
+static void a_hook_that_cannot_be_run_is_said_at_the_start(void **state)
+{
+    struct fixture *f = *state;
+    struct log_capture capture;
+    unsigned said;
+    snprintf(f->settings.event_hook.path, sizeof(f->settings.event_hook.path), "%s/absent", folder);
+    log_capture_begin(&capture);
+    begin(f);
+    log_capture_end(&capture, "absent cannot be run: No such file", &said);
+    assert_int_equal(said, 1);
+    assert_int_equal(f->service.hook.count, 0);
+}
+
 #define FOLDER_TEST(test) cmocka_unit_test_setup_teardown(test, make_folder, remove_folder)
 #define SERVICE_TEST(test) cmocka_unit_test_setup_teardown(test, open_service, close_service)
 
@@ -527,6 +540,7 @@ int main(void)
         SERVICE_TEST(a_restart_makes_no_noise),
         SERVICE_TEST(a_board_that_a_restart_loses_is_told),
         SERVICE_TEST(a_board_that_flaps_is_told_to_the_hook_once_in_ten_minutes),
+        SERVICE_TEST(a_hook_that_cannot_be_run_is_said_at_the_start),
         SERVICE_TEST(a_hook_that_hangs_is_ended_and_said_and_the_next_event_is_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
