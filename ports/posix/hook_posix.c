@@ -1,8 +1,9 @@
 // hook_posix.c - runs a program of the site as a hook, or this program again, and ends it when its
 // time is over.
 //
-// A waiting process stands between this program and the hook. When the time is over, it ends the
-// hook and every process that the hook started and that is still in its process group, even if this
+// A waiting process stands between this program and the hook. A process whose parent ends becomes a
+// child of the waiting process (PR_SET_CHILD_SUBREAPER). So when the time is over, the waiting
+// process finds and ends all that the hook started, also what left the hook's session, even if this
 // program was killed meanwhile. It closes every inherited descriptor, so a hook never holds the
 // store's lock or a port of a node that is gone.
 #include <fcntl.h>
@@ -10,6 +11,7 @@
 #include <signal.h>
 #include <stdbool.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -17,11 +19,13 @@
 #include "runtime/port/platform.h"
 
 #define LOOK_MS 50
+#define END_MS 5000 // longest time for processes to end after SIGKILL; one may not be ours to end
+#define CHILDREN "/proc/thread-self/children" // needs CONFIG_PROC_CHILDREN; 4.2 and later
 // The upper limit of the closing loop where the kernel (before 5.9) lacks close_range.
 #define DESCRIPTORS 65536
 
 // After fork in a program with threads only async-signal-safe calls are allowed (signal-safety(7)).
-// The next three functions keep to that.
+// The functions down to stand_by keep to that.
 
 static void close_inherited(void)
 {
@@ -55,15 +59,76 @@ static _Noreturn void become(const struct program *program)
     _exit(127);
 }
 
-// Starts the hook, waits for it and ends what is left of it. The process exits with the hook's
-// code, or dies of SIGALRM when the hook ran out of time.
-static _Noreturn void stand_by(const struct program *program)
+// What the waiting process knows of a hook.
+struct watched {
+    pid_t hook;
+    bool has_ended;
+    int status; // as waitpid gives it, once the hook has ended
+};
+
+// Takes the codes of processes that have ended. When the hook is among them, ends what is left of
+// its process group; the group's number is not used again before the hook's code was taken.
+// Returns whether any process is left that the hook started, or the hook itself.
+static bool is_left(struct watched *watched)
 {
     siginfo_t ended = {0};
-    int status = 0;
-    pid_t hook;
+    while (waitid(P_ALL, 0, &ended, WEXITED | WNOHANG | WNOWAIT) == 0) {
+        if (!ended.si_pid)
+            return true;
+        if (ended.si_pid != watched->hook) {
+            waitpid(ended.si_pid, NULL, 0);
+        } else {
+            kill(-watched->hook, SIGKILL);
+            waitpid(watched->hook, &watched->status, 0);
+            watched->has_ended = true;
+        }
+        ended.si_pid = 0;
+    }
+    return false;
+}
+
+// Ends the children of this process, as many as the kernel lists at once.
+static void end_children(void)
+{
+    char list[4096];
+    int file = open(CHILDREN, O_RDONLY | O_CLOEXEC);
+    ssize_t size = file < 0 ? 0 : read(file, list, sizeof(list));
+    pid_t child = 0;
+    if (file >= 0)
+        close(file);
+    for (ssize_t i = 0; i < size; i++) { // a number that is cut off at the end has no space behind
+        if (list[i] >= '0' && list[i] <= '9') {
+            child = child * 10 + (list[i] - '0');
+        } else if (child) {
+            kill(child, SIGKILL);
+            child = 0;
+        }
+    }
+}
+
+// Ends the hook and all that it started. What a process leaves when it ends are children in the
+// next turn.
+static void end_all(struct watched *watched)
+{
+    if (!watched->has_ended) {
+        kill(-watched->hook, SIGKILL); // the hook's process group
+        kill(watched->hook, SIGKILL);  // the hook itself, in case it has not reached setsid yet
+    }
+    for (int spent_ms = 0; spent_ms < END_MS && is_left(watched); spent_ms++) {
+        end_children();
+        poll(NULL, 0, 1);
+    }
+}
+
+// Starts the hook, and waits until it and all that it started have ended or the time is over. The
+// process exits with the hook's code, or dies of SIGALRM when the time was over.
+static _Noreturn void stand_by(const struct program *program)
+{
+    struct watched watched = {0};
+    uint64_t spent_ms = 0, limit_ms = (uint64_t)program->limit_s * 1000;
 
     setsid();
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
     for (int number = 1; number < NSIG; number++)
         signal(number, SIG_DFL);
     if (program->input >= 0)
@@ -71,22 +136,18 @@ static _Noreturn void stand_by(const struct program *program)
     if (program->output >= 0)
         dup2(program->output, STDOUT_FILENO);
     close_inherited();
-    hook = fork();
-    if (hook < 0)
+    watched.hook = fork();
+    if (watched.hook < 0)
         _exit(126);
-    if (hook == 0)
+    if (watched.hook == 0)
         become(program);
-    for (uint64_t spent_ms = 0; spent_ms < (uint64_t)program->limit_s * 1000; spent_ms += LOOK_MS) {
-        if (waitid(P_PID, (id_t)hook, &ended, WEXITED | WNOHANG | WNOWAIT) || ended.si_pid)
-            break;
+    for (; is_left(&watched) && spent_ms < limit_ms; spent_ms += LOOK_MS)
         poll(NULL, 0, LOOK_MS);
-    }
-    kill(-hook, SIGKILL); // the hook's process group: whatever is left of it
-    kill(hook, SIGKILL);  // the hook itself, in case it has not reached setsid yet
-    waitpid(hook, &status, 0);
-    if (!ended.si_pid)
+    if (spent_ms >= limit_ms) {
+        end_all(&watched);
         raise(SIGALRM);
-    _exit(WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
+    }
+    _exit(WIFEXITED(watched.status) ? WEXITSTATUS(watched.status) : 128 + WTERMSIG(watched.status));
 }
 
 static cn_err start(const struct program *program, int64_t *hook)

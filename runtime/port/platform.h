@@ -128,12 +128,14 @@ enum cn_hook_state {
     CN_HOOK_RUNNING,
     CN_HOOK_DONE,   // it ended with exit code 0
     CN_HOOK_FAILED, // *code is its exit code, or 128 + the number of the signal that ended it
-    CN_HOOK_LATE,   // it reached its time limit and was ended, with its process group
+    CN_HOOK_LATE,   // it reached its time limit and was ended, with all that it started
 };
 
 // Starts the program path with this environment ("NAME=value", ends with NULL) and does not wait
-// for its end. The hook is ended after limit_s seconds, even if this program ends before. Returns
-// CN_ENOTFOUND when path cannot be executed, CN_ENOMEM when no process can be started.
+// for its end. The hook runs until it and all that it started have ended; when it ends, what is
+// left of its process group is ended. After limit_s seconds all of it is ended, even if this
+// program ends before. Returns CN_ENOTFOUND when path cannot be executed, CN_ENOMEM when no process
+// can be started.
 cn_err cn_platform_start_hook(const char *path, char *const environment[], unsigned limit_s,
                               int64_t *hook);
 

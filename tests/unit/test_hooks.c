@@ -100,14 +100,28 @@ static void a_hook_says_how_it_ended(void **state)
     assert_int_equal(cn_platform_start_hook(path, environment, 5, &hook), CN_ENOTFOUND);
 }
 
+// Waits until nothing has root/fifo open for writing.
+static void await_close_of_fifo(void)
+{
+    char path[96], byte;
+    ssize_t got = -1;
+    int reader;
+
+    snprintf(path, sizeof(path), "%s/fifo", root);
+    reader = open(path, O_RDONLY | O_NONBLOCK);
+    assert_true(reader >= 0);
+    for (int i = 0; i < 200 && (got = read(reader, &byte, 1)) < 0; i++)
+        cn_platform_sleep_ms(10); // what is killed takes a moment to end
+    assert_int_equal(got, 0);
+    close(reader);
+}
+
 static void a_hook_that_hangs_is_ended_with_all_it_started(void **state)
 {
     char path[CN_PATH_SIZE], lines[256];
     char *environment[] = {"PATH=/usr/bin:/bin", NULL};
     int64_t hook;
-    int code, reader;
-    ssize_t got = -1;
-    char byte;
+    int code;
 
     (void)state;
     // The fifo's end shows that nothing is left that has it open.
@@ -116,13 +130,48 @@ static void a_hook_that_hangs_is_ended_with_all_it_started(void **state)
     put_hook(path, lines);
     assert_int_equal(cn_platform_start_hook(path, environment, 1, &hook), CN_OK);
     assert_int_equal(await_end(hook, &code), CN_HOOK_LATE);
-    snprintf(lines, sizeof(lines), "%s/fifo", root);
-    reader = open(lines, O_RDONLY | O_NONBLOCK);
-    assert_true(reader >= 0);
-    for (int i = 0; i < 200 && (got = read(reader, &byte, 1)) < 0; i++)
-        cn_platform_sleep_ms(10); // what is killed takes a moment to end
-    assert_int_equal(got, 0);
-    close(reader);
+    await_close_of_fifo();
+}
+
+// The processes stand in sessions of their own, below a parent that has ended and one that has not.
+static void what_leaves_the_session_of_a_hook_is_ended_in_time(void **state)
+{
+    static const char *const lasts[] = {"exit 0", "sleep 60"};
+    char path[CN_PATH_SIZE], lines[512], text[16];
+    char *environment[] = {"PATH=/usr/bin:/bin", NULL};
+    int64_t hook;
+    int code;
+
+    (void)state;
+    for (size_t i = 0; i < 2; i++) {
+        snprintf(lines, sizeof(lines),
+                 "rm -f %s/fifo $0.left; mkfifo %s/fifo; exec 3<>%s/fifo\n"
+                 "(trap '' TERM; setsid sh -c 'setsid sleep 60 & >'$0'.left; sleep 60') &\n"
+                 "while [ ! -e $0.left ]; do sleep 0.02; done; %s",
+                 root, root, root, lasts[i]);
+        put_hook(path, lines);
+        assert_int_equal(cn_platform_start_hook(path, environment, 2, &hook), CN_OK);
+        await_file("hook.left", text, sizeof(text));
+        assert_int_equal(await_end(hook, &code), CN_HOOK_LATE);
+        await_close_of_fifo();
+    }
+}
+
+static void what_leaves_the_session_of_a_hook_may_end_in_its_time(void **state)
+{
+    char path[CN_PATH_SIZE], text[16];
+    char *environment[] = {"PATH=/usr/bin:/bin", NULL};
+    int64_t hook;
+    int code;
+
+    (void)state;
+    put_hook(path, "setsid sh -c '>'$0'.begun; sleep 0.3; echo done >'$0'.left' &\n"
+                   "while [ ! -e $0.begun ]; do sleep 0.02; done; exit 7");
+    assert_int_equal(cn_platform_start_hook(path, environment, 20, &hook), CN_OK);
+    assert_int_equal(await_end(hook, &code), CN_HOOK_FAILED);
+    assert_int_equal(code, 7);
+    await_file("hook.left", text, sizeof(text));
+    assert_string_equal(text, "done\n");
 }
 
 // Else a node that was killed could not be started again before the time of its hooks was over.
@@ -244,6 +293,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CASE(a_hook_says_how_it_ended),
         CASE(a_hook_that_hangs_is_ended_with_all_it_started),
+        CASE(what_leaves_the_session_of_a_hook_is_ended_in_time),
+        CASE(what_leaves_the_session_of_a_hook_may_end_in_its_time),
         CASE(a_hook_keeps_no_lock_of_the_store),
         CASE(the_facts_are_in_the_environment),
         CASE(a_relative_state_is_told_as_an_absolute_path),
