@@ -129,11 +129,16 @@ class Receiver(http.server.BaseHTTPRequestHandler):
         pass
 
 
-def run_example(name, folder, **settings):
+def run_example(name, cluster, **settings):
+    """Runs an example as the gateway does, with its settings in a file."""
+    conf = cluster.path(name + ".conf")
+    with open(conf, "w") as file:
+        file.writelines(f"{key}='{value}'\n" for key, value in settings.items())
     event = {"CAIRN_EVENT": "board_failed", "CAIRN_SUBJECT": "board-7", "CAIRN_TEXT": "the disk is full",
              "CAIRN_DATE": "2026-11-23T01:02:03Z", "CAIRN_GATEWAY": "gateway", "CAIRN_JOB": "digits", "CAIRN_RUN": "4f"}
     return subprocess.run([os.path.join(HOOKS, name)], input='{"v":1}\n', text=True, capture_output=True, timeout=60,
-                          env={"PATH": f"{folder}:{os.environ['PATH']}", **event, **settings}, check=True)
+                          env={"PATH": f"{cluster.directory}:{os.environ['PATH']}", **event,
+                               name.removesuffix(".sh").upper() + "_CONF": conf, "no_proxy": "127.0.0.1"}, check=True)
 
 
 @scenario
@@ -142,28 +147,37 @@ def the_examples_tell_a_web_address_a_mailbox_and_a_broker(build):
         for name in ("sendmail", "mosquitto_pub"):  # say what they were given
             cluster.write(name, f'#!/bin/sh\n{{ echo "$@"; cat; }} >"{cluster.path("sent-" + name)}"\n')
             os.chmod(cluster.path(name), 0o700)
-        run_example("mail.sh", cluster.directory, MAIL_TO="ops@example.org", MAIL_CONF="/nowhere")
+        run_example("mail.sh", cluster, MAIL_TO="ops@example.org")
         with open(cluster.path("sent-sendmail")) as file:
             mail = file.read()
         assert mail.startswith("-i -- ops@example.org\nTo: ops@example.org\n"), mail
         assert "Subject: [gateway] board_failed board-7\n" in mail and "board-7: the disk is full\n" in mail, mail
-        run_example("mqtt.sh", cluster.directory, MQTT_HOST="broker", MQTT_CONF="/nowhere")
+        run_example("mqtt.sh", cluster, MQTT_HOST="broker")
         with open(cluster.path("sent-mosquitto_pub")) as file:
             published = file.read()
         assert published == '-h broker -p 1883 -q 1 -t cairn/gateway/board_failed -s\n{"v":1}\n', published
         if not shutil.which("curl") or not shutil.which("openssl"):
             return "webhook.sh was not tried: no curl or openssl"
+        for name in ("curl", "openssl", "od", "wc"):  # say how they were called
+            cluster.write(name, f'#!/bin/sh\necho "{name} $*" >>"{cluster.path("called")}"\nexec {shutil.which(name)} "$@"\n')
+            os.chmod(cluster.path(name), 0o700)
         server = http.server.HTTPServer(("127.0.0.1", 0), Receiver)
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
-        run_example("webhook.sh", cluster.directory, WEBHOOK_URL=f"http://127.0.0.1:{server.server_port}/", WEBHOOK_SECRET="s",
-                    WEBHOOK_CONF="/nowhere", no_proxy="127.0.0.1")
-        server.shutdown()
-        thread.join()
-        server.server_close()
-        body, signature = Receiver.got[-1]
-        assert len(Receiver.got) == 2 and body == b'{"v":1}', Receiver.got
-        assert signature == "sha256=" + hmac.new(b"s", body, hashlib.sha256).hexdigest(), signature
+        try:
+            for secret in ("horse staple", "64 bytes" * 8, "a longer one that is hashed first " * 3, "sch\u00f6n"):
+                run_example("webhook.sh", cluster, WEBHOOK_URL=f"http://127.0.0.1:{server.server_port}/hush", WEBHOOK_SECRET=secret)
+                body, signature = Receiver.got[-1]
+                wanted = hmac.new(secret.encode(), body, hashlib.sha256).hexdigest()
+                assert body == b'{"v":1}' and signature == "sha256=" + wanted, (secret, Receiver.got)
+                with open(cluster.path("called")) as file:
+                    called = file.read()
+                assert "curl " in called and "openssl " in called and secret not in called and "hush" not in called, called
+        finally:
+            server.shutdown()
+            thread.join()
+            server.server_close()
+        assert len(Receiver.got) == 5, Receiver.got
 
 
 if __name__ == "__main__":

@@ -3,8 +3,8 @@
 #
 #   hooks: {on_event: /usr/local/bin/mail.sh}
 #
-# It needs a sendmail, for example of the packages msmtp-mta or postfix. Settings, in the
-# environment or in the file /etc/cairn/mail.conf (lines NAME=value):
+# It needs a sendmail, for example of the packages msmtp-mta or postfix. Settings, in the file
+# /etc/cairn/mail.conf (lines NAME=value), which the gateway's user must be able to read:
 #   MAIL_TO    who gets it
 #   MAIL_FROM  optional: who sends it
 #   SENDMAIL   optional: the program, else sendmail

@@ -3,8 +3,8 @@
 #
 #   hooks: {on_event: /usr/local/bin/mqtt.sh}
 #
-# It needs mosquitto_pub (package mosquitto-clients). Settings, in the environment or in the file
-# /etc/cairn/mqtt.conf (lines NAME=value):
+# It needs mosquitto_pub (package mosquitto-clients). Settings, in the file
+# /etc/cairn/mqtt.conf (lines NAME=value), which the gateway's user must be able to read:
 #   MQTT_HOST     the broker
 #   MQTT_PORT     optional: its port, else 1883
 #   MQTT_TOPIC    optional: else cairn; the topic is MQTT_TOPIC/GATEWAY/KIND
