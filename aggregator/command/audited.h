@@ -5,6 +5,7 @@
 
 struct cn_audited {
     const char *state, *command; // borrowed
+    const char *key, *value;     // an argument; borrowed; key is NULL without one
     uint64_t seq;                // of the line "asked"
 };
 

@@ -222,6 +222,7 @@ void cn_event_service_open(struct cn_event_service *service, const struct cn_eve
     service->hook.job = sources->job->name;
     service->hook.run = cn_ledger_identity(sources->ledger)->run;
     cn_event_hook_warn(sources->settings);
+    cn_event_audit_open(&service->audit, sources->settings->state);
     cn_event_file_open(&service->file, sources->settings->state, &service->events);
     service->restarted = service->events.newest > 0;
 }
@@ -258,6 +259,7 @@ void cn_event_service_step(struct cn_event_service *service, const struct cn_run
     look_at_rejections(service, false, now_ms);
     look_at_gateway(service, trouble, now_ms);
     look_at_end(service, state, now_ms);
+    cn_event_audit_look(&service->audit, cn_event_service_note, service);
     cn_event_boards_look(service, quiet, now_ms);
     service->run.state = *state;
 }
@@ -267,6 +269,7 @@ void cn_event_service_close(struct cn_event_service *service, uint64_t now_ms)
     if (service->sources.settings)
         cn_event_hook_step(&service->hook, now_ms);
     cn_event_file_close(&service->file);
+    cn_event_audit_close(&service->audit);
     cn_events_deinit(&service->events);
     free(service->marks);
     service->marks = NULL;

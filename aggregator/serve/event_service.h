@@ -7,6 +7,7 @@
 #pragma once
 
 #include "aggregator/run/run.h"
+#include "aggregator/serve/event_audit.h"
 #include "aggregator/serve/event_file.h"
 #include "aggregator/serve/event_hook.h"
 #include "aggregator/serve/metrics.h"
@@ -33,6 +34,7 @@ struct cn_event_service { // zero it before use
     struct cn_events events;
     struct cn_event_file file;
     struct cn_event_hook hook;
+    struct cn_event_audit audit;   // commands of other processes
     uint64_t (*date_ms)(void);     // milliseconds since 1970
     uint64_t opened_ms, looked_ms; // clock
     bool restarted;                // the file had events of an earlier program

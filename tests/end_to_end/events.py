@@ -70,6 +70,9 @@ def a_failure_is_told_everywhere_and_numbers_go_on_after_a_kill(build):
 
         cluster.command(cluster.aggregator, "pause", "gateway.yaml")
         wait_until(lambda: "command" in kinds(cluster), "a person's command is an event")
+        cluster.command(cluster.aggregator, "snapshot", "gateway.yaml", "copy")
+        wait_until(lambda: [event for event in events(cluster) if event["text"].startswith("snapshot: done: to ")],
+                   "a command beside the gateway is an event")
 
         cluster.kill("gateway")
         printed = cluster.command(cluster.aggregator, "events", "gateway.yaml").stdout

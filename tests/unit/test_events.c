@@ -509,6 +509,42 @@ static void a_hook_that_hangs_is_ended_and_said_and_the_next_event_is_told(void 
     assert_string_equal(read_told(), "gateway_started\ncommand\n");
 }
 
+static void audit_line(const char *by, const char *what, const char *result)
+{
+    const struct cn_audit_who who = {.uid = 1000, .pid = 1, .by = by};
+    const struct cn_audit_entry entry = {
+        .who = who, .what = what, .arguments = "{\"file\":\"next.yaml\"}", .result = result};
+    assert_int_equal(cn_audit_append(folder, &entry, NULL), CN_OK);
+}
+
+static void a_command_beside_the_gateway_is_an_event(void **state)
+{
+    struct fixture *f = *state;
+    const struct cn_event *event;
+    char from[128], to[160];
+    audit_line("command", "enroll", "done: before");
+    begin(f);
+    look(f, 0);
+    audit_line("command", "job-submit", "asked");
+    audit_line("command", "job-submit", "refused");
+    audit_line("admin.sock", "pause", "done: is told already");
+    look(f, 1000);
+    assert_int_equal(count(f, CN_EVENT_COMMAND, NULL), 0);
+    audit_line("command", "job-submit", "done");
+    look(f, 1000);
+    assert_int_equal(count(f, CN_EVENT_COMMAND, &event), 1);
+    assert_string_equal(event->text, "job-submit: done: file next.yaml");
+    audit_line("command", "revoke", "done: board-1 is revoked");
+    snprintf(from, sizeof(from), "%s/%s", folder, CN_AUDIT_FILE);
+    snprintf(to, sizeof(to), "%s.1", from);
+    assert_int_equal(rename(from, to), 0);
+    audit_line("command", "move", "done: board-2 is in group b");
+    look(f, 1000);
+    look(f, 1000);
+    assert_int_equal(count(f, CN_EVENT_COMMAND, &event), 3);
+    assert_string_equal(event->text, "move: done: board-2 is in group b");
+}
+
 static void a_hook_that_cannot_be_run_is_said_at_the_start(void **state)
 {
     struct fixture *f = *state;
@@ -540,6 +576,7 @@ int main(void)
         SERVICE_TEST(a_restart_makes_no_noise),
         SERVICE_TEST(a_board_that_a_restart_loses_is_told),
         SERVICE_TEST(a_board_that_flaps_is_told_to_the_hook_once_in_ten_minutes),
+        SERVICE_TEST(a_command_beside_the_gateway_is_an_event),
         SERVICE_TEST(a_hook_that_cannot_be_run_is_said_at_the_start),
         SERVICE_TEST(a_hook_that_hangs_is_ended_and_said_and_the_next_event_is_told),
     };
