@@ -25,13 +25,26 @@ static cn_err check_tensor_rules(const struct cn_setup *setup, const struct cn_j
     return err == CN_ENOTFOUND || err == CN_EINVAL ? CN_ECONFLICT : err;
 }
 
-// Refuses a cut that the model cannot have, and chains that no group can form.
+// Returns whether the run has the same chains already.
+static bool has_chains(const struct cn_setup *setup, const struct cn_job *job)
+{
+    struct cn_job current;
+    return cn_setup_find_job(setup, &current) == CN_OK &&
+           current.pipeline.parts == job->pipeline.parts &&
+           current.parallel.shard == job->parallel.shard;
+}
+
+// Refuses a cut that the model cannot have, and chains that no group can form. Where the run has
+// these chains already, its boards are too few for other reasons: that hinders no other change.
 static cn_err check_chain(const struct cn_setup *setup, const struct cn_job *job,
                           struct cn_diag *refused, struct cn_diag *warned)
 {
+    bool had = has_chains(setup, job);
     cn_err err = cn_chain_check_cut(setup->model.onnx, job, refused);
     if (!err)
-        err = cn_chain_check_groups(setup->ledger, job, refused, warned);
+        err = cn_chain_check_groups(setup->ledger, job, had ? warned : refused, warned);
+    if (had && err == CN_EINVAL && !refused->count)
+        err = CN_OK;
     return err && refused->count ? CN_ECONFLICT : err;
 }
 

@@ -118,6 +118,22 @@ static cn_err write_open(struct cn_ledger *ledger, uint32_t round,
     return err;
 }
 
+// Adds the values that differ from those of the open round only: an earlier reload has written them
+// for the next one, and they may hold at once by now.
+static void add_at_once(struct cn_job_reload *reload)
+{
+    size_t changed = reload->changed.count;
+    for (size_t i = 0; i < reload->at_once.count && i < CN_DIAG_LINES; i++) {
+        const char *line = reload->at_once.lines[i];
+        size_t key = strcspn(line, ":") + 1, found = 0;
+        while (found < changed && found < CN_DIAG_LINES &&
+               strncmp(reload->changed.lines[found], line, key) != 0)
+            found++;
+        if (found == changed)
+            cn_diag_add(&reload->changed, "%s", line);
+    }
+}
+
 // Writes the values for the next round if they differ from the newest ones, and those that hold at
 // once for the open round.
 static cn_err write_rows(struct cn_ledger *ledger, const struct cn_settings *settings,
@@ -136,8 +152,8 @@ static cn_err write_rows(struct cn_ledger *ledger, const struct cn_settings *set
     }
     if (!err && open)
         err = write_open(ledger, newest.number, settings, reload);
-    if (!err && reload->changed.count == 0)
-        reload->changed = reload->at_once;
+    if (!err)
+        add_at_once(reload);
     return err;
 }
 

@@ -8,7 +8,8 @@
 #include "runtime/update/rate.h"
 #include "runtime/update/update.h"
 
-#define SHARE 10 // a version may take one of so many equal parts of the deadline
+#define SHARE 10           // a version may take one of so many equal parts of the deadline
+#define BUDGET_MOST 0x1p60 // bytes; a board may say anything of its link
 
 static const struct cn_update_rule ladder[] = {
     {CN_UPDATE_Q8, 0, 0},      {CN_UPDATE_Q4, 0, 0},      {CN_UPDATE_TOPK, 0.25, 2},
@@ -62,7 +63,8 @@ void cn_downlink_next(const struct cn_layout *layout, const struct cn_job *job,
     bool first = step == STEPS;
 
     find_sizes(layout, sizes);
-    next->budget = (uint64_t)((double)next->link_bps / 8 * (double)job->deadline_ms / 1000 / SHARE);
+    double budget = (double)next->link_bps / 8 * (double)job->deadline_ms / 1000 / SHARE;
+    next->budget = budget < BUDGET_MOST ? (uint64_t)budget : (uint64_t)BUDGET_MOST;
     if (first)
         step = roomy = 0;
     if (next->link_bps) {

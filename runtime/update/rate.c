@@ -121,8 +121,9 @@ void cn_rate_guess(const struct cn_layout *layout, struct cn_rate_spectrum *spec
         // wanted elements lie below this bin; those not counted so far and not below lie in it.
         spectrum->counts[bin] = left > wanted ? left - wanted : 0;
         left -= spectrum->counts[bin];
-        spectrum->own[bin] = (uint64_t)((double)spectrum->counts[bin] *
-                                        (double)spectrum->own_total / (double)spectrum->total);
+        if (spectrum->total)
+            spectrum->own[bin] = (uint64_t)((double)spectrum->counts[bin] *
+                                            (double)spectrum->own_total / (double)spectrum->total);
     }
     spectrum->zeros = left;
 }

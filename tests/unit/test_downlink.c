@@ -65,6 +65,20 @@ static void a_slower_link_gets_the_largest_encoding_that_fits(void **state)
     }
 }
 
+// A board may say anything; its longest time for a transfer is that of the job.
+static void a_link_beyond_all_bounds_gets_the_largest_encoding(void **state)
+{
+    struct cn_downlink next = {.version = 1, .link_bps = INT64_MAX};
+    struct links links;
+    (void)state;
+    begin_links(&links);
+    links.job.deadline_ms = 86400000;
+    cn_downlink_next(&links.layout, &links.job, NULL, &next);
+    assert_true(next.budget >= (uint64_t)1 << 50);
+    assert_int_equal(next.rule.mode, CN_UPDATE_Q8);
+    cn_test_layout_free(&links.layout);
+}
+
 static void the_first_rule_is_q8_and_unknown_links_change_nothing(void **state)
 {
     struct links links;
@@ -322,6 +336,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_slower_link_gets_the_largest_encoding_that_fits),
+        cmocka_unit_test(a_link_beyond_all_bounds_gets_the_largest_encoding),
         cmocka_unit_test(the_first_rule_is_q8_and_unknown_links_change_nothing),
         cmocka_unit_test(links_that_vary_do_not_change_the_rule),
         cmocka_unit_test(three_versions_with_room_go_one_step_up),

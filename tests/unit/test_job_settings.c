@@ -330,6 +330,8 @@ static void a_layout_that_waits_for_the_next_round_is_taken_by_a_second_reload(v
     assert_int_equal(reload.open_round, 0);
     assert_int_equal(reload_job(world, "train.batch: 64\n" CHAIN("2"), &reload), CN_OK);
     assert_int_equal(reload.open_round, 3);
+    assert_int_equal(reload.changed.count, 2); // what the open round takes now is told, too
+    assert_string_equal(reload.changed.lines[1], "parallel.pipeline: 3, now 2");
     assert_int_equal(job_in(world, 3).pipeline.parts, 2);
     assert_int_equal(reload_job(world, "train.batch: 64\n" CHAIN("2"), &reload), CN_OK);
     assert_int_equal(reload.from_round, 0);

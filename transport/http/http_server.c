@@ -187,8 +187,10 @@ static bool put_off(struct cn_http_server *server, struct MHD_Connection *librar
                     struct connection *connection)
 {
     bool shares = cn_http_answers_share(route);
+    // A request whose turn did not come in time is refused, unless there is room for it by now.
     if (cn_http_answers_has(&server->answers, route, request, server->now_ms) ||
-        (shares && is_overdue(server, connection))) {
+        (shares && is_overdue(server, connection) &&
+         !cn_http_answers_room(&server->answers, server->now_ms))) {
         connection->place = 0;
         return false;
     }
@@ -318,7 +320,7 @@ static void resume_next(struct cn_http_server *server)
         struct connection *connection = &server->connections[i];
         if (!connection->used || !connection->waiting)
             continue;
-        if (!connection->place || is_overdue(server, connection))
+        if (!connection->place || (!room && is_overdue(server, connection)))
             resume(connection);
         else if (!server->turn || connection->place < server->turn->place)
             server->turn = connection;
