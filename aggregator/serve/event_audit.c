@@ -88,8 +88,9 @@ static bool take_lines(struct cn_event_audit *audit, cn_event_audit_tell *tell, 
     return line != bytes;
 }
 
-// Opens the newest file if the open one was renamed. Returns whether there is another file now.
-static bool follow(struct cn_event_audit *audit)
+// Opens the newest file if the open one was renamed, after the last lines of that were taken.
+// Returns whether there is another file now.
+static bool follow(struct cn_event_audit *audit, cn_event_audit_tell *tell, void *context)
 {
     struct stat held, named;
     int file = open_newest(audit->state);
@@ -101,6 +102,8 @@ static bool follow(struct cn_event_audit *audit)
         close(file);
         return false;
     }
+    while (audit->file >= 0 && take_lines(audit, tell, context))
+        ;
     if (audit->file >= 0)
         close(audit->file);
     audit->file = file;
@@ -113,6 +116,6 @@ void cn_event_audit_look(struct cn_event_audit *audit, cn_event_audit_tell *tell
     if (!audit->state)
         return;
     bool more = audit->file >= 0 && take_lines(audit, tell, context);
-    if (!more && follow(audit)) // what was left of the former file has been read
+    if (!more && follow(audit, tell, context))
         take_lines(audit, tell, context);
 }

@@ -143,7 +143,7 @@ static _Noreturn void stand_by(const struct program *program)
         become(program);
     for (; is_left(&watched) && spent_ms < limit_ms; spent_ms += LOOK_MS)
         poll(NULL, 0, LOOK_MS);
-    if (spent_ms >= limit_ms) {
+    if (is_left(&watched)) {
         end_all(&watched);
         raise(SIGALRM);
     }

@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -39,11 +40,28 @@ static void a_program_that_does_not_end_is_killed(void **state)
     cn_process_deinit(&result);
 }
 
+// Comes last, as this program counts as interrupted from then on.
+static void after_an_interruption_there_is_time_to_take_things_back(void **state)
+{
+    const char *const argv[] = {"sh", "-c", "sleep 0.3; echo revoked", NULL};
+    struct cn_process_result result;
+
+    (void)state;
+    cn_process_catch_signals();
+    raise(SIGHUP);
+    assert_true(cn_process_interrupted());
+    assert_int_equal(cn_process_run_within(argv, -1, 60000, &result), CN_OK);
+    assert_int_equal(result.code, 0);
+    assert_int_equal(result.out.size, 8);
+    cn_process_deinit(&result);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_program_that_ends_is_not_late),
         cmocka_unit_test(a_program_that_does_not_end_is_killed),
+        cmocka_unit_test(after_an_interruption_there_is_time_to_take_things_back),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -200,7 +200,7 @@ static void wait_for_output(struct cn_process_job *jobs, size_t count)
 // next in its place, if any.
 static void advance(struct cn_process_job *job, bool late, cn_process_ended *ended, void *context)
 {
-    bool over = job->leads && (late || cn_process_interrupted());
+    bool over = job->leads && (late || (!job->undoes && cn_process_interrupted()));
 
     if (job->child && (over || job->err)) {
         job->result.late = late && !job->err;
@@ -257,7 +257,8 @@ cn_err cn_process_run(const char *const argv[], int in, struct cn_process_result
 cn_err cn_process_run_within(const char *const argv[], int in, uint64_t limit_ms,
                              struct cn_process_result *result)
 {
-    struct cn_process_job job = {.argv = argv, .in = in, .leads = true};
+    struct cn_process_job job = {
+        .argv = argv, .in = in, .leads = true, .undoes = cn_process_interrupted()};
 
     run_all(&job, 1, cn_platform_now_ms() + limit_ms, NULL, NULL);
     *result = job.result;

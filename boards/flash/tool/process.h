@@ -28,6 +28,7 @@ struct cn_process_job {
     int ends[2]; // of the pipes for its output and its errors; -1: closed
     cn_err err;  // why it was not started, or its output not collected
     bool leads;  // it has a process group of its own
+    bool undoes; // it began after an interruption, to take something back: only its time ends it
     bool done;   // it has ended, and no other runs in its place
     size_t kept; // bytes of output and of errors that are kept, the newest ones; 0: all
 };
@@ -41,7 +42,7 @@ typedef bool cn_process_ended(void *context, struct cn_process_job *job);
 cn_err cn_process_run(const char *const argv[], int in, struct cn_process_result *result);
 
 // As cn_process_run, but a program that has not ended after limit_ms, or when this program is
-// interrupted, is killed with its process group. Its result is then late.
+// interrupted meanwhile, is killed with its process group. After limit_ms its result is late.
 cn_err cn_process_run_within(const char *const argv[], int in, uint64_t limit_ms,
                              struct cn_process_result *result);
 void cn_process_deinit(struct cn_process_result *result);
