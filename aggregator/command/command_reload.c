@@ -4,11 +4,12 @@
 
 #include "aggregator/command/aggregator_commands.h"
 #include "aggregator/command/audited.h"
+#include "aggregator/command/steer.h"
 #include "aggregator/daemon/reload.h"
 #include "aggregator/daemon/setup.h"
 
 static const char help[] =
-    "Usage: cairn-aggregator reload PROFILE\n"
+    "Usage: cairn-aggregator reload PROFILE [--socket PATH] [--id ID]\n"
     "\n"
     "Takes the job's values from the profile into the run, from its next round on.\n"
     "The quorum, the deadline and what ends the run hold for the open round, too,\n"
@@ -19,7 +20,8 @@ static const char help[] =
     "\n"
     "All values are taken or none: a value that may not change in a run is named,\n"
     "and so is each mistake in the profile. A running aggregator does the same when\n"
-    "it gets SIGHUP, and says in its log what it took.\n";
+    "it gets SIGHUP, and says in its log what it took. With --socket, or where this user may not\n"
+    "write to the state, the running aggregator reads the profile.\n" CN_STEER_HELP;
 
 static void print(const struct cn_setup *setup, const struct cn_job_reload *reload)
 {
@@ -67,13 +69,18 @@ static int reload_run(const struct cn_setup *setup)
 
 static int run(const struct cn_ports *ports, int argc, char **argv)
 {
-    static const struct option known[] = {{0}};
+    static const struct option known[] = {CN_STEER_OPTIONS, {0}};
+    struct cn_steer steer = {0};
+    int option;
     const char *positional[1];
     (void)ports;
-    if (getopt_long(argc, argv, "", known, NULL) != -1)
-        return CN_EXIT_USAGE;
+    while ((option = getopt_long(argc, argv, "", known, NULL)) != -1)
+        if (!cn_steer_read_option(&steer, option, optarg))
+            return CN_EXIT_USAGE;
     if (!cn_aggregator_positional(argc, argv, 1, positional))
         return CN_EXIT_USAGE;
+    if (cn_steer_is_needed(&steer, positional[0]))
+        return cn_steer_send(&steer, positional[0], "reload");
     struct cn_setup setup = {0};
     struct cn_audited audited;
     int result = cn_setup_open(&setup, positional[0], CN_SETUP_LOOK);

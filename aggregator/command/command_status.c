@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "aggregator/command/aggregator_commands.h"
+#include "aggregator/command/status_remote.h"
 #include "aggregator/command/status_watch.h"
 #include "aggregator/daemon/setup.h"
 #include "aggregator/serve/status.h"
@@ -16,6 +17,7 @@
 
 static const char help[] =
     "Usage: cairn-aggregator status [--json | --watch] PROFILE\n"
+    "       cairn-aggregator status [--json] --socket PATH PROFILE\n"
     "\n"
     "Shows the run, its round and version, and for each board when it was last heard\n"
     "and why it is, or is not, in the round.\n"
@@ -24,7 +26,11 @@ static const char help[] =
     "  --watch          on a terminal: progress, time left, curves and boards with\n"
     "                   trouble, drawn each second until the run is over or Ctrl-C.\n"
     "                   Without colours where NO_COLOR is set. Into a pipe or a file,\n"
-    "                   and with TERM=dumb: lines for each version\n";
+    "                   and with TERM=dumb: lines for each version\n"
+    "  --socket PATH    ask the aggregator over its control socket, as a user does who\n"
+    "                   may not read the state. Such a user is in group cairn-view,\n"
+    "                   and needs no --socket where the service runs. With --json: the\n"
+    "                   object of aggregator/show/JSON.md\n";
 
 // Says that no update is taken where the disk is too full for it.
 static void print_disk(const struct cn_settings *settings)
@@ -66,8 +72,11 @@ static cn_err print(const struct cn_setup *setup, bool json)
 
 static int run(const struct cn_ports *ports, int argc, char **argv)
 {
-    static const struct option known[] = {
-        {"json", no_argument, NULL, 'j'}, {"watch", no_argument, NULL, 'w'}, {0}};
+    static const struct option known[] = {{"json", no_argument, NULL, 'j'},
+                                          {"watch", no_argument, NULL, 'w'},
+                                          {"socket", required_argument, NULL, 'S'},
+                                          {0}};
+    struct cn_steer steer = {0};
     bool json = false, watch = false;
     const char *positional[1];
     (void)ports;
@@ -77,15 +86,17 @@ static int run(const struct cn_ports *ports, int argc, char **argv)
             json = true;
         else if (option == 'w')
             watch = true;
-        else
+        else if (!cn_steer_read_option(&steer, option, optarg))
             return CN_EXIT_USAGE;
     }
     if (!cn_aggregator_positional(argc, argv, 1, positional))
         return CN_EXIT_USAGE;
-    if (watch && json) {
-        fprintf(stderr, "error: --watch and --json do not go together\n");
+    if (watch && (json || steer.socket)) {
+        fprintf(stderr, "error: --watch and --%s do not go together\n", json ? "json" : "socket");
         return CN_EXIT_USAGE;
     }
+    if (!watch && cn_status_remote_is_needed(&steer, positional[0]))
+        return cn_status_remote_print(&steer, positional[0], json);
     struct cn_setup setup = {0};
     int result = cn_setup_open(&setup, positional[0], CN_SETUP_LOOK);
     if (!result && watch) {

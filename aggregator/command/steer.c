@@ -10,12 +10,12 @@
 #include <unistd.h>
 
 #include "aggregator/command/aggregator_commands.h"
+#include "aggregator/command/steer_explain.h"
 #include "aggregator/control/control.h"
 #include "transport/local/local_client.h"
 #include "transport/local/local_listen.h"
 
 #define TIMEOUT_MS 600000 // a merge of a large model may come before the answer
-#define SERVICE_DIRECTORY "/run/cairn-aggregator"
 #define ID_BYTES 12
 
 bool cn_steer_read_option(struct cn_steer *steer, int option, const char *value)
@@ -88,7 +88,7 @@ static cn_err connect_any(struct cn_steer *steer, const struct cn_settings *sett
     for (int role = CN_CONTROL_ROLES - 1; err && role >= 0; role--) {
         char name[CN_LOCAL_NAME_SIZE];
         snprintf(name, sizeof(name), "%s.sock", cn_control_role_name((enum cn_control_role)role));
-        cn_err next = cn_local_connect(SERVICE_DIRECTORY, name, descriptor);
+        cn_err next = cn_local_connect(CN_STEER_SERVICE, name, descriptor);
         if (!next) {
             snprintf(steer->request.state, sizeof(steer->request.state), "%s", settings->state);
             steer->request.members |= CN_CONTROL_STATE;
@@ -239,6 +239,8 @@ static int write_alone(struct cn_steer *steer, const char *profile, const char *
     int result = cn_setup_open(&setup, profile, CN_SETUP_ALONE);
     if (!result)
         result = cn_steer_write(steer, &setup, command);
+    else if (setup.settings && !setup.store)
+        cn_steer_explain(setup.settings, command);
     cn_setup_deinit(&setup);
     return result;
 }

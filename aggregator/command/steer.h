@@ -6,6 +6,8 @@
 #include "aggregator/control/control_request.h"
 #include "aggregator/daemon/setup.h"
 
+#define CN_STEER_SERVICE "/run/cairn-aggregator" // folder of the service's sockets
+
 // Options of these commands, for their help.
 #define CN_STEER_HELP                                                                              \
     "\n"                                                                                           \

@@ -235,6 +235,10 @@ def people_steer_jobs(build):
         has("digits")
         expect(cluster.steer("next", "second"), 0, "comes before all others, for a turn of 10 rounds")
         has("second")
+        for command in (("pause",), ("close-round", "--yes")):
+            refused = cluster.command(cluster.aggregator, command[0], "state/gateway/jobs/second/profile.yaml", *command[1:],
+                                      check=False)
+            expect(refused, 1, "this is job second of the gateway with the state ", "'cairn-aggregator job hold GATEWAY.yaml second'")
         has("digits")  # after the turn
         cluster.command(cluster.aggregator, "pause", "gateway.yaml")
         has("second")

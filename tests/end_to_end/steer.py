@@ -377,6 +377,16 @@ def a_role_is_the_socket(build):
         def said(role, *arguments):
             result = steer(cluster, *arguments, "--socket", f"{folder}/{role}.sock", check=False)
             return result.returncode, result.stdout + result.stderr
+        without = steer(cluster, "pause", check=False)
+        assert without.returncode == 1 and "name it with --socket" in without.stderr, without.stderr
+        code, text = said("view", "status")
+        assert code == 0 and text.startswith("run of job digits: version ") and "board board-3 in group " in text, text
+        code, text = said("view", "status", "--json")
+        assert code == 0 and json.loads(text)["run"]["job"] == "digits", text
+        code, text = said("operator", "reload")
+        assert code == 1 and "reload needs the role admin" in text, text
+        code, text = said("admin", "reload")
+        assert code == 0, text
         assert said("view", "pause") == (1, "error: pause needs the role operator; this socket gives the role view\n")
         assert said("operator", "pause")[0] == 0
         code, text = said("operator", "move", "board-3", "--group", "x")
@@ -395,7 +405,7 @@ def a_role_is_the_socket(build):
         assert cluster.processes["gateway"].wait(LIMIT) == 130
         own = ("start", "end", "enroll")
         by = {(line["what"], line["who"]["by"]) for line in audit(cluster) if line["what"] not in own}
-        assert by == {("pause", "operator.sock"), ("resume", "operator.sock"), ("stop", "admin.sock")}, by
+        assert by == {("pause", "operator.sock"), ("resume", "operator.sock"), ("reload", "admin.sock"), ("stop", "admin.sock")}, by
         shutil.rmtree(folder)
 
 
