@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "aggregator/show/show.h"
 #include "runtime/port/usage_metrics.h"
 #include "transport/message/message.h"
 
@@ -34,8 +35,9 @@ static void write_round(const struct cn_metrics_source *source, struct cn_metric
 {
     const struct cn_run_state *state = source->state;
     const struct cn_run_counts *counts = source->counts;
-    cn_metric_one(text, "cairn_round", GAUGE, "The round under way, else the next one.",
-                  state->round);
+    cn_metric_one(text, "cairn_round", GAUGE,
+                  "The round under way, else the next one; after the end the last one.",
+                  state->phase == CN_RUN_ENDED ? source->version : state->round);
     cn_metric_one(text, "cairn_rounds", GAUGE, "Rounds after which the run ends.",
                   source->job->rounds);
     cn_metric_one(text, "cairn_version", GAUGE, "The newest version.", source->version);
@@ -138,6 +140,7 @@ static void write_score(const struct cn_metrics_source *source, struct cn_metric
 
 static void write_traffic(const struct cn_metrics_source *source, struct cn_metric_text *text)
 {
+    static const char *const classes[CN_COAP_CLASSES] = {[2] = "2", [4] = "4", [5] = "5"};
     uint64_t bytes;
     uint32_t uploads = cn_spool_usage(source->spool, &bytes);
     cn_metric_begin(text, "cairn_bytes_total", COUNTER,
@@ -146,6 +149,13 @@ static void write_traffic(const struct cn_metrics_source *source, struct cn_metr
     cn_metric_add_by(text, "direction", "out", (double)source->state->traffic.out.messages);
     cn_metric_one(text, "cairn_sessions", GAUGE, "Live sessions of boards.",
                   source->server->sessions);
+    cn_metric_begin(text, "cairn_handshakes_total", COUNTER, "Handshakes of boards.");
+    cn_metric_add_by(text, "result", "ok", (double)source->server->handshakes);
+    cn_metric_begin(text, "cairn_requests_total", COUNTER,
+                    "Requests of boards, by the class of the answer's code.");
+    for (int i = 2; i < CN_COAP_CLASSES; i++)
+        if (i != 3)
+            cn_metric_add_by(text, "code", classes[i], (double)source->server->requests[i]);
     cn_metric_one(text, "cairn_uploads_open", GAUGE, "Uploads under way.", uploads);
     cn_metric_one(text, "cairn_spool_bytes", GAUGE, "Declared bytes of the uploads under way.",
                   (double)bytes);
@@ -155,7 +165,8 @@ static void write_store(const struct cn_metrics_source *source, struct cn_metric
 {
     if (source->disk_free)
         cn_metric_one(text, "cairn_disk_free_bytes", GAUGE,
-                      "Free space on the disk of the state directory.", (double)source->disk_free);
+                      "Free space on the disk of the state directory.",
+                      (double)cn_show_disk_count(source->disk_free));
     cn_metric_one(text, "cairn_disk_reserve_bytes", GAUGE, "Free space that uploads leave.",
                   (double)source->disk_reserve);
     cn_metric_one(text, "cairn_store_up", GAUGE,

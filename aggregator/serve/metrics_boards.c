@@ -70,6 +70,22 @@ static void write_each(const struct cn_metrics_source *source, const struct cn_r
     }
 }
 
+// Writes the newest version that each board's group fetched since the start.
+static void write_versions(const struct cn_metrics_source *source,
+                           const struct cn_roster_board *boards, size_t count,
+                           struct cn_metric_text *text)
+{
+    cn_metric_begin(text, "cairn_board_version", "gauge",
+                    "The newest version that a board's group fetched since the start.");
+    for (size_t i = 0; i < count; i++) {
+        const struct cn_ledger_board *board = &boards[i].enrolled;
+        const struct cn_metric_label labels[] = {{"board", board->name}, {"group", board->group}};
+        const struct cn_roster_group *group = cn_roster_find_group(source->roster, board->group);
+        if (!board->revoked && group && group->served)
+            cn_metric_add(text, labels, 2, group->served);
+    }
+}
+
 struct health_value {
     const char *name, *help;
     bool (*read)(const struct cn_health *said, double *value);
@@ -136,5 +152,6 @@ void cn_metrics_write_boards(const struct cn_metrics_source *source, struct cn_m
     if (!enrolled || enrolled > source->board_series)
         return;
     write_each(source, boards, count, text);
+    write_versions(source, boards, count, text);
     write_health(source, boards, count, text);
 }

@@ -35,6 +35,9 @@ struct cn_show_source {
 // not known.
 uint64_t cn_show_disk_free(const char *path);
 
+// Returns the bytes to show for disk_free: 0 for a full disk.
+uint64_t cn_show_disk_count(uint64_t disk_free);
+
 #define CN_SHOW_DISK_SIZE 160 // bytes of the sentence
 
 // Writes how much of the gateway's disk is free, and whether updates are refused for it.

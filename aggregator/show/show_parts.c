@@ -5,6 +5,8 @@
 
 #include "runtime/port/platform.h"
 
+#define DISK_FULL 1 // bytes; 0 is "not known", and no disk has one free byte
+
 void cn_show_begin(const struct cn_show_source *source, struct cn_json_text *json)
 {
     cn_json_open(json, NULL, '{');
@@ -41,7 +43,12 @@ uint64_t cn_show_disk_free(const char *path)
     uint64_t bytes;
     if (cn_platform_disk_free(path, &bytes))
         return 0;
-    return bytes ? bytes : 1;
+    return bytes ? bytes : DISK_FULL;
+}
+
+uint64_t cn_show_disk_count(uint64_t disk_free)
+{
+    return disk_free == DISK_FULL ? 0 : disk_free;
 }
 
 void cn_show_disk_text(uint64_t bytes_free, uint64_t reserve, char text[CN_SHOW_DISK_SIZE])

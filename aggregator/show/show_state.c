@@ -165,7 +165,7 @@ static void write_cost(struct state_answer *answer)
     if (!source->disk_free)
         return;
     cn_json_open(json, "disk", '{');
-    cn_json_count(json, "free", source->disk_free);
+    cn_json_count(json, "free", cn_show_disk_count(source->disk_free));
     cn_json_count(json, "reserve", source->disk_reserve);
     cn_json_close(json, '}');
 }

@@ -8,6 +8,7 @@ The board's sensors are those of a recorded Jetson below --sysroot.
 import json
 import os
 import shutil
+import signal
 import subprocess
 import time
 
@@ -127,7 +128,10 @@ def a_board_has_metrics_of_its_own_if_its_profile_says_so(build):
         wait_until(lambda: metrics(cluster)['cairn_node_paused{rule="heat"}'] == 1, "the pause is a metric")
         assert metrics(cluster)['cairn_node_state{state="paused"}'] == 1
         cluster.http_port = gateway
+        cluster.signal("board-1", signal.SIGTERM)
+        cluster.processes["board-1"].wait(60)
         cluster.stop_all()
+        assert not os.path.exists(path), "the file of a board that has stopped is still there"
         if not shutil.which("promtool"):
             return "not checked with promtool, which is not here"
         for text in checked:

@@ -71,12 +71,14 @@ def metrics_follow_a_run_to_its_end(build):
         wait_until(lambda: metrics(cluster)['cairn_round_phase{phase="ended"}'] == 1, "the run ends")
         last = metrics(cluster)
         accepted = cluster.ledger("SELECT count(*) FROM contribution")[0][0]
-        assert last["cairn_version"] == last["cairn_rounds"] == 6, last
+        assert last["cairn_version"] == last["cairn_rounds"] == last["cairn_round"] == 6, last
         assert last['cairn_updates_total{verdict="accepted"}'] == accepted, (last, accepted)
         assert last['cairn_rounds_total{result="merged"}'] == 6, last
         assert last["cairn_merge_seconds_count"] == last["cairn_round_duration_seconds_count"] == 6, last
         assert last["cairn_accept_commit_seconds_count"] == accepted, last
         assert last["cairn_evaluation_seconds_count"] >= 1, last
+        assert last['cairn_handshakes_total{result="ok"}'] >= 4 and last['cairn_requests_total{code="2"}'] > 20, last
+        assert last['cairn_board_version{board="board-1",group="lab-a"}'] == 6, last
         assert last['cairn_bytes_total{direction="in"}'] > 10000, last
         assert last['cairn_boards{state="live"}'] == 4, last
         assert last['cairn_accuracy_ratio{set="central"}'] > 0.3, last

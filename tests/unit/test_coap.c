@@ -25,6 +25,9 @@ static void a_request_reaches_its_handler_and_the_answer_carries_the_tag(void **
     cn_coap_server_stats(world.server, &stats);
     client_stats = world.client->stats;
     assert_int_equal(stats.sessions, 1);
+    assert_int_equal(stats.handshakes, 1);
+    assert_int_equal(stats.requests[CN_COAP_CONTENT >> 5], 1);
+    assert_int_equal(stats.requests[CN_COAP_NOT_FOUND >> 5], 0);
     assert_int_equal(stats.in.messages, 4 + 8 + 2);
     assert_int_equal(stats.out.messages, 4 + 8 + 1 + 9);
     assert_int_equal(stats.in.payload, 0);
@@ -71,6 +74,7 @@ static void a_silent_request_is_answered_only_when_it_fails(void **state)
 static void unknown_paths_and_wrong_methods_are_told_apart(void **state)
 {
     struct coap_world world = {0};
+    struct cn_coap_server_stats stats;
 
     (void)state;
     start(&world);
@@ -85,6 +89,8 @@ static void unknown_paths_and_wrong_methods_are_told_apart(void **state)
             &(struct cn_exchange_request){.method = CN_COAP_GET, .path = ".well-known/core"});
     wait_replies(&world, 3);
     assert_int_equal(world.replies[2].code, CN_COAP_NOT_FOUND);
+    cn_coap_server_stats(world.server, &stats);
+    assert_int_equal(stats.requests[CN_COAP_NOT_FOUND >> 5], 3);
     stop(&world);
 }
 

@@ -74,10 +74,13 @@ static void a_buffer_that_is_full_is_an_error(void **state)
     cn_buffer_deinit(&out);
 }
 
+static uint64_t disk_free; // bytes; 0: not known
+
 static char *write_metrics(struct aggregator_world *world, uint32_t board_series,
                            struct cn_buffer *out)
 {
-    const struct cn_coap_server_stats stats = {.sessions = 2};
+    const struct cn_coap_server_stats stats = {
+        .sessions = 2, .requests = {[2] = 7, [5] = 1}, .handshakes = 4};
     const struct cn_histogram pauses = {.bounds = cn_histogram_pauses};
     struct cn_run_state run;
     cn_run_get_state(world->run, world_now_ms, &run);
@@ -92,6 +95,7 @@ static char *write_metrics(struct aggregator_world *world, uint32_t board_series
         .release = "1.2.3",
         .run = 0xabc,
         .version = cn_model_store_newest(world->models)->number,
+        .disk_free = disk_free,
         .disk_reserve = 1000,
         .store_up = true,
         .board_series = board_series,
@@ -142,6 +146,10 @@ static void boards_are_counted_by_state(void **state)
     expect(written, "cairn_boards{state=\"revoked\"} 1");
     expect(written, "cairn_groups{state=\"enrolled\"} 2");
     expect(written, "cairn_sessions 2");
+    expect(written, "cairn_requests_total{code=\"2\"} 7");
+    expect(written, "cairn_requests_total{code=\"4\"} 0");
+    expect(written, "cairn_requests_total{code=\"5\"} 1");
+    expect(written, "cairn_handshakes_total{result=\"ok\"} 4");
     expect(written, "cairn_board_up{board=\"board-1\",group=\"a\"} 1");
     expect(written, "cairn_board_up{board=\"board-2\",group=\"a\"} 0");
     expect(written, "cairn_board_last_heard_seconds{board=\"board-2\",group=\"a\"} 120.001");
@@ -149,7 +157,11 @@ static void boards_are_counted_by_state(void **state)
     assert_null(strstr(written, "evil")); // a board's own words are in no metric
     assert_null(strstr(written, "cairn_disk_free_bytes"));
     cn_buffer_deinit(&out);
-    assert_null(strstr(write_metrics(&world, 3, &out), "cairn_board_up"));
+    disk_free = 1; // as a full disk is noted
+    written = write_metrics(&world, 3, &out);
+    disk_free = 0;
+    assert_null(strstr(written, "cairn_board_up"));
+    expect(written, "cairn_disk_free_bytes 0");
     cn_buffer_deinit(&out);
     world_deinit(&world);
 }

@@ -129,6 +129,15 @@ static size_t reply_max(const coap_session_t *coap)
     return message - STREAM_AROUND < CN_COAP_BODY_MAX ? message - STREAM_AROUND : CN_COAP_BODY_MAX;
 }
 
+// Counts a request by the class of its answer. One that is carried out without an answer counts as
+// answered with 2.xx.
+static void count_request(struct cn_coap_server *server, const struct cn_coap_request *request)
+{
+    unsigned class = server->reply.code == CN_COAP_SILENT ? 2 : server->reply.code >> 5;
+    if (!request->notifies && class < CN_COAP_CLASSES)
+        server->stats.requests[class]++;
+}
+
 static void handle(struct cn_coap_server *server, struct cn_coap_session *session,
                    const coap_pdu_t *pdu, struct cn_coap_request *request)
 {
@@ -143,18 +152,21 @@ static void handle(struct cn_coap_server *server, struct cn_coap_session *sessio
     coap_get_data(pdu, &request->size, &request->body);
     if (!read_path(pdu, path)) {
         cn_coap_reply_error(&server->reply, CN_COAP_NOT_FOUND, "no such resource");
+        count_request(server, request);
         return;
     }
     bulk = is_bulk(server, pdu, path);
     if (!within_limits(server, session->board, size, bulk, request->notifies)) {
         cn_coap_reply_error(&server->reply, CN_COAP_TOO_MANY, "too much at once");
         server->reply.max_age_s = LIMIT_S;
+        count_request(server, request);
         if (!request->wants_reply)
             server->reply.code = CN_COAP_SILENT; // as if it were lost
         return;
     }
     cn_route_dispatch(server->config.routes, server->config.route_count, server->config.context,
                       (unsigned)coap_pdu_get_code(pdu), path, request, &server->reply);
+    count_request(server, request);
     if (bulk) // the request was small, its answer may be a part of a model
         cn_bucket_charge(&session->board->bulk, (double)server->reply.size);
 }
@@ -189,8 +201,10 @@ static void on_request(coap_resource_t *resource, coap_session_t *coap, const co
 
     (void)resource;
     (void)query;
-    if (full)
+    if (full) {
         turn_away(server, response);
+        count_request(server, &request);
+    }
     if (!session)
         return; // unless turn_away set the code it is 0.00: libcoap sends no answer
     proven = cn_coap_session_is_proven(session, pdu);
@@ -407,4 +421,5 @@ void cn_coap_server_stats(const struct cn_coap_server *server, struct cn_coap_se
 {
     *stats = server->stats;
     stats->sessions = server->sessions.count;
+    stats->handshakes = server->sessions.admitted;
 }

@@ -84,9 +84,13 @@ struct cn_coap_server_config {
     uint64_t bulk_per_s;     // bytes of bulk routes, both directions together
 };
 
+#define CN_COAP_CLASSES 6 // of codes: 2.xx are answers, 4.xx and 5.xx errors; others are empty
+
 struct cn_coap_server_stats {
-    struct cn_link_bytes in, out; // since open
-    uint32_t sessions;            // live sessions of boards
+    struct cn_link_bytes in, out;       // since open
+    uint32_t sessions;                  // live sessions of boards
+    uint64_t handshakes;                // since open, of sessions that made a request
+    uint64_t requests[CN_COAP_CLASSES]; // since open, by the class of the answer's code
 };
 
 struct cn_coap_server;

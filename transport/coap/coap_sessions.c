@@ -160,7 +160,10 @@ struct cn_coap_session *cn_coap_sessions_admit(struct cn_coap_sessions *sessions
         return NULL;
     }
     *full = sessions->count >= sessions->config->sessions_max && !has_session(sessions, name);
-    return !*full && admit_board(sessions, &session, coap, name) ? session : NULL;
+    if (*full || !admit_board(sessions, &session, coap, name))
+        return NULL;
+    sessions->admitted++;
+    return session;
 }
 
 // Bounds the TCP connections that send no request. libcoap bounds those over UDP: it makes no

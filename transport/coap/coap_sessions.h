@@ -43,6 +43,7 @@ struct cn_coap_sessions {
     struct cn_coap_board *boards[CN_COAP_SESSION_BUCKETS];
     uint32_t count;            // sessions with a board
     uint32_t waiting;          // sessions over TCP without a request so far
+    uint64_t admitted;         // sessions whose first request came, since open
     bool closing;              // at least one session is closing
     uint8_t key[CN_KEY_SIZE];  // the key that was looked up last, or random bytes
     coap_bin_const_t key_view; // of key, for libcoap

@@ -560,7 +560,7 @@ cn_err cn_node_run(const struct cn_node_config *config)
         cn_node_metrics_open(&node->metrics, &node->status, config->ports->text_server);
         err = run_until_fault(node);
     }
-    cn_node_metrics_close(&node->metrics);
+    cn_node_metrics_end(&node->metrics);
     cn_platform_notify("STOPPING=1");
     if (node->link) { // the status of the loop's end, as the worker may be in another epoch by now
         write_status(node, cn_platform_now_ms());

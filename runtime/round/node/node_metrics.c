@@ -168,6 +168,14 @@ void cn_node_metrics_close(struct cn_node_metrics *metrics)
     metrics->server = NULL;
 }
 
+void cn_node_metrics_end(struct cn_node_metrics *metrics)
+{
+    cn_node_metrics_close(metrics);
+    if (metrics->written_ms)
+        (void)remove(metrics->status->settings->http.metrics_file);
+    metrics->written_ms = 0;
+}
+
 int cn_node_metrics_descriptor(const struct cn_node_metrics *metrics)
 {
     return metrics->server ? metrics->ops->descriptor(metrics->server) : -1;

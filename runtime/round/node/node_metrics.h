@@ -23,6 +23,10 @@ void cn_node_metrics_open(struct cn_node_metrics *metrics, const struct cn_statu
                           const struct cn_text_server_ops *ops);
 void cn_node_metrics_close(struct cn_node_metrics *metrics);
 
+// At the end of the node: closes, and removes the file if it was written, because the exporter
+// would show its values for ever.
+void cn_node_metrics_end(struct cn_node_metrics *metrics);
+
 // Returns a descriptor that is readable when step has work; -1: there is none.
 int cn_node_metrics_descriptor(const struct cn_node_metrics *metrics);
 
