@@ -565,6 +565,9 @@ void cn_run_get_state(const struct cn_run *run, uint64_t now_ms, struct cn_run_s
     memcpy(state->warning, run->warning, sizeof(state->warning));
     if (run->phase == CN_RUN_OPEN && run->deadline_ms > now_ms)
         state->remaining_ms = run->deadline_ms - now_ms;
+    uint64_t opens_ms = run->quorum_seen_ms + run->config.settle_ms;
+    if (run->phase == CN_RUN_GATHER && run->quorum_seen_ms && opens_ms > now_ms)
+        state->settling_ms = opens_ms - now_ms;
     cn_run_read_traffic(run, &state->traffic);
 }
 

@@ -78,6 +78,8 @@ struct cn_run_state {
     uint32_t selected;     // groups that were invited to the round; asynchronous: cn_async_invited
     uint32_t accepted;     // updates that were accepted in the round
     uint64_t remaining_ms; // until the deadline; 0 unless a round is open
+    uint64_t settling_ms;  // until a round opens without the groups that are not here; 0: it does
+                           // not wait
     uint32_t wanted;       // groups that are of use to the run now; UINT32_MAX: all
     bool overdue;          // the open round passed a deadline without its quorum
     struct cn_run_traffic traffic; // of the whole run, over restarts

@@ -113,6 +113,7 @@ static char *describe(const struct cn_roster *roster, const struct cn_run_state 
     cJSON_AddNumberToObject(root, "written_ms", (double)now_ms);
     cJSON_AddNumberToObject(root, "phase", (double)state->phase);
     cJSON_AddNumberToObject(root, "remaining_ms", (double)state->remaining_ms);
+    cJSON_AddNumberToObject(root, "settling_ms", (double)state->settling_ms);
     cJSON_AddNumberToObject(root, "opened_ms", (double)cn_roster_opened_ms(roster));
     cJSON_AddNumberToObject(root, "roster_ms", (double)cn_roster_read_ms(roster));
     add_bytes(root, "in", &state->traffic.in);
@@ -165,6 +166,7 @@ cn_err cn_status_gather(const struct cn_roster *roster, const struct cn_run_stat
         .running = true,
         .phase = state->phase,
         .remaining_ms = state->remaining_ms,
+        .settling_ms = state->settling_ms,
         .opened_ms = cn_roster_opened_ms(roster),
         .roster_ms = cn_roster_read_ms(roster),
         .traffic = state->traffic,

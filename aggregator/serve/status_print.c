@@ -89,6 +89,11 @@ static void print_steering(const struct cn_status_report *report)
         fprintf(report->stream, "paused: no other round is opened until `resume`\n");
     if (view->steering.leaving)
         fprintf(report->stream, "draining: the aggregator ends after this round\n");
+    if (report->live->settling_ms)
+        fprintf(report->stream,
+                "enough groups are here: the round opens in %" PRIu64
+                " s, or when the others come\n",
+                (report->live->settling_ms + 999) / 1000);
     for (size_t i = 0; i < view->drained_count; i++)
         fprintf(report->stream, "group %s is drained: it is not invited until `resume`\n",
                 view->drained[i]);

@@ -105,6 +105,7 @@ static cn_err parse(const cJSON *root, uint64_t now_ms, struct cn_live_state *li
     live->running = true;
     live->phase = (enum cn_run_phase)read_number(root, "phase");
     live->remaining_ms = read_number(root, "remaining_ms");
+    live->settling_ms = read_number(root, "settling_ms");
     live->opened_ms = read_number(root, "opened_ms");
     live->roster_ms = read_number(root, "roster_ms");
     read_cuts(root, &live->cuts);

@@ -12,8 +12,8 @@
 struct cn_live_state {
     bool running; // whether the aggregator is alive
     enum cn_run_phase phase;
-    uint64_t remaining_ms;
-    uint64_t opened_ms; // clock; since when boards are heard; 0: not reported
+    uint64_t remaining_ms, settling_ms; // as in struct cn_run_state
+    uint64_t opened_ms;                 // clock; since when boards are heard; 0: not reported
     // Enrolments and revocations before this time are known to the program; 0: not reported.
     uint64_t roster_ms;
     struct cn_run_traffic traffic; // set also when the program has ended

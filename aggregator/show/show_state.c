@@ -83,6 +83,8 @@ static void write_run(struct state_answer *answer)
     cn_json_count(json, "deadline_ms", source->job->deadline_ms);
     if (source->live->running && source->live->phase == CN_RUN_OPEN)
         cn_json_count(json, "remaining_ms", source->live->remaining_ms);
+    if (source->live->running && source->live->settling_ms)
+        cn_json_count(json, "settling_ms", source->live->settling_ms);
     if (view->steering.pause) {
         cn_json_string(json, "paused", view->steering.pause == CN_RUN_PAUSE_NOW ? "now" : "rounds");
         cn_json_count(json, "paused_ms", view->steering.paused_ms);

@@ -42,9 +42,39 @@ static void a_board_that_counts_as_enrolled_is_not_served_newer_keys(void **stat
     free(world);
 }
 
+static void a_run_says_how_long_it_waits_for_an_absent_group(void **state)
+{
+    static const char *const boards[] = {"x-1", "x-2", "x-3"};
+    static const char *const groups[] = {"x", "y", "z"};
+    struct aggregator_world world;
+    struct cn_run_state run;
+    (void)state;
+    world_init(&world);
+    world.job.over_select = 1.5; // three groups for a quorum of two
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(world_enroll(&world, boards[i], groups[i], 0), CN_OK);
+    assert_int_equal(world_start(&world), CN_OK);
+    world_register(&world, "x-1");
+    assert_int_equal(cn_run_tick(world.run, world_now_ms), CN_OK);
+    cn_run_get_state(world.run, world_now_ms, &run);
+    assert_int_equal(run.settling_ms, 0); // fewer than the quorum
+    world_register(&world, "x-2");
+    assert_int_equal(cn_run_tick(world.run, world_now_ms), CN_OK);
+    cn_run_get_state(world.run, world_now_ms + 1000, &run);
+    assert_int_equal(run.phase, CN_RUN_GATHER);
+    assert_int_equal(run.settling_ms, 2000);
+    world_now_ms += 3000;
+    assert_int_equal(cn_run_tick(world.run, world_now_ms), CN_OK);
+    cn_run_get_state(world.run, world_now_ms, &run);
+    assert_int_equal(run.phase, CN_RUN_OPEN);
+    assert_int_equal(run.settling_ms, 0);
+    world_deinit(&world);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_run_says_how_long_it_waits_for_an_absent_group),
         cmocka_unit_test(a_board_that_counts_as_enrolled_is_not_served_newer_keys),
     };
 
