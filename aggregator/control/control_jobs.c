@@ -90,7 +90,10 @@ cn_err cn_control_write_job_next(struct cn_control *control,
     cn_err err = find_open(control, request, answer, &job, &found);
     if (err || !found)
         return err;
-    cn_control_done(answer, "job %s comes before all others, for a turn of %u rounds%s", job.name,
-                    job.turn, job.state == CN_JOB_HELD ? ", once it is resumed" : "");
+    cn_control_done(
+        answer,
+        "job %s comes before all others, for a turn of %u rounds, once the groups that it "
+        "needs are there%s",
+        job.name, job.turn, job.state == CN_JOB_HELD ? " and it is resumed" : "");
     return cn_jobs_set_ahead(control->ledger, job.name, true);
 }

@@ -54,6 +54,12 @@ static bool is_command(const char *text)
     return length > 0 && length < CN_CONTROL_COMMAND_SIZE && text[length] == '\0';
 }
 
+// Returns whether a member's name can be shown as it is.
+static bool is_plain(const char *text)
+{
+    return text[0] && text[strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789_-")] == '\0';
+}
+
 // A path of printable characters.
 static bool is_text(const char *text)
 {
@@ -124,8 +130,9 @@ static bool take_member(const cJSON *item, struct cn_control_request *request,
         return true;
     }
     if (!member || request->members & member->bit) {
-        snprintf(reason, CN_CONTROL_REASON, "%.40s: %s", member ? member->name : "a member",
-                 member ? "is there twice" : "of the request is not known");
+        snprintf(reason, CN_CONTROL_REASON, "%.40s: %s",
+                 is_plain(item->string) ? item->string : "a member",
+                 member ? "is there twice" : "no request has this member");
         return false;
     }
     wanted = take_value(member, item, request);

@@ -24,6 +24,12 @@ struct succession {
     bool is_job;
 };
 
+// Returns the option that named the earlier run.
+static const char *option_of(const struct succession *next)
+{
+    return next->is_job ? "--from" : "--after";
+}
+
 static int open_earlier(struct succession *next)
 {
     char path[PATH_MAX], state[CN_PATH_SIZE];
@@ -31,7 +37,7 @@ static int open_earlier(struct succession *next)
     if (!err)
         err = cn_ledger_open_existing(state, &next->earlier);
     if (err) {
-        fprintf(stderr, "error: --after %s: %s\n", next->state,
+        fprintf(stderr, "error: %s %s: %s\n", option_of(next), next->state,
                 err == CN_ENOTFOUND ? "it has no ledger: no run was ever started there"
                                     : cn_err_text(err));
         return CN_EXIT_FAILED;
@@ -59,7 +65,13 @@ static int check_graph(struct succession *next)
     if (!err && memcmp(graph, setup->model.digest, CN_DIGEST_SIZE) == 0)
         return CN_EXIT_DONE;
     if (err && err != CN_ENOTFOUND)
-        fprintf(stderr, "error: --after %s: %s\n", next->state, cn_err_text(err));
+        fprintf(stderr, "error: %s %s: %s\n", option_of(next), next->state, cn_err_text(err));
+    else if (next->is_job)
+        fprintf(stderr,
+                "error: --from: the run in %s %s; without --from the job begins with the weights "
+                "of %s\n",
+                next->state, err ? "has no version yet" : "has another model than the job",
+                setup->settings->model);
     else
         fprintf(stderr,
                 "error: --after %s: that run %s; --version none takes its boards and keys and "
@@ -84,8 +96,8 @@ static int take_version(struct succession *next, const char *version)
                                     &trained);
     cn_state_owner_return();
     if (err) {
-        fprintf(stderr, "error: --version %s: %s\n", version,
-                cn_setup_explain_choice(err, "there is none, or it is no longer kept"));
+        fprintf(stderr, "error: %s %s: %s\n", next->is_job ? "--from: version" : "--version",
+                version, cn_setup_explain_choice(err, "there is none, or it is no longer kept"));
         return CN_EXIT_FAILED;
     }
     next->origin.run = cn_ledger_identity(next->earlier)->run;

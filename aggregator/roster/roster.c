@@ -395,7 +395,8 @@ static void judge_rest(struct cn_roster *roster, const char *group, uint64_t now
         return;
     found->rests = rests;
     if (!roster->gateway)
-        cn_log(CN_LOG_INFO, "roster", "group %s %s%s", group, rests ? "rests: " : "may train", why);
+        cn_log(CN_LOG_INFO, "roster", "group %s %s%s%s", group, rests ? "rests" : "may train",
+               why[0] ? ": " : "", why);
 }
 
 void cn_roster_report(struct cn_roster *roster, const char *board, const struct cn_health *health,

@@ -25,7 +25,7 @@ static const struct {
     [CN_REASON_RUN_PAUSED] = {"run_paused", "no round is open: the run is paused until `resume`"},
     [CN_REASON_MERGING] = {"merging", "no round is open: the version is being made"},
     [CN_REASON_WAITING] = {"waiting", "no round is open: it waits for more groups"},
-    [CN_REASON_RESTS] = {"rests", NULL},
+    [CN_REASON_RESTS] = {"rests", "it rests"},
     [CN_REASON_UNFIT] = {"unfit", NULL},
     [CN_REASON_LEFT_OUT] = {"left_out", "its group was not invited to this round"},
     [CN_REASON_ACCEPTED] = {"accepted", "in the round: its update is accepted"},
@@ -44,12 +44,12 @@ static enum cn_reason_kind find_place(const struct cn_reason_facts *facts, const
     const struct cn_round_view *view = facts->view;
     bool running = facts->live->running, drained = cn_round_view_is_drained(view, group);
     if (view->round.number == 0 || view->round.state == CN_LEDGER_MERGED)
-        return !running                               ? CN_REASON_STOPPED
-               : drained                              ? CN_REASON_DRAINED
-               : view->steering.pause                 ? CN_REASON_RUN_PAUSED
-               : view->groups < facts->quorum         ? CN_REASON_QUORUM
-               : facts->live->phase == CN_RUN_MEASURE ? CN_REASON_MERGING
-                                                      : CN_REASON_WAITING;
+        return !running                              ? CN_REASON_STOPPED
+               : drained                             ? CN_REASON_DRAINED
+               : view->steering.pause                ? CN_REASON_RUN_PAUSED
+               : view->groups < facts->quorum        ? CN_REASON_QUORUM
+               : facts->live->phase == CN_RUN_GATHER ? CN_REASON_WAITING
+                                                     : CN_REASON_MERGING;
     const struct cn_history_entry *entry = cn_round_view_find(view, group);
     if (!entry)
         return drained ? CN_REASON_DRAINED : CN_REASON_LEFT_OUT;
@@ -185,7 +185,7 @@ void cn_reason_text(const struct cn_reason *reason, uint64_t now_ms, bool ages,
     else if (reason->kind == CN_REASON_UNFIT)
         snprintf(text, CN_REASON_SIZE, "not invited: its group does not meet rounds.select: %s",
                  detail);
-    else if (reason->kind == CN_REASON_RESTS)
+    else if (reason->kind == CN_REASON_RESTS && *detail)
         snprintf(text, CN_REASON_SIZE, "it rests: %s", detail);
     else if (reason->kind == CN_REASON_MISSING)
         snprintf(text, CN_REASON_SIZE, "missing in its group%s%s", ages ? " since" : "", age);

@@ -27,7 +27,7 @@ static void check_line(struct check *check, uint64_t number, const char *line, s
     bool chained = prev && (!check->prev[0] || strcmp(prev, check->prev) == 0);
     if (!numbered || !chained)
         snprintf(verdict->fault, sizeof(verdict->fault), "%s:%" PRIu64 ": %s", check->name, number,
-                 !root       ? "is no line of this file"
+                 !root       ? "was changed, or is of another file"
                  : !numbered ? "its seq is not the next one: lines are missing or were moved"
                              : "its prev is not the digest of the line before: that was changed");
     if (numbered && chained) {

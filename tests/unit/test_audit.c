@@ -214,11 +214,13 @@ static void the_chain_goes_on_after_a_damaged_line(void **state)
     rewrite(content, size);
     assert_int_equal(append("stop", NULL), 3);
     assert_int_equal(append("stop", NULL), 4);
-    assert_non_null(strstr(verify(NULL).fault, CN_AUDIT_FILE ":2: is no line of this file"));
+    assert_non_null(
+        strstr(verify(NULL).fault, CN_AUDIT_FILE ":2: was changed, or is of another file"));
     memset(content, 'x', first - 1); // both lines, so that no number is left
     rewrite(content, size);
     assert_int_equal(append("stop", NULL), 3);
-    assert_non_null(strstr(verify(NULL).fault, CN_AUDIT_FILE ":1: is no line of this file"));
+    assert_non_null(
+        strstr(verify(NULL).fault, CN_AUDIT_FILE ":1: was changed, or is of another file"));
     memset(long_line, '[', sizeof(long_line)); // longer than any line
     long_line[sizeof(long_line) - 1] = '\n';
     rewrite(long_line, sizeof(long_line));
@@ -237,7 +239,8 @@ static void the_number_goes_on_from_the_older_file(void **state)
     assert_int_equal(rename(path, older), 0);
     rewrite("damaged\n", 8);
     assert_int_equal(append("stop", NULL), 4);
-    assert_non_null(strstr(verify(NULL).fault, CN_AUDIT_FILE ":1: is no line of this file"));
+    assert_non_null(
+        strstr(verify(NULL).fault, CN_AUDIT_FILE ":1: was changed, or is of another file"));
 }
 
 static void a_line_that_is_too_long_is_refused(void **state)

@@ -56,7 +56,9 @@ static void a_mistake_is_named_and_the_id_kept(void **state)
         {"{\"id\":\"a\",\"command\":\"x\",\"duration_ms\":1e300}", "duration_ms: expected a whole"},
         {"{\"id\":\"a\",\"command\":\"x\",\"key\":\"00\"}", "key: expected 64"},
         {"{\"id\":\"a\",\"command\":\"x\",\"state\":\"a\\nb\"}", "state: expected a path"},
-        {"{\"id\":\"a\",\"command\":\"x\",\"else\":{}}", "is not known"},
+        {"{\"id\":\"a\",\"command\":\"x\",\"else\":{}}", "else: no request has this member"},
+        {"{\"id\":\"a\",\"command\":\"x\",\"\\u001b[2J\":1}",
+         "a member: no request has this member"},
     };
     (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {

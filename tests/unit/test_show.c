@@ -250,6 +250,8 @@ static void between_two_rounds_the_version_is_being_made(void **state)
     assert_string_equal(said, "no round is open: the version is being made");
     live.phase = CN_RUN_GATHER;
     assert_string_equal(cn_reason_word(cn_reason_of(&facts, &board, &found).kind), "waiting");
+    live.phase = CN_RUN_OPEN; // what the file said before the version was made
+    assert_string_equal(cn_reason_word(cn_reason_of(&facts, &board, &found).kind), "merging");
 }
 
 static void a_full_disk_is_known_to_be_full(void **state)
