@@ -20,8 +20,8 @@ static const char help[] =
     "\n"
     "All values are taken or none: a value that may not change in a run is named,\n"
     "and so is each mistake in the profile. A running aggregator does the same when\n"
-    "it gets SIGHUP, and says in its log what it took. With --socket, or where this user may not\n"
-    "write to the state, the running aggregator reads the profile.\n" CN_STEER_HELP;
+    "it gets SIGHUP, and says in its log what it took. With --socket, or where this\n"
+    "user may not write to the state, the running aggregator reads the profile.\n" CN_STEER_HELP;
 
 static void print(const struct cn_setup *setup, const struct cn_job_reload *reload)
 {

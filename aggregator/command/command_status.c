@@ -27,10 +27,10 @@ static const char help[] =
     "                   trouble, drawn each second until the run is over or Ctrl-C.\n"
     "                   Without colours where NO_COLOR is set. Into a pipe or a file,\n"
     "                   and with TERM=dumb: lines for each version\n"
-    "  --socket PATH    ask the aggregator over its control socket, as a user does who\n"
-    "                   may not read the state. Such a user is in group cairn-view,\n"
-    "                   and needs no --socket where the service runs. With --json: the\n"
-    "                   object of aggregator/show/JSON.md\n";
+    "  --socket PATH    ask the aggregator over its control socket, as a user does\n"
+    "                   who may not read the state. Such a user is in group\n"
+    "                   cairn-view, and needs no --socket where the service runs.\n"
+    "                   With --json: the object of aggregator/show/JSON.md\n";
 
 // Says that no update is taken where the disk is too full for it.
 static void print_disk(const struct cn_settings *settings)
