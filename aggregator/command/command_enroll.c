@@ -178,7 +178,7 @@ static int run(const struct cn_ports *ports, int argc, char **argv)
         return CN_EXIT_USAGE;
     char path[CN_NAME_SIZE + 8];
     snprintf(path, sizeof(path), "%s.key", board.name);
-    if (cn_steer_is_needed(&steer, positional[0]))
+    if (cn_steer_is_needed(&steer, positional[0], CN_STEER_WRITE))
         return enroll(&steer, positional[0], NULL, &board, out ? out : path);
     struct cn_setup setup = {0};
     int result = cn_setup_open(&setup, positional[0], CN_SETUP_ENROLL);

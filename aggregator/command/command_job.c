@@ -77,16 +77,13 @@ static int check_rule(const char *text)
         snprintf(why, sizeof(why), "longer than %d characters", CN_RULE_SIZE - 1);
     else if (text[0])
         err = cn_rule_parse(text, why, &rule);
-    char *facts = err == CN_EINVAL ? strstr(why, "wanted a fact") : NULL;
-    if (facts) // it names all facts of rules, and a gateway knows only those of a registration
-        snprintf(facts, sizeof(why) - (size_t)(facts - why),
-                 "wanted a fact: name, memory, cores, gpu or arch");
     if (!err && text[0] && !cn_rule_is_of_registration(&rule)) {
         err = CN_EINVAL;
-        snprintf(why, sizeof(why), "a gateway knows of a board: name, memory, cores, gpu, arch");
+        snprintf(why, sizeof(why), "it speaks of more than a board tells when it registers");
     }
     if (err)
-        fprintf(stderr, "error: --needs: %s\n", why);
+        fprintf(stderr, "error: --needs: %s%s\n", why,
+                err == CN_EINVAL ? "; a gateway knows name, memory, cores, gpu and arch" : "");
     return err ? CN_EXIT_USAGE : CN_EXIT_DONE;
 }
 

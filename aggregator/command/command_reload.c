@@ -79,7 +79,7 @@ static int run(const struct cn_ports *ports, int argc, char **argv)
             return CN_EXIT_USAGE;
     if (!cn_aggregator_positional(argc, argv, 1, positional))
         return CN_EXIT_USAGE;
-    if (cn_steer_is_needed(&steer, positional[0]))
+    if (cn_steer_is_needed(&steer, positional[0], CN_STEER_WRITE))
         return cn_steer_send(&steer, positional[0], "reload");
     struct cn_setup setup = {0};
     struct cn_audited audited;

@@ -29,7 +29,7 @@ static int run(const struct cn_ports *ports, int argc, char **argv)
         return CN_EXIT_USAGE;
     if (!cn_steer_set_name(positional[1], steer.request.board))
         return CN_EXIT_USAGE;
-    if (cn_steer_is_needed(&steer, positional[0]))
+    if (cn_steer_is_needed(&steer, positional[0], CN_STEER_WRITE))
         return cn_steer_send(&steer, positional[0], "revoke");
     struct cn_setup setup = {0};
     int result = cn_setup_open(&setup, positional[0], CN_SETUP_ENROLL);

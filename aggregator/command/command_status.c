@@ -95,7 +95,7 @@ static int run(const struct cn_ports *ports, int argc, char **argv)
         fprintf(stderr, "error: --watch and --%s do not go together\n", json ? "json" : "socket");
         return CN_EXIT_USAGE;
     }
-    if (!watch && cn_status_remote_is_needed(&steer, positional[0]))
+    if (!watch && cn_steer_is_needed(&steer, positional[0], CN_STEER_READ))
         return cn_status_remote_print(&steer, positional[0], json);
     struct cn_setup setup = {0};
     int result = cn_setup_open(&setup, positional[0], CN_SETUP_LOOK);

@@ -1,26 +1,11 @@
 #include "aggregator/command/status_remote.h"
 
-#include <errno.h>
 #include <stdio.h>
-#include <unistd.h>
 
 #include "runtime/command/command.h"
 #include "runtime/command/terminal/wrap.h"
 
 #define LINE 1024
-
-bool cn_status_remote_is_needed(const struct cn_steer *steer, const char *profile)
-{
-    struct cn_profile *loaded = NULL;
-    struct cn_diag diag;
-    bool needed = steer->socket != NULL;
-    cn_diag_init(&diag);
-    cn_err err = needed ? CN_OK : cn_profile_load(profile, &diag, &loaded);
-    if (!err && loaded)
-        needed = access(cn_profile_settings(loaded)->state, R_OK | X_OK) != 0 && errno == EACCES;
-    cn_profile_free(loaded);
-    return needed;
-}
 
 static const char *text_of(const cJSON *object, const char *name)
 {

@@ -4,9 +4,6 @@
 
 #include "aggregator/command/steer.h"
 
-// Returns whether the status must be asked for: the user named a socket, or may not read the state.
-bool cn_status_remote_is_needed(const struct cn_steer *steer, const char *profile);
-
 // Prints the run, what needs a person, and each board; with json the answer as it is. Returns the
 // exit code.
 int cn_status_remote_print(struct cn_steer *steer, const char *profile, bool json);

@@ -12,15 +12,15 @@
 #include "aggregator/show/board_list.h"
 #include "runtime/command/terminal/screen.h"
 #include "runtime/command/terminal/sparkline.h"
+#include "runtime/command/terminal/wrap.h"
 #include "runtime/port/platform.h"
 
 #define DRAW_MS 1000
-#define STEP_MS 50      // between looks whether to stop
-#define VERSIONS 400    // newest ones, in the curves
-#define LABEL 10        // columns before a curve
-#define LEGEND 28       // columns behind it
-#define REASON_INDENT 4 // columns before a reason that has lines of its own
-#define REASON_LINES 3  // most lines of a reason
+#define STEP_MS 50     // between looks whether to stop
+#define VERSIONS 400   // newest ones, in the curves
+#define LABEL 10       // columns before a curve
+#define LEGEND 28      // columns behind it
+#define REASON_LINES 3 // most lines of a reason
 #define LINE_SIZE (CN_SPARKLINE_SIZE + 256)
 
 struct curve {
@@ -190,7 +190,7 @@ static void print_board(struct watch *watch, const struct cn_board_entry *board,
 {
     enum cn_screen_color color =
         board->reason.kind == CN_REASON_FAILED ? CN_SCREEN_RED : CN_SCREEN_YELLOW;
-    unsigned width = watch->columns > 2 * REASON_INDENT ? watch->columns - REASON_INDENT : 1;
+    unsigned width = watch->columns > CN_WRAP_INDENT ? watch->columns - CN_WRAP_INDENT : 1;
     char line[LINE_SIZE];
     snprintf(line, sizeof(line), "  %-16s %-16s %s", board->name, board->group, reason);
     if (cn_screen_fit(line, watch->columns) == (int)strlen(line)) {
@@ -200,13 +200,10 @@ static void print_board(struct watch *watch, const struct cn_board_entry *board,
     snprintf(line, sizeof(line), "  %-16s %s", board->name, board->group);
     paint(watch, color, line);
     for (unsigned i = 0; i < REASON_LINES && *reason; i++) {
-        int fits = cn_screen_fit(reason, width), end = fits;
-        while (reason[fits] && end > 0 && reason[end] != ' ')
-            end--;
-        end = end > 0 ? end : fits;
-        snprintf(line, sizeof(line), "%*s%.*s", REASON_INDENT, "", end, reason);
+        size_t length = cn_wrap_fit(reason, width);
+        snprintf(line, sizeof(line), "%*s%.*s", CN_WRAP_INDENT, "", (int)length, reason);
         print(watch, line);
-        reason += end + (reason[end] == ' ');
+        reason += length + strspn(reason + length, " ");
     }
 }
 
@@ -257,7 +254,7 @@ static void draw(struct watch *watch, uint64_t now_ms, bool live)
 }
 
 // Returns whether nobody reads what is written any more, such as `head` that has enough.
-static bool is_left(void)
+static bool has_no_reader(void)
 {
     struct pollfd out = {.fd = STDOUT_FILENO};
     return ferror(stdout) || (poll(&out, 1, 0) > 0 && (out.revents & (POLLERR | POLLNVAL)));
@@ -288,7 +285,7 @@ int cn_status_watch(const struct cn_setup *setup, const atomic_bool *stop)
             fprintf(stderr, "error: %s: %s\n", setup->state_name, cn_err_text(err));
             return CN_EXIT_FAILED;
         }
-        if (is_left())
+        if (has_no_reader())
             return CN_EXIT_FAILED;
         if (!over)
             wait_a_moment(stop);

@@ -42,15 +42,15 @@ bool cn_steer_set_name(const char *text, char name[CN_NAME_SIZE])
 
 // Returns whether this user may not write to the state directory. A file in its place does not
 // count: it is reported later.
-static bool is_closed(const char *state)
+static bool is_closed(const char *state, int rights)
 {
     struct stat info;
     if (stat(state, &info) != 0)
         return errno == EACCES;
-    return S_ISDIR(info.st_mode) && access(state, R_OK | W_OK | X_OK) != 0 && errno == EACCES;
+    return S_ISDIR(info.st_mode) && access(state, rights) != 0 && errno == EACCES;
 }
 
-bool cn_steer_is_needed(const struct cn_steer *steer, const char *profile)
+bool cn_steer_is_needed(const struct cn_steer *steer, const char *profile, int rights)
 {
     struct cn_profile *loaded = NULL;
     struct cn_diag diag;
@@ -58,7 +58,7 @@ bool cn_steer_is_needed(const struct cn_steer *steer, const char *profile)
     cn_diag_init(&diag);
     cn_err err = needed ? CN_OK : cn_profile_load(profile, &diag, &loaded);
     if (!err && loaded)
-        needed = is_closed(cn_profile_settings(loaded)->state);
+        needed = is_closed(cn_profile_settings(loaded)->state, rights);
     cn_profile_free(loaded);
     return needed;
 }

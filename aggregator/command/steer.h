@@ -2,9 +2,15 @@
 #pragma once
 
 #include <cjson/cJSON.h>
+#include <unistd.h>
 
 #include "aggregator/control/control_request.h"
 #include "aggregator/daemon/setup.h"
+
+// What a command that does without the aggregator must be allowed to do in the state directory, as
+// for access(2).
+#define CN_STEER_READ (R_OK | X_OK)
+#define CN_STEER_WRITE (R_OK | W_OK | X_OK)
 
 #define CN_STEER_SERVICE "/run/cairn-aggregator" // folder of the service's sockets
 
@@ -35,9 +41,9 @@ bool cn_steer_read_option(struct cn_steer *steer, int option, const char *value)
 // Sets a name of the request. Prints what is wrong with it and returns false.
 bool cn_steer_set_name(const char *text, char name[CN_NAME_SIZE]);
 
-// Returns whether a command must go over a socket instead of writing to the state itself: the user
-// named a socket, or may not write to the state.
-bool cn_steer_is_needed(const struct cn_steer *steer, const char *profile);
+// Returns whether a command must go over a socket instead of using the state itself: the user named
+// a socket, or lacks these rights to the state.
+bool cn_steer_is_needed(const struct cn_steer *steer, const char *profile, int rights);
 
 // Sends the request to the aggregator of the profile and prints its answer. If none runs, and the
 // command changes only the ledger, carries it out here. Returns the exit code.

@@ -23,11 +23,11 @@ static enum cn_board_condition state_of(const struct cn_event_service *service,
                                         const struct cn_roster_board *board, uint64_t now_ms)
 {
     enum cn_board_condition state = cn_board_condition_of(board, now_ms);
-    bool unheard = state == CN_CONDITION_NEVER;
-    bool late = mark->was_here && now_ms - service->opened_ms >= CN_EVENT_RESTART_MS;
-    if ((unheard && late) || ((unheard || state == CN_CONDITION_LIVE) && board->missing_ms))
-        return CN_CONDITION_SILENT;
-    return state;
+    // Boards come back one after the other, and the first ones miss the rest.
+    bool soon = now_ms - service->opened_ms < CN_EVENT_RESTART_MS;
+    bool missed = (state == CN_CONDITION_NEVER && !soon && (mark->was_here || board->missing_ms)) ||
+                  (state == CN_CONDITION_LIVE && board->missing_ms);
+    return missed ? CN_CONDITION_SILENT : state;
 }
 
 static void describe_back(const struct cn_event_service *service, const struct cn_event_mark *mark,

@@ -153,8 +153,8 @@ static void write_traffic(const struct cn_metrics_source *source, struct cn_metr
     cn_metric_add_by(text, "result", "ok", (double)source->server->handshakes);
     cn_metric_begin(text, "cairn_requests_total", COUNTER,
                     "Requests of boards, by the class of the answer's code.");
-    for (int i = 2; i < CN_COAP_CLASSES; i++)
-        if (i != 3)
+    for (int i = 0; i < CN_COAP_CLASSES; i++)
+        if (classes[i])
             cn_metric_add_by(text, "code", classes[i], (double)source->server->requests[i]);
     cn_metric_one(text, "cairn_uploads_open", GAUGE, "Uploads under way.", uploads);
     cn_metric_one(text, "cairn_spool_bytes", GAUGE, "Declared bytes of the uploads under way.",

@@ -212,7 +212,7 @@ def a_job_that_nobody_can_train_says_so(build):
         expect(cluster.submit("big", "--name", "x", "--needs", "memory >", check=False), 2, "--needs:")
         expect(cluster.submit("big", "--name", "x", "--from", "nix", check=False), 1, "no job of this name")
         expect(cluster.submit("big", "--name", "x", "--from", "digits:900", check=False), 1, "--from: version 900: there is none")
-        expect(cluster.submit("big", "--name", "x", "--needs", "foo", check=False), 2, "wanted a fact: name, memory, cores, gpu or arch\n")
+        expect(cluster.submit("big", "--name", "x", "--needs", "foo", check=False), 2, "; a gateway knows name, memory, cores, gpu and arch\n")
         expect(cluster.submit("big", "--priority", "10", check=False), 2, "from 0 to 9")
         expect(cluster.submit("nix", check=False), 3, "nix.yaml")
         expect(cluster.steer("hold", "nix", check=False), 1, "no job nix was submitted")

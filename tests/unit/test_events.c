@@ -367,20 +367,25 @@ static void a_board_that_fails_falls_silent_and_comes_back_is_told(void **state)
     assert_int_equal(count(f, CN_EVENT_BOARD_SILENT, NULL), 1);
 }
 
-static void a_restart_makes_no_noise(void **state)
+// Registers a board and starts the aggregator again.
+static void restart_after(struct fixture *f, const char *board)
 {
-    struct fixture *f = *state;
     begin(f);
     look(f, 0);
-    world_register(&f->world, "a");
+    world_register(&f->world, board);
     look(f, 1000);
-    assert_int_equal(count(f, CN_EVENT_BOARD_JOINED, NULL), 1);
     cn_event_service_close(&f->service, world_now_ms);
     world_stop(&f->world);
     assert_int_equal(world_start(&f->world), CN_OK);
     f->service = (struct cn_event_service){0};
     begin(f);
     look(f, 1000);
+}
+
+static void a_restart_makes_no_noise(void **state)
+{
+    struct fixture *f = *state;
+    restart_after(f, "a");
     world_register(&f->world, "a");
     look(f, 1000);
     assert_int_equal(count(f, CN_EVENT_BOARD_JOINED, NULL), 1); // from the file
@@ -398,16 +403,7 @@ static void a_board_that_a_restart_loses_is_told(void **state)
 {
     struct fixture *f = *state;
     const struct cn_event *event;
-    begin(f);
-    look(f, 0);
-    world_register(&f->world, "a");
-    look(f, 1000);
-    cn_event_service_close(&f->service, world_now_ms);
-    world_stop(&f->world);
-    assert_int_equal(world_start(&f->world), CN_OK);
-    f->service = (struct cn_event_service){0};
-    begin(f);
-    look(f, 1000);
+    restart_after(f, "a");
     look(f, CN_EVENT_RESTART_MS - 2000);
     assert_int_equal(count(f, CN_EVENT_BOARD_SILENT, NULL), 0);
     look(f, 2000);
@@ -419,6 +415,23 @@ static void a_board_that_a_restart_loses_is_told(void **state)
     world_register(&f->world, "a");
     look(f, 1000);
     assert_int_equal(count(f, CN_EVENT_BOARD_BACK, NULL), 1);
+}
+
+// Boards start one after the other, and the first ones miss the rest.
+static void a_board_that_others_miss_has_time_to_come_back(void **state)
+{
+    struct fixture *f = *state;
+    const struct cn_member_sign sign = {.id = cn_name_hash("a"), .missing_s = 5};
+    const struct cn_event *event;
+    restart_after(f, "a");
+    cn_roster_tell(f->world.roster, "b", cn_roster_find(f->world.roster, "a")->enrolled.group,
+                   &sign, 1, world_now_ms);
+    assert_true(cn_roster_find(f->world.roster, "a")->missing_ms > 0);
+    look(f, 1000);
+    assert_int_equal(count(f, CN_EVENT_BOARD_SILENT, NULL), 0);
+    look(f, CN_EVENT_RESTART_MS);
+    assert_int_equal(count(f, CN_EVENT_BOARD_SILENT, &event), 1);
+    assert_string_equal(event->text, "the board is missing in its group");
 }
 
 static void put_hook(struct fixture *f, const char *lines)
@@ -575,6 +588,7 @@ int main(void)
         SERVICE_TEST(a_board_that_fails_falls_silent_and_comes_back_is_told),
         SERVICE_TEST(a_restart_makes_no_noise),
         SERVICE_TEST(a_board_that_a_restart_loses_is_told),
+        SERVICE_TEST(a_board_that_others_miss_has_time_to_come_back),
         SERVICE_TEST(a_board_that_flaps_is_told_to_the_hook_once_in_ten_minutes),
         SERVICE_TEST(a_command_beside_the_gateway_is_an_event),
         SERVICE_TEST(a_hook_that_cannot_be_run_is_said_at_the_start),

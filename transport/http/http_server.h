@@ -13,8 +13,8 @@
 // whose request was refused is always closed. A step makes one answer. The answers of routes with a
 // name or a parameter take at most a tenth of the time and are at most 50 a second. Requests for
 // these wait in the order in which they came, one for each connection, so that no client keeps
-// another one out; after 5 s they are refused. Fresh and fixed answers cost next to nothing.
-// Threading: one thread.
+// another one out; after 5 s without time for them they are refused. Fresh and fixed answers cost
+// next to nothing. Threading: one thread.
 #pragma once
 
 #include "transport/http/http_request.h"

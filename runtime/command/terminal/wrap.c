@@ -24,9 +24,7 @@ static bool begins(char byte)
     return ((unsigned char)byte & 0xc0) != 0x80;
 }
 
-// Returns the length in bytes of the part of text that fits in width columns, up to a space or the
-// end. A first word that is wider stays whole.
-static size_t fitting(const char *text, unsigned width)
+size_t cn_wrap_fit(const char *text, unsigned width)
 {
     size_t space = 0, best = 0, at = 0;
     unsigned column = 0;
@@ -51,7 +49,7 @@ void cn_wrap_print(const char *line, unsigned indent)
     while (wide >= NARROWEST && wide > indent) {
         // The spaces that a line begins with are no place to break it.
         size_t margin = left ? 0 : strspn(line, " ");
-        size_t length = margin + fitting(line + margin, wide - left - (unsigned)margin);
+        size_t length = margin + cn_wrap_fit(line + margin, wide - left - (unsigned)margin);
 
         if (!line[length])
             break;

@@ -97,6 +97,13 @@ RULES = {
 }
 
 
+def first_weights(draw):
+    weights = np.concatenate([draw.uniform(-0.125, 0.125, 4096), np.zeros(64), draw.uniform(-0.125, 0.125, 640),
+                              np.zeros(10)]).astype(np.float32)
+    assert len(weights) == TOTAL
+    return weights
+
+
 class Caps:
     def __init__(self, rule, groups):
         self.rule, self.medians, self.out = RULES[rule], [], np.zeros(groups, bool)
@@ -119,9 +126,7 @@ def run(rule, cut, seed, rounds, steps=20, rate=0.05, momentum=0.9, server="feda
     groups, liar = split(cut), seed % 4
     if lie == "without":
         groups = groups[:liar] + groups[liar + 1:]
-    weights = np.concatenate([draw.uniform(-0.125, 0.125, 4096), np.zeros(64), draw.uniform(-0.125, 0.125, 640),
-                              np.zeros(10)]).astype(np.float32)
-    assert len(weights) == TOTAL
+    weights = first_weights(draw)
     caps, optimizer, step, found = Caps(rule, len(groups)), Server(server), np.zeros_like(weights), []
     for number in range(rounds):
         changes = np.stack([train(weights, data, steps, rate, momentum, draw) for data in groups])

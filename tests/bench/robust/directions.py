@@ -12,7 +12,7 @@ import sys
 
 import numpy as np
 
-from caps import Caps, parts, split, train
+from caps import Caps, first_weights, split, train
 
 ROUNDS, LIES = 30, ("nobody", "-1", "-1, their norm", "step back")
 
@@ -34,9 +34,7 @@ def run(cut, lie, seed):
     """The cosines of the honest groups and of the liar in each round but the first."""
     draw, groups = np.random.default_rng(seed), split(cut)
     liar = None if lie == "nobody" else seed % len(groups)
-    weights = np.concatenate([draw.uniform(-0.125, 0.125, size) if shape > 1 else np.zeros(size)
-                              for size, shape in ((part.size, part.ndim) for part in parts(np.zeros(4810)))])
-    weights, caps, found = weights.astype(np.float32), Caps("the caps: N > 7/4 R", len(groups)), []
+    weights, caps, found = first_weights(draw), Caps("the caps: N > 7/4 R", len(groups)), []
     step = np.zeros_like(weights)
     settings = (5, 0.1, 0) if cut == "own" else (20, 0.05, 0.9)
     for _ in range(ROUNDS):
