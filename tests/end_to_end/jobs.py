@@ -208,7 +208,7 @@ def a_job_that_nobody_can_train_says_so(build):
         expect(cluster.submit("big", check=False), 1, "a job big was submitted before and is active")
         expect(cluster.submit("big", "--name", "digits", check=False), 1, "digits is the job of the gateway's profile")
         expect(cluster.submit("big", "--name", "x", "--needs", "link > 1 Mbit/s", check=False), 2,
-               "name, memory, cores, gpu, arch")
+               "a gateway knows name, memory, cores, gpu and arch")
         expect(cluster.submit("big", "--name", "x", "--needs", "memory >", check=False), 2, "--needs:")
         expect(cluster.submit("big", "--name", "x", "--from", "nix", check=False), 1, "no job of this name")
         expect(cluster.submit("big", "--name", "x", "--from", "digits:900", check=False), 1, "--from: version 900: there is none")
