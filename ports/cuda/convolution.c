@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "ports/cuda/dnn_plan.h"
+#include "ports/cuda/pointwise.h"
 #include "runtime/base/log.h"
 
 #define WORKSPACE_MAX (256u << 20) // bytes of workspace that a plan may need
@@ -120,8 +121,13 @@ cn_err cuda_conv_query(struct cuda *cuda, const struct cn_call *call, uint32_t s
                        size_t *workspace)
 {
     struct cuda_conv *conv;
-    cn_err err = find(cuda, call, samples, &conv);
+    cn_err err;
 
+    if (cuda_pointwise_fits(cuda, &call->window)) {
+        *workspace = cuda_pointwise_words(cuda, call->op, &call->window, samples);
+        return CN_OK;
+    }
+    err = find(cuda, call, samples, &conv);
     *workspace = err ? 0 : conv->words;
     return err;
 }
@@ -267,6 +273,12 @@ cn_err cuda_conv_run(struct cuda *cuda, struct cuda_args *args)
     // A call that all samples share counts as one sample; no workspace was reserved for its plan.
     if (args->samples != cuda->samples)
         return run_own(cuda, args);
+    if (cuda_pointwise_fits(cuda, &args->call.window)) {
+        err = cuda_pointwise_run(cuda, args);
+        if (!err)
+            err = bias_and_relu(cuda, args);
+        return err == CN_ENOTSUP ? run_own(cuda, args) : err;
+    }
     err = find(cuda, &args->call, args->samples, &conv);
     if (err)
         return err;

@@ -97,7 +97,8 @@ static void read_limits(struct cuda *cuda)
     int processors = attribute(cuda, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
 
     cuda->threads = threads > 0 && threads < 256 ? (uint32_t)threads / 32 * 32 : 256;
-    cuda->grid = processors > 0 ? 16 * (uint32_t)processors : 16;
+    cuda->processors = processors > 0 ? (uint32_t)processors : 1;
+    cuda->grid = 16 * cuda->processors;
     cuda->unified = attribute(cuda, CU_DEVICE_ATTRIBUTE_INTEGRATED) > 0;
     // NVIDIA recommends 32 MiB from Hopper on and 4 MiB before (cublasSetWorkspace). On a board,
     // whose few processors are busy with small products, 4 MiB are enough.

@@ -49,6 +49,7 @@ struct cuda {
     bool managed;              // unified, and managed memory exists, which both may cache
     bool apart;                // managed, but the host must not touch it while the GPU works
     uint32_t threads;          // threads of a block
+    uint32_t processors;       // multiprocessors
     uint32_t grid;             // most blocks of a launch that are useful
     size_t product_words;      // words of the workspace of a product by cuBLASLt
     uint32_t samples;          // samples of the largest batch

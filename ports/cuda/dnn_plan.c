@@ -182,9 +182,9 @@ static cudnnBackendDescriptor_t make_graph(const struct cuda_dnn *dnn, cudnnHand
 }
 
 // Returns whether the engine of a proposal is deterministic and, with float32, does not round the
-// factors.
+// factors. Sets *number to the engine's.
 static bool acceptable(const struct cuda_dnn *dnn, cudnnBackendDescriptor_t choice,
-                       enum cn_precision precision)
+                       enum cn_precision precision, int64_t *number)
 {
     cudnnBackendNumericalNote_t notes[CUDNN_NUMERICAL_NOTE_TYPE_COUNT];
     cudnnBackendDescriptor_t engine = NULL;
@@ -198,6 +198,8 @@ static bool acceptable(const struct cuda_dnn *dnn, cudnnBackendDescriptor_t choi
         dnn->get(engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE,
                  CUDNN_NUMERICAL_NOTE_TYPE_COUNT, &count, notes))
         good = false;
+    if (dnn->get(engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1, &found, number))
+        *number = -1;
     for (int64_t i = 0; good && i < count && i < CUDNN_NUMERICAL_NOTE_TYPE_COUNT; i++) {
         bool rounds = notes[i] == CUDNN_NUMERICAL_NOTE_TENSOR_CORE ||
                       notes[i] == CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS ||
@@ -236,10 +238,11 @@ static bool try_choice(const struct cuda_dnn *dnn, cudnnHandle_t handle,
     return true;
 }
 
-// Asks the library for proposals, best first. The first acceptable one becomes the plan.
+// Asks the library for proposals, best first. Of the acceptable ones of which a plan can be made,
+// passes over *skip, which it counts down; the next one becomes the plan.
 static void choose(const struct cuda_dnn *dnn, cudnnHandle_t handle, cudnnBackendDescriptor_t graph,
                    enum cn_precision precision, size_t workspace, cudnnBackendHeurMode_t mode,
-                   struct dnn_plan *plan)
+                   uint32_t *skip, struct dnn_plan *plan)
 {
     const struct attribute attributes[] = {
         {CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &graph},
@@ -258,8 +261,14 @@ static void choose(const struct cuda_dnn *dnn, cudnnHandle_t handle, cudnnBacken
                  choices))
         count = 0;
     for (int64_t i = 0; i < count && i < made && !plan->plan; i++)
-        if (acceptable(dnn, choices[i], precision) &&
+        if (acceptable(dnn, choices[i], precision, &plan->engine) &&
             try_choice(dnn, handle, choices[i], workspace, plan)) {
+            if (*skip) {
+                --*skip;
+                dnn->forget(plan->parts[--plan->count]);
+                plan->plan = NULL;
+                continue;
+            }
             // The plan refers to its proposal, so that is kept with the other parts.
             if (plan->count < DNN_PARTS) {
                 plan->parts[plan->count++] = choices[i];
@@ -275,6 +284,14 @@ cn_err dnn_plan_open(const struct cuda_dnn *dnn, cudnnHandle_t handle, enum cn_o
                      const struct cn_window *window, uint32_t samples, enum cn_precision precision,
                      size_t workspace, struct dnn_plan *plan)
 {
+    return dnn_plan_open_number(dnn, handle, op, window, samples, precision, workspace, 0, plan);
+}
+
+cn_err dnn_plan_open_number(const struct cuda_dnn *dnn, cudnnHandle_t handle, enum cn_op op,
+                            const struct cn_window *window, uint32_t samples,
+                            enum cn_precision precision, size_t workspace, uint32_t number,
+                            struct dnn_plan *plan)
+{
     const struct operation *kind = op == CN_OP_CONV              ? &forward
                                    : op == CN_OP_CONV_GRAD_INPUT ? &grad_input
                                                                  : &grad_weight;
@@ -283,9 +300,9 @@ cn_err dnn_plan_open(const struct cuda_dnn *dnn, cudnnHandle_t handle, enum cn_o
     *plan = (struct dnn_plan){0};
     graph = make_graph(dnn, handle, kind, window, samples, precision, plan);
     if (graph)
-        choose(dnn, handle, graph, precision, workspace, CUDNN_HEUR_MODE_A, plan);
+        choose(dnn, handle, graph, precision, workspace, CUDNN_HEUR_MODE_A, &number, plan);
     if (graph && !plan->plan)
-        choose(dnn, handle, graph, precision, workspace, CUDNN_HEUR_MODE_FALLBACK, plan);
+        choose(dnn, handle, graph, precision, workspace, CUDNN_HEUR_MODE_FALLBACK, &number, plan);
     if (plan->plan)
         return CN_OK;
     dnn_plan_close(dnn, plan);

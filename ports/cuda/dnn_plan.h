@@ -26,6 +26,7 @@ struct dnn_plan {
     int count;                                 // number of parts
     cudnnBackendDescriptor_t plan;             // one of the parts; NULL: no plan was found
     size_t workspace;                          // bytes of workspace that the plan needs
+    int64_t engine;                            // the library's number of the engine; -1: not told
 };
 
 // Finds a plan for a convolution or one of its gradients. CN_ENOTSUP when cuDNN has none that is
@@ -35,6 +36,13 @@ struct dnn_plan {
 cn_err dnn_plan_open(const struct cuda_dnn *dnn, cudnnHandle_t handle, enum cn_op op,
                      const struct cn_window *window, uint32_t samples, enum cn_precision precision,
                      size_t workspace, struct dnn_plan *plan);
+
+// As dnn_plan_open, for the proposal with that number among those that can be taken, from 0 on.
+// CN_ENOTSUP when there are fewer.
+cn_err dnn_plan_open_number(const struct cuda_dnn *dnn, cudnnHandle_t handle, enum cn_op op,
+                            const struct cn_window *window, uint32_t samples,
+                            enum cn_precision precision, size_t workspace, uint32_t number,
+                            struct dnn_plan *plan);
 
 // Frees the plan's descriptors. Accepts a zeroed plan.
 void dnn_plan_close(const struct cuda_dnn *dnn, struct dnn_plan *plan);

@@ -38,15 +38,29 @@ DEVICE bool tap_inside(const struct cn_window *w, int axis, uint32_t o, uint32_t
     return place >= w->pad[axis] && *at < w->in[axis];
 }
 
-// Finds the output whose tap k lies at input i along an axis. Returns false when there is none.
-DEVICE bool output_of_tap(const struct cn_window *w, int axis, uint32_t i, uint32_t k, uint32_t *o)
-{
-    uint32_t place = i + w->pad[axis], before = k * w->dilation[axis];
+// Outputs whose windows may have a tap at an input: from first to end - 1 along an axis.
+struct reach {
+    uint32_t first, end;
+};
 
-    if (place < before || (place - before) % w->stride[axis])
-        return false;
-    *o = (place - before) / w->stride[axis];
-    return *o < w->out[axis];
+DEVICE struct reach reach_of(const struct cn_window *w, int axis, uint32_t i)
+{
+    uint32_t place = i + w->pad[axis], window = (w->kernel[axis] - 1) * w->dilation[axis];
+    struct reach reach = {0, place / w->stride[axis] + 1};
+
+    if (place > window)
+        reach.first = (place - window + w->stride[axis] - 1) / w->stride[axis];
+    if (reach.end > w->out[axis])
+        reach.end = w->out[axis];
+    return reach;
+}
+
+// Returns whether a tap of output o, which reach_of found, lies at input i: with a dilation, taps
+// lie apart.
+DEVICE bool has_tap(const struct cn_window *w, int axis, uint32_t i, uint32_t o)
+{
+    return w->dilation[axis] == 1 ||
+           (i + w->pad[axis] - o * w->stride[axis]) % w->dilation[axis] == 0;
 }
 
 // A NaN wins, so that it reaches the loss.
@@ -85,16 +99,14 @@ KERNEL(max_pool_grad)
         struct spot at = spot_of(i, channels, w->in);
         const float *dy = a.in[0] + plane_of(&at, channels, w->out, a.call.in[0].stride);
         const float *place = a.in[1] + plane_of(&at, channels, w->out, a.call.in[1].stride);
-        uint32_t self = at.y * w->in[1] + at.x, row, col;
+        struct reach rows = reach_of(w, 0, at.y), cols = reach_of(w, 1, at.x);
+        uint32_t self = at.y * w->in[1] + at.x;
         float sum = 0;
 
-        for (uint32_t ky = 0; ky < w->kernel[0]; ky++)
-            for (uint32_t kx = 0; kx < w->kernel[1]; kx++) {
-                if (!output_of_tap(w, 0, at.y, ky, &row) || !output_of_tap(w, 1, at.x, kx, &col))
-                    continue;
+        for (uint32_t row = rows.first; row < rows.end; row++)
+            for (uint32_t col = cols.first; col < cols.end; col++)
                 if (float_bits(place[row * w->out[1] + col]) == self)
                     sum += dy[row * w->out[1] + col];
-            }
         put(&a.out[0][plane_of(&at, channels, w->in, a.call.out[0].stride) + self], sum, add);
     }
 }
@@ -102,8 +114,13 @@ KERNEL(max_pool_grad)
 // Returns the number of taps of output o that lie inside the input, along an axis.
 DEVICE uint32_t taps_inside(const struct cn_window *w, int axis, uint32_t o)
 {
+    uint32_t begin = o * w->stride[axis];
+    uint32_t reach = begin + (w->kernel[axis] - 1) * w->dilation[axis];
+
     uint32_t count = 0, at;
 
+    if (begin >= w->pad[axis] && reach - w->pad[axis] < w->in[axis])
+        return w->kernel[axis];
     for (uint32_t k = 0; k < w->kernel[axis]; k++)
         count += tap_inside(w, axis, o, k, &at);
     return count;
@@ -149,12 +166,12 @@ KERNEL(average_pool_grad)
     for (uint32_t i = first_index(); i < total; i += index_step()) {
         struct spot at = spot_of(i, channels, w->in);
         const float *dy = a.in[0] + plane_of(&at, channels, w->out, a.call.in[0].stride);
+        struct reach rows = reach_of(w, 0, at.y), cols = reach_of(w, 1, at.x);
         float sum = 0;
-        uint32_t row, col;
 
-        for (uint32_t ky = 0; ky < w->kernel[0]; ky++)
-            for (uint32_t kx = 0; kx < w->kernel[1]; kx++)
-                if (output_of_tap(w, 0, at.y, ky, &row) && output_of_tap(w, 1, at.x, kx, &col))
+        for (uint32_t row = rows.first; row < rows.end; row++)
+            for (uint32_t col = cols.first; col < cols.end; col++)
+                if (has_tap(w, 0, at.y, row) && has_tap(w, 1, at.x, col))
                     sum += dy[row * w->out[1] + col] * average_share(w, row, col);
         put(&a.out[0]
                   [plane_of(&at, channels, w->in, a.call.out[0].stride) + at.y * w->in[1] + at.x],

@@ -5,6 +5,7 @@
 #include "ports/cuda/convolution.h"
 #include "ports/cuda/device.h"
 #include "ports/cuda/products.h"
+#include "runtime/base/log.h"
 
 #define WIDE 512          // least elements of a row for a block to work on it, not a warp
 #define PARTS 32          // partial sums of a long sum over rows
@@ -40,20 +41,29 @@ static uint64_t most(uint64_t a, uint64_t b)
     return a > b ? a : b;
 }
 
-// How an op is done. `elements` returns the elements of its largest operand, for one sample.
+// How an op is done. `elements` returns the elements of the largest operand that each sample has
+// its own of, for one sample; `shared` those of the largest that all samples share.
 struct lowering {
     cn_err (*lower)(struct cuda *cuda, struct cuda_args *args);
     uint64_t (*elements)(const struct cn_call *call);
     size_t (*workspace)(const struct cn_call *call, size_t samples); // returns words; NULL: none
     enum cuda_kernel kernel;                                         // the kernel of lower_elements
+    uint64_t (*shared)(const struct cn_call *call);                  // NULL: none
 };
 
 static uint64_t matmul_elements(const struct cn_call *call)
 {
     const struct cn_matmul *op = &call->matmul;
+    uint64_t of_a = times(op->rows, op->inner);
 
-    return most(times(op->rows, op->inner),
-                most(times(op->inner, op->cols), times(op->rows, op->cols)));
+    return most(of_a, op->inner_batched ? times(op->inner, op->cols) : times(op->rows, op->cols));
+}
+
+static uint64_t matmul_shared(const struct cn_call *call)
+{
+    const struct cn_matmul *op = &call->matmul;
+
+    return op->inner_batched ? times(op->rows, op->cols) : times(op->inner, op->cols);
 }
 
 static uint64_t products_elements(const struct cn_call *call)
@@ -70,12 +80,26 @@ static uint64_t window_elements(const struct cn_call *call)
     const struct cn_window *w = &call->window;
     uint64_t in = times(w->channels_in, times(w->in[0], w->in[1]));
     uint64_t out = times(w->channels_out, times(w->out[0], w->out[1]));
-    uint64_t reach = times(times((uint64_t)w->kernel[0] + w->pad[0], w->dilation[0]),
-                           times((uint64_t)w->kernel[1] + w->pad[1], w->dilation[1]));
+
+    return most(in, out);
+}
+
+// Returns the elements of a window with its padding.
+static uint64_t pool_shared(const struct cn_call *call)
+{
+    const struct cn_window *w = &call->window;
+
+    return times(times((uint64_t)w->kernel[0] + w->pad[0], w->dilation[0]),
+                 times((uint64_t)w->kernel[1] + w->pad[1], w->dilation[1]));
+}
+
+static uint64_t conv_shared(const struct cn_call *call)
+{
+    const struct cn_window *w = &call->window;
     uint64_t weight = times(times(w->channels_out, w->channels_in / w->groups),
                             times(w->kernel[0], w->kernel[1]));
 
-    return most(most(in, out), most(reach, weight));
+    return most(pool_shared(call), weight);
 }
 
 static uint64_t bias_elements(const struct cn_call *call)
@@ -132,7 +156,15 @@ static uint64_t gather_elements(const struct cn_call *call)
 {
     const struct cn_gather *op = &call->gather;
 
-    return times(times(op->outer, most(op->rows, op->count)), op->inner);
+    return times(times(op->outer, op->count), op->inner);
+}
+
+// The table. Where each sample has its own, the call that made it has been checked.
+static uint64_t gather_shared(const struct cn_call *call)
+{
+    const struct cn_gather *op = &call->gather;
+
+    return times(times(op->outer, op->rows), op->inner);
 }
 
 static uint64_t resize_elements(const struct cn_call *call)
@@ -151,8 +183,14 @@ static uint64_t recurrent_elements(const struct cn_call *call)
 {
     const struct cn_recurrent *op = &call->recurrent;
 
-    return most(times(times(op->steps, gates_of(op) + 1), op->hidden),
-                times(times(gates_of(op), op->hidden), op->hidden));
+    return times(times(op->steps, gates_of(op) + 1), op->hidden);
+}
+
+static uint64_t recurrent_shared(const struct cn_call *call)
+{
+    const struct cn_recurrent *op = &call->recurrent;
+
+    return times(times(gates_of(op), op->hidden), op->hidden);
 }
 
 static uint64_t attention_elements(const struct cn_call *call)
@@ -477,16 +515,16 @@ static size_t loss_workspace(const struct cn_call *call, size_t samples)
 }
 
 static const struct lowering lowerings[CN_OP_BATCH_COUNT] = {
-    [CN_OP_MATMUL] = {cuda_products_matmul, matmul_elements},
+    [CN_OP_MATMUL] = {cuda_products_matmul, matmul_elements, .shared = matmul_shared},
     [CN_OP_PRODUCTS] = {cuda_products_batch, products_elements},
-    [CN_OP_CONV] = {cuda_conv_run, window_elements},
-    [CN_OP_CONV_GRAD_INPUT] = {cuda_conv_run, window_elements},
-    [CN_OP_CONV_GRAD_WEIGHT] = {cuda_conv_run, window_elements},
+    [CN_OP_CONV] = {cuda_conv_run, window_elements, .shared = conv_shared},
+    [CN_OP_CONV_GRAD_INPUT] = {cuda_conv_run, window_elements, .shared = conv_shared},
+    [CN_OP_CONV_GRAD_WEIGHT] = {cuda_conv_run, window_elements, .shared = conv_shared},
     [CN_OP_BIAS_GRAD] = {lower_bias_grad, bias_elements, bias_workspace},
-    [CN_OP_MAX_POOL] = {lower_pool, window_elements},
-    [CN_OP_MAX_POOL_GRAD] = {lower_pool, window_elements},
-    [CN_OP_AVERAGE_POOL] = {lower_pool, window_elements},
-    [CN_OP_AVERAGE_POOL_GRAD] = {lower_pool, window_elements},
+    [CN_OP_MAX_POOL] = {lower_pool, window_elements, .shared = pool_shared},
+    [CN_OP_MAX_POOL_GRAD] = {lower_pool, window_elements, .shared = pool_shared},
+    [CN_OP_AVERAGE_POOL] = {lower_pool, window_elements, .shared = pool_shared},
+    [CN_OP_AVERAGE_POOL_GRAD] = {lower_pool, window_elements, .shared = pool_shared},
     [CN_OP_MAP] = {lower_elements, map_elements, NULL, CUDA_KERNEL_map},
     [CN_OP_MAP_GRAD] = {lower_elements, map_elements, NULL, CUDA_KERNEL_map_grad},
     [CN_OP_COMBINE] = {lower_elements, combine_elements, NULL, CUDA_KERNEL_combine},
@@ -504,12 +542,14 @@ static const struct lowering lowerings[CN_OP_BATCH_COUNT] = {
     [CN_OP_BATCH_NORM] = {lower_batch_norm, batch_norm_elements, batch_norm_workspace},
     [CN_OP_BATCH_NORM_GRAD] = {lower_batch_norm, batch_norm_elements, batch_norm_workspace},
     [CN_OP_DROPOUT] = {lower_dropout, dropout_elements},
-    [CN_OP_GATHER] = {lower_gather, gather_elements},
-    [CN_OP_GATHER_GRAD] = {lower_gather, gather_elements},
+    [CN_OP_GATHER] = {lower_gather, gather_elements, .shared = gather_shared},
+    [CN_OP_GATHER_GRAD] = {lower_gather, gather_elements, .shared = gather_shared},
     [CN_OP_RESIZE] = {lower_resize, resize_elements},
     [CN_OP_RESIZE_GRAD] = {lower_resize, resize_elements},
-    [CN_OP_RECURRENT] = {lower_recurrent, recurrent_elements, recurrent_workspace},
-    [CN_OP_RECURRENT_GRAD] = {lower_recurrent, recurrent_elements, recurrent_workspace},
+    [CN_OP_RECURRENT] = {lower_recurrent, recurrent_elements, recurrent_workspace,
+                         .shared = recurrent_shared},
+    [CN_OP_RECURRENT_GRAD] = {lower_recurrent, recurrent_elements, recurrent_workspace,
+                              .shared = recurrent_shared},
     [CN_OP_ATTENTION] = {lower_attention, attention_elements},
     [CN_OP_ATTENTION_GRAD] = {lower_attention, attention_elements, attention_workspace},
     [CN_OP_CROSS_ENTROPY] = {lower_loss, loss_elements, loss_workspace},
@@ -535,8 +575,12 @@ cn_err cuda_lower_query(struct cuda *cuda, const struct cn_call *call, size_t sa
     *workspace = 0;
     if (call->op >= CN_OP_BATCH_COUNT)
         return CN_OK;
-    if (!how->lower || times(how->elements(call), samples) > WORDS_MAX)
+    if (!how->lower || times(how->elements(call), samples) > WORDS_MAX ||
+        (how->shared && how->shared(call) > WORDS_MAX)) {
+        cn_log(CN_LOG_ERROR, "cuda", "a call of op %d has more than %d elements for %zu samples",
+               (int)call->op, WORDS_MAX, samples);
         return CN_ENOTSUP;
+    }
     if (how->lower == cuda_conv_run)
         return cuda_conv_query(cuda, call, (uint32_t)samples, workspace);
     if (call->op == CN_OP_MATMUL || call->op == CN_OP_PRODUCTS)

@@ -5,6 +5,9 @@
 
 #include "runtime/base/log.h"
 
+#define TILE 64        // rows and columns of a usual tile of the library
+#define PART_LEAST 128 // terms of a part of a sum
+
 // Describes a product to cuBLASLt, which is column-major. So its A is our b, its B is our a, and
 // rows and columns change places.
 struct description {
@@ -104,16 +107,16 @@ static uint32_t alignment_of(const void *pointer, int64_t stride, uint64_t leadi
 }
 
 // Returns the bytes that the library may use after the workspace is aligned.
-static size_t room_of(const struct cuda *cuda)
+static size_t room_of(const struct cuda *cuda, const struct cuda_product *p)
 {
-    return cuda->product_words * sizeof(float) - CUDA_WORKSPACE_UNIT;
+    return (cuda->product_words - p->taken) * sizeof(float) - CUDA_WORKSPACE_UNIT;
 }
 
 static cublasStatus_t describe_wish(struct cuda *cuda, const struct cuda_product *p,
                                     struct description *d)
 {
     const struct cuda_blas *blas = &cuda->library.blas;
-    uint64_t workspace = room_of(cuda);
+    uint64_t workspace = room_of(cuda, p);
     // Sums through the workspace, in a fixed order.
     uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
     uint32_t of_a = alignment_of(p->a, p->stride_a, p->leading_a);
@@ -195,12 +198,12 @@ cn_err cuda_products_multiply(struct cuda *cuda, const struct cuda_product *p, f
     status = describe(cuda, p, &d);
     if (!status)
         status = blas->choose(cuda->blas, d.product, d.a, d.b, d.c, d.c, d.wish, 1, &found, &count);
-    if (status || !count || found.state || found.workspaceSize > room_of(cuda)) {
+    if (status || !count || found.state || found.workspaceSize > room_of(cuda, p)) {
         forget(cuda, &d);
         return CN_ENOTSUP;
     }
     status = blas->multiply(cuda->blas, d.product, &p->alpha, p->b, d.a, p->a, d.b, &p->beta, p->c,
-                            d.c, p->c, d.c, &found.algo, cuda_align_workspace(workspace),
+                            d.c, p->c, d.c, &found.algo, cuda_align_workspace(workspace + p->taken),
                             found.workspaceSize, cuda->stream);
     forget(cuda, &d);
     return outcome_of(status);
@@ -263,6 +266,51 @@ struct cuda_product cuda_products_describe(const struct cuda_args *args)
     return p;
 }
 
+// Returns into how many equal parts the sum of a product is divided. With float32 the library does
+// not divide it. A weight's gradient, whose sum is long and whose tiles are few, would then occupy
+// a few multiprocessors only.
+static uint64_t parts_of(const struct cuda *cuda, const struct cuda_product *p)
+{
+    uint64_t tiles = (p->rows + TILE - 1) / TILE * ((p->cols + TILE - 1) / TILE);
+    uint64_t parts = p->inner / PART_LEAST, room = cuda->product_words / 2 / (p->rows * p->cols);
+
+    if (cuda->precision != CN_PRECISION_FLOAT32 || p->end != CUBLASLT_EPILOGUE_DEFAULT)
+        return 1;
+    parts = parts < 2 * cuda->processors / tiles ? parts : 2 * cuda->processors / tiles;
+    parts = parts < room ? parts : room;
+    while (parts > 1 && p->inner % parts)
+        parts--;
+    return parts;
+}
+
+// Queues a product as several, of parts of the sum, whose results are then added up. CN_ENOTSUP
+// when that does not pay or the library cannot do it.
+static cn_err multiply_parts(struct cuda *cuda, const struct cuda_args *args,
+                             const struct cuda_product *whole)
+{
+    uint64_t parts = parts_of(cuda, whole), words = whole->rows * whole->cols;
+    struct cuda_product p = *whole;
+    struct cuda_args sum = *args;
+    cn_err err;
+
+    if (parts < 2)
+        return CN_ENOTSUP;
+    p.inner = whole->inner / parts;
+    p.count = parts;
+    p.stride_a = (int64_t)(p.inner * (p.transpose_a ? p.leading_a : 1));
+    p.stride_b = (int64_t)(p.inner * (p.transpose_b ? 1 : p.leading_b));
+    p.stride_c = (int64_t)words;
+    p.beta = 0;
+    p.c = args->workspace;
+    p.taken = (parts * words + 63) / 64 * 64;
+    err = cuda_products_multiply(cuda, &p, args->workspace);
+    if (err)
+        return err;
+    sum.parts = (uint32_t)parts;
+    sum.call.fill = (struct cn_fill){.count = words};
+    return cuda_launch_threads(cuda, CUDA_KERNEL_sum_parts, &sum, words);
+}
+
 cn_err cuda_products_matmul(struct cuda *cuda, struct cuda_args *args)
 {
     struct cuda_product p = cuda_products_describe(args);
@@ -278,8 +326,10 @@ cn_err cuda_products_matmul(struct cuda *cuda, struct cuda_args *args)
                               .leading_b = p.leading_b,
                               .leading_c = p.leading_c};
     struct cuda_args whole = *args;
-    cn_err err = cuda_products_multiply(cuda, &p, args->workspace);
+    cn_err err = multiply_parts(cuda, args, &p);
 
+    if (err == CN_ENOTSUP)
+        err = cuda_products_multiply(cuda, &p, args->workspace);
     if (p.vector)
         rest.in[2] = NULL;
     if (err != CN_ENOTSUP)

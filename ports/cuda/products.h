@@ -20,6 +20,7 @@ struct cuda_product {
     cublasLtEpilogue_t end;
     const float *vector; // of the epilogue: a bias; NULL: none
     const float *aside;  // of the epilogue: a matrix laid out as c; NULL: none
+    size_t taken;        // words at the workspace's begin that are not the library's
 };
 
 // Queue a MATMUL and a PRODUCTS call.

@@ -203,6 +203,8 @@ static void convolutions_and_their_gradients_are_right(void **state)
         window(8, 8, 8, 7, 7, 3, 2, 1, 1, 1),      // depthwise
         window(4, 8, 4, 5, 5, 3, 1, 1, 1, 1),      // depthwise, two outputs each
         window(16, 24, 1, 6, 6, 1, 1, 0, 0, 1),    // pointwise
+        window(12, 20, 1, 8, 12, 1, 1, 0, 0, 1),   // the same, with planes that products take
+        window(5, 7, 1, 16, 15, 1, 2, 0, 0, 1),    // and with a stride
         window(9, 7, 1, 1, 40, 7, 1, 3, 3, 1),     // 1-D
         window(3, 2, 1, 1, 21, 4, 3, 2, 0, 2),     // 1-D, stride and dilation
         window(2, 2, 1, 3, 3, 3, 1, 4, 4, 1),      // more padding than input

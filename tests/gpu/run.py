@@ -119,7 +119,7 @@ def pack(build, file, exported):
                 test["command"][i] = f"@{path.relative_to(SOURCE)}"
             elif re.fullmatch(r"python3[.\d]*", path.name):
                 test["command"][i] = "python3"
-    with tempfile.TemporaryDirectory() as folder, tarfile.open(file, "w:gz") as archive:
+    with tempfile.TemporaryDirectory() as folder, tarfile.open(file, "w:xz" if file.suffix == ".xz" else "w:gz") as archive:
         listed = pathlib.Path(folder) / LIST
         listed.write_text(json.dumps(tests, indent=1))
         archive.add(listed, f"cairn-gpu/{LIST}")
@@ -131,7 +131,7 @@ def pack(build, file, exported):
         if exported:
             archive.add(exported, f"cairn-gpu/{EXPORTED}")
         for path in libraries_of(programs):
-            archive.add(path, f"cairn-gpu/build/lib/{path.name}")
+            archive.add(path.resolve(), f"cairn-gpu/build/lib/{path.name}")
     print(f"{file}: {len(tests)} tests; there: tar xf {file.name}, then cairn-gpu/tests/gpu/run.py cairn-gpu FOLDER")
 
 

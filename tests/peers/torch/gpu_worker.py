@@ -22,25 +22,51 @@ sys.path[:0] = [str(HERE), str(HERE.parent / "zoo")]
 STEPS_BETWEEN = 10
 
 
-def round_weights(torch, model):
-    """Weights become powers of two: a step takes as long, and the files pack to a fraction."""
+PERIOD = 4093  # after so many weights a tensor repeats itself: less than what gzip looks back
+
+
+def repeat_weights(torch, model):
+    """Weights become powers of two that repeat: a step takes as long, and the files pack to next to nothing."""
     with torch.no_grad():
         for weight in model.parameters():
-            weight.copy_(weight.sign() * weight.abs().clamp_min(2.0 ** -20).log2().round().exp2())
+            few = weight.reshape(-1)[:PERIOD]
+            few = few.sign() * few.abs().clamp_min(2.0 ** -20).log2().round().exp2()
+            weight.copy_(few.repeat(-(-weight.numel() // len(few)))[:weight.numel()].view_as(weight))
+
+
+def gpu_rows():
+    """The rows of the comparison on the CPU, and two of the size that people train on a card."""
+    from compare import rows
+    from models import GPT, Family, classes, images, tokens
+    from models_attention import Fused
+    from models_conv import Bottleneck, ResNet, imagenet_stem
+
+    def gpt():
+        """As GPT-2's smallest: 124 million weights, the embedding is the output's weight, too."""
+        model = GPT(50257, 1024, 768, 12, 12, tied=True)
+        for block in model.blocks:
+            block.attention = Fused(768, 12, 1024, True)
+        return model
+
+    def resnet50():
+        return ResNet(Bottleneck, imagenet_stem(), (64, 128, 256, 512), (3, 4, 6, 3), 1000)
+
+    return {**rows(),
+            "GPT 124M, 1024 tokens": (Family(gpt, tokens(50257, 1024), classes(50257, 1024)), 4),
+            "ResNet-50, 224x224": (Family(resnet50, images(3, 224, 224), classes(1000)), 32)}
 
 
 def export_rows(folder, wanted):
     import torch
-    from compare import rows
     from record import export
 
     listed = []
     folder.mkdir(parents=True, exist_ok=True)
-    for name, (family, batch) in rows().items():
+    for name, (family, batch) in gpu_rows().items():
         if wanted and not any(part in name for part in wanted.split(",")):
             continue
         model, file = family.build(), f"{len(listed)}.onnx"
-        round_weights(torch, model)
+        repeat_weights(torch, model)
         export(model, family.inputs(2), folder / file)
         listed.append({"name": name, "file": file, "batch": batch,
                        "loss": "mse" if family.loss == "mse" else "cross_entropy"})
@@ -49,11 +75,10 @@ def export_rows(folder, wanted):
 
 def make_step(torch, request):
     """One training step as a function without arguments."""
-    from compare import rows
     from record import loss_of
 
     device, precision = request["device"], request["precision"]
-    family, batch = rows()[request["model"]]
+    family, batch = gpu_rows()[request["model"]]
     model = family.build().train().to(device)
     inputs, labels = family.inputs(batch).to(device), family.labels(batch).to(device)
     optimizer = torch.optim.SGD(model.parameters(), 1e-6, momentum=0.9)
