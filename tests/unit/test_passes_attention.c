@@ -34,6 +34,16 @@ static const struct net added = {
      "Constant -> less value_float=-1.5", "Mul mask less -> mask2", "Add m mask2 -> g",
      "Softmax g -> s axis=-1", "MatMul s v -> t", JOIN}};
 
+// The same with is_causal, of which each layer computes the mask.
+static const struct net is_causal = {
+    "4,6",
+    {HEADS, "Transpose b2 -> k perm=0,2,3,1", "Constant -> root value_float=0.8",
+     "Mul q root -> q2", "Mul k root -> k2", "MatMul q2 k2 -> m", "numbers size 4,4",
+     "Constant -> one value_float=1.0", "Expand one size -> ones", "Trilu ones -> seen upper=0",
+     "Constant -> zero value_float=0.0", "Equal seen zero -> hidden",
+     "Constant -> never value_float=-inf", "Where hidden never zero -> mask", "Add m mask -> g",
+     "Softmax g -> s axis=-1", "MatMul s v -> t", JOIN}};
+
 // One projection for all three: their gradients overlap, and add up.
 static const struct net same = {"4,6",
                                 {"weight w 6,6", "MatMul x w -> h", "Transpose h -> k perm=0,2,1",
@@ -75,11 +85,11 @@ static struct cn_attention fused(const struct net *net, bool mask)
 
 static void heads_are_read_where_the_projection_left_them(void **state)
 {
-    static const struct net *const nets[] = {&causal, &plain, &added};
-    static const float scales[] = {1 / 1.7320508f, 0.5f, 0.64f};
+    static const struct net *const nets[] = {&causal, &plain, &added, &is_causal};
+    static const float scales[] = {1 / 1.7320508f, 0.5f, 0.64f, 0.64f};
 
     (void)state;
-    for (size_t i = 0; i < 3; i++) {
+    for (size_t i = 0; i < 4; i++) {
         struct cn_attention op = fused(nets[i], i == 2);
         const struct cn_heads q = {0, 3, 18}, k = {6, 3, 18}, v = {12, 3, 18}, y = {0, 3, 6};
 
@@ -93,7 +103,7 @@ static void heads_are_read_where_the_projection_left_them(void **state)
         assert_memory_equal(&op.v, &v, sizeof(v));
         assert_memory_equal(&op.y, &y, sizeof(y));
         assert_float_equal(op.scale, scales[i], 1e-6f);
-        assert_int_equal(op.causal, i == 0);
+        assert_int_equal(op.causal, i == 0 || i == 3);
     }
 }
 

@@ -225,5 +225,8 @@ cn_err cn_graph_drop_constants(struct cn_graph *graph)
     graph->constants = pool;
     graph->constant_capacity = graph->constant_count + 1;
     graph->constant_count = count;
+    free(graph->numbers);
+    graph->numbers = NULL;
+    graph->number_count = graph->number_capacity = 0;
     return CN_OK;
 }

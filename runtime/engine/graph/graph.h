@@ -181,7 +181,7 @@ cn_err cn_graph_add_constants(struct cn_graph *graph, const float *constants, si
                               size_t *first);
 
 // Removes from the pool all constants that neither a node nor the loss, which is added later,
-// reads.
+// reads. Removes all known integers: only the import reads them.
 cn_err cn_graph_drop_constants(struct cn_graph *graph);
 
 // Fills in the dims of one sample in memory: the value's dims, with the batch divided out.

@@ -321,6 +321,7 @@ static bool take_mask(struct passes *passes, struct attention *attention, uint32
     struct cn_value constant = {
         .kind = CN_VALUE_CONST, .rank = 2, .dims = {op->q_rows, op->k_rows}, .root = CN_GRAPH_NONE};
     struct mask mask;
+    bool is_mask;
 
     *value = CN_GRAPH_NONE;
     if (!attention->mask)
@@ -332,12 +333,13 @@ static bool take_mask(struct passes *passes, struct attention *attention, uint32
         return false;
     assert(graph->constants);
     mask = mask_of(graph, attention->mask, scores_of(passes, attention->mask));
-    if (!fill_mask(&mask, attention->mask_scale, op->q_rows, op->k_rows,
-                   graph->constants + constant.offset, &op->causal))
-        return false;
-    if (!op->causal)
+    is_mask = fill_mask(&mask, attention->mask_scale, op->q_rows, op->k_rows,
+                        graph->constants + constant.offset, &op->causal);
+    if (is_mask && !op->causal)
         passes->err = cn_graph_add_value(graph, &constant, value);
-    return !passes->err;
+    else
+        graph->constant_count = constant.offset; // the constant is not needed
+    return is_mask && !passes->err;
 }
 
 // --- The call ---

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/engine/import/import_equal.h"
+#include "runtime/engine/import/import_known.h"
 #include "runtime/engine/onnx/onnx_names.h"
 
 #define OPSET_MIN 13
@@ -18,6 +20,7 @@ struct cn_importer {
     struct cn_diag *diag;
     struct cn_onnx_names names; // names of the values made so far
     size_t work;                // elements of work so far, at most WORK_MAX
+    struct cn_import_equal equal;
     bool refused;
 };
 
@@ -81,6 +84,12 @@ cn_err cn_import_work(const struct cn_import_node *node, size_t elements)
             node, "computing the values that are known before training takes too long");
     importer->work += elements;
     return CN_OK;
+}
+
+cn_err cn_import_known_keep(struct cn_import_node *node, const struct cn_value *value,
+                            uint32_t *out)
+{
+    return cn_import_equal_add(&node->importer->equal, node->graph, value, out);
 }
 
 const struct cn_value *cn_import_value(const struct cn_import_node *node, size_t input)
@@ -154,7 +163,7 @@ cn_err cn_import_shape(struct cn_import_node *node, const int64_t *numbers, size
 static cn_err import_initializer(struct cn_importer *importer, const struct cn_onnx_tensor *tensor,
                                  const struct cn_layout *layout, size_t *parameter)
 {
-    struct cn_value value = {.kind = CN_VALUE_UNKNOWN, .rank = tensor->rank, .root = CN_GRAPH_NONE};
+    struct cn_value value = {.rank = tensor->rank, .words = tensor->count, .root = CN_GRAPH_NONE};
     uint32_t index;
     cn_err err;
 
@@ -181,7 +190,7 @@ static cn_err import_initializer(struct cn_importer *importer, const struct cn_o
             return err;
         value.kind = CN_VALUE_SHAPE;
     }
-    err = cn_graph_add_value(importer->graph, &value, &index);
+    err = cn_import_equal_add(&importer->equal, importer->graph, &value, &index);
     return err ? err : define_name(importer, tensor->name, index);
 }
 

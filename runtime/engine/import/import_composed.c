@@ -55,7 +55,7 @@ static cn_err add_numbers(struct cn_import_node *node, uint64_t count, uint32_t 
     err = cn_import_known_room(node, &like, true, &known);
     for (size_t i = 0; !err && i < known.words; i++)
         node->graph->numbers[known.offset + i] = (int64_t)i;
-    return err ? err : cn_graph_add_value(node->graph, &known, out);
+    return err ? err : cn_import_known_keep(node, &known, out);
 }
 
 // Adds count to indices below 0. Indices that are still below 0 then match no place.
@@ -120,7 +120,7 @@ static cn_err add_triangle(struct cn_import_node *node, uint64_t size, bool excl
         node->graph->constants[known.offset + i] =
             before || (from == to && !exclusive) ? 1.0f : 0.0f;
     }
-    return err ? err : cn_graph_add_value(node->graph, &known, out);
+    return err ? err : cn_import_known_keep(node, &known, out);
 }
 
 static cn_err sum_known(struct cn_import_node *node, const struct cn_value *x, uint32_t axis)
@@ -154,7 +154,7 @@ static cn_err sum_known(struct cn_import_node *node, const struct cn_value *x, u
                 node->graph->constants[sums.offset + at] = (float)told;
         }
     }
-    return cn_graph_add_value(node->graph, &sums, &node->out);
+    return cn_import_known_keep(node, &sums, &node->out);
 }
 
 cn_err cn_import_cumulative_sum(struct cn_import_node *node)

@@ -56,7 +56,7 @@ cn_err cn_import_as_floats(struct cn_import_node *node, uint32_t value, uint32_t
     for (size_t i = 0; !err && i < copy.words; i++)
         node->graph->constants[copy.offset + i] =
             (float)cn_import_known_float(node->graph, &known, i);
-    return err ? err : cn_graph_add_value(node->graph, &copy, floats);
+    return err ? err : cn_import_known_keep(node, &copy, floats);
 }
 
 cn_err cn_import_as_indices(struct cn_import_node *node, uint32_t value, uint32_t *indices)
@@ -80,7 +80,7 @@ cn_err cn_import_as_indices(struct cn_import_node *node, uint32_t value, uint32_
         memcpy(node->graph->constants + copy.offset + i, &index, sizeof(index));
     }
     copy.integers = true;
-    return err ? err : cn_graph_add_value(node->graph, &copy, indices);
+    return err ? err : cn_import_known_keep(node, &copy, indices);
 }
 
 // Sets whether all of these values are known, all are integers, and all are shared by the samples.
@@ -150,7 +150,7 @@ cn_err cn_import_assemble(struct cn_import_node *node, const struct cn_value *li
                 graph->constants[value.offset + i] = *fill;
         for (size_t i = 0; !err && i < count; i++)
             cn_import_known_copy(graph, &graph->values[pieces[i].from], &pieces[i].copy, &value);
-        return err ? err : cn_graph_add_value(graph, &value, out);
+        return err ? err : cn_import_known_keep(node, &value, out);
     }
     value.shared = shared;
     value.integers = integers;
@@ -245,7 +245,7 @@ cn_err cn_import_share_rows(struct cn_import_node *node, uint32_t axis, uint32_t
     if (err)
         return err;
     cn_import_known_copy(graph, &x, &copy, &shared);
-    return cn_graph_add_value(graph, &shared, value);
+    return cn_import_known_keep(node, &shared, value);
 }
 
 // Turns repeated rows in the operands of an elementwise call into shared ones.

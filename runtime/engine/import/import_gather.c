@@ -212,7 +212,7 @@ static cn_err flatten_places(struct cn_import_node *node, const struct cn_value 
         }
         node->graph->numbers[flat.offset + i] = place;
     }
-    return err ? err : cn_graph_add_value(node->graph, &flat, out);
+    return err ? err : cn_import_known_keep(node, &flat, out);
 }
 
 // Joins the first dimensions into one, and gathers along it.
@@ -316,7 +316,7 @@ static cn_err scatter_known(struct cn_import_node *node, const size_t *first, si
         copy.y_offset = first[i];
         cn_import_known_copy(node->graph, &updates, &copy, &result);
     }
-    return cn_graph_add_value(node->graph, &result, &node->out);
+    return cn_import_known_keep(node, &result, &node->out);
 }
 
 // ScatterND into a weight: joins the slices of data and updates, and gathers the ones that remain.
@@ -345,7 +345,7 @@ static cn_err scatter_slices(struct cn_import_node *node, const size_t *first, s
     for (size_t i = 0; !err && i < slices; i++)
         node->graph->numbers[order.offset + first[i] / size] = (int64_t)(order.words + i);
     if (!err)
-        err = cn_graph_add_value(node->graph, &order, &shape);
+        err = cn_import_known_keep(node, &order, &shape);
     if (!err)
         err = cn_import_apply(node, "Gather", "axis", &axis, 1, (uint32_t[]){all, shape}, 2, &all);
     for (uint32_t d = 0; d < data.rank; d++)

@@ -85,7 +85,7 @@ cn_err cn_import_add_known(struct cn_import_node *node, const struct cn_value *l
         memcpy(node->graph->numbers + value.offset, numbers, value.words * sizeof(*numbers));
     else if (value.words)
         memcpy(node->graph->constants + value.offset, floats, value.words * sizeof(*floats));
-    return cn_graph_add_value(node->graph, &value, out);
+    return cn_import_known_keep(node, &value, out);
 }
 
 void cn_import_walk_next(struct cn_import_walk *walk, uint32_t rank, const size_t *dims,
@@ -148,7 +148,7 @@ cn_err cn_import_known_gather(struct cn_import_node *node, const struct cn_gathe
         copy.y_offset = i * gather->inner;
         cn_import_known_copy(node->graph, &x, &copy, &y);
     }
-    return err ? err : cn_graph_add_value(node->graph, &y, &node->out);
+    return err ? err : cn_import_known_keep(node, &y, &node->out);
 }
 
 static double softplus(double x)
@@ -253,7 +253,7 @@ cn_err cn_import_known_map(struct cn_import_node *node, const struct cn_map *op,
         else if (!map_int(op, cn_import_known_int(graph, &x, i), &graph->numbers[y.offset + i]))
             err = cn_import_refuse(node, "an integer is out of range");
     }
-    return err ? err : cn_graph_add_value(node->graph, &y, out);
+    return err ? err : cn_import_known_keep(node, &y, out);
 }
 
 static double combine_float(enum cn_combine_kind kind, double a, double b)
@@ -371,5 +371,5 @@ cn_err cn_import_known_combine(struct cn_import_node *node, const struct cn_comb
     for (size_t i = 0; i < c.words; i++, cn_import_walk_next(&walk, op->rank, op->dims, strides))
         if (!combine_one(graph, op, where, values, walk.at, &c, i))
             return cn_import_refuse(node, "the integers overflow");
-    return cn_graph_add_value(graph, &c, out);
+    return cn_import_known_keep(node, &c, out);
 }

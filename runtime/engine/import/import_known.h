@@ -18,9 +18,14 @@ void cn_import_walk_next(struct cn_import_walk *walk, uint32_t rank, const size_
 bool cn_import_known_of_batch(const struct cn_graph *graph, const struct cn_value *value);
 
 // Makes a known value with the dims and batch of like and room for its elements. The caller writes
-// them, and adds the value to the graph.
+// them, and calls cn_import_known_keep.
 cn_err cn_import_known_room(struct cn_import_node *node, const struct cn_value *like, bool integers,
                             struct cn_value *value);
+
+// Adds a known value to the graph. Nothing may change its elements afterwards: a large value shares
+// the memory of an earlier one with the same elements. Layers often compute the same mask each.
+cn_err cn_import_known_keep(struct cn_import_node *node, const struct cn_value *value,
+                            uint32_t *out);
 
 // Copies elements of from to a value that has room for them, as copy says.
 void cn_import_known_copy(const struct cn_graph *graph, const struct cn_value *from,

@@ -126,7 +126,7 @@ cn_err cn_import_known_reduce(struct cn_import_node *node, const bool *marked,
         else
             node->graph->constants[y.offset + i] /= (float)share;
     }
-    return err ? err : cn_graph_add_value(node->graph, &y, &node->out);
+    return err ? err : cn_import_known_keep(node, &y, &node->out);
 }
 
 // Only known values can be multiplied: PyTorch multiplies sizes this way.

@@ -21,7 +21,7 @@ static cn_err constant_tensor(struct cn_import_node *node, const struct cn_onnx_
                  : cn_onnx_tensor_ints(tensor, node->graph->numbers + value.offset);
     if (err)
         return cn_import_refuse(node, "element type %d is not supported", (int)tensor->type);
-    return cn_graph_add_value(node->graph, &value, out);
+    return cn_import_known_keep(node, &value, out);
 }
 
 cn_err cn_import_constant(struct cn_import_node *node)
@@ -116,7 +116,7 @@ cn_err cn_import_constant_of_shape(struct cn_import_node *node)
             node->graph->constants[known.offset + i] = real;
         else
             node->graph->numbers[known.offset + i] = number;
-    return err ? err : cn_graph_add_value(node->graph, &known, &node->out);
+    return err ? err : cn_import_known_keep(node, &known, &node->out);
 }
 
 cn_err cn_import_range(struct cn_import_node *node)
@@ -150,7 +150,7 @@ cn_err cn_import_range(struct cn_import_node *node)
         else
             node->graph->numbers[known.offset + i] =
                 (int64_t)number[0] + (int64_t)i * (int64_t)number[2];
-    return err ? err : cn_graph_add_value(node->graph, &known, &node->out);
+    return err ? err : cn_import_known_keep(node, &known, &node->out);
 }
 
 // Computes the modulus of integers. As in arithmetic on shapes, the result has the divisor's sign.
@@ -173,7 +173,7 @@ cn_err cn_import_mod(struct cn_import_node *node)
         x %= y;
         node->graph->numbers[result.offset + i] = x && (x < 0) != (y < 0) ? x + y : x;
     }
-    return err ? err : cn_graph_add_value(node->graph, &result, &node->out);
+    return err ? err : cn_import_known_keep(node, &result, &node->out);
 }
 
 // Keeps the elements on one side of a diagonal of the last two dimensions.
@@ -204,7 +204,7 @@ cn_err cn_import_trilu(struct cn_import_node *node)
         node->graph->numbers[mask.offset + i] = upper ? col - row >= k : col - row <= k;
     }
     if (!err)
-        err = cn_graph_add_value(node->graph, &mask, &condition);
+        err = cn_import_known_keep(node, &mask, &condition);
     if (!err)
         err = x.kind == CN_VALUE_SHAPE ? cn_import_add_known(node, &none, &integer, NULL, &zero)
                                        : cn_import_add_known(node, &none, NULL, &real, &zero);
