@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "ports/cuda/dnn_plan.h"
+#include "ports/cuda/padding.h"
 #include "ports/cuda/pointwise.h"
 #include "runtime/base/log.h"
 
@@ -121,8 +122,14 @@ cn_err cuda_conv_query(struct cuda *cuda, const struct cn_call *call, uint32_t s
                        size_t *workspace)
 {
     struct cuda_conv *conv;
+    struct cn_call even = *call;
     cn_err err;
 
+    if (cuda->dnn && cuda_padding_evens(&call->window, &even.window)) {
+        err = cuda_conv_query(cuda, &even, samples, workspace);
+        *workspace += cuda_padding_words(&even.window, samples);
+        return err;
+    }
     if (cuda_pointwise_fits(cuda, &call->window)) {
         *workspace = cuda_pointwise_words(cuda, call->op, &call->window, samples);
         return CN_OK;
@@ -265,14 +272,40 @@ static cn_err run_plan(struct cuda *cuda, struct cuda_args *args, struct cuda_co
     return err ? err : bias_and_relu(cuda, args);
 }
 
+// Queues a call whose padding differs at the two ends as the call `even`.
+static cn_err run_even(struct cuda *cuda, const struct cuda_args *args,
+                       const struct cn_window *even)
+{
+    struct roles roles = roles_of(args->call.op);
+    struct cuda_args larger = *args;
+    bool gradient = roles.in[DNN_X] < 0;
+    cn_err err = CN_OK;
+
+    larger.call.window = *even;
+    larger.workspace += cuda_padding_words(even, args->samples);
+    if (gradient) {
+        larger.call.write = CN_WRITE_SET;
+        larger.out[0] = args->workspace;
+    } else {
+        larger.in[roles.in[DNN_X]] = args->workspace;
+        err = cuda_padding_enlarge(cuda, args, roles.in[DNN_X], even, args->workspace);
+    }
+    if (!err)
+        err = cuda_conv_run(cuda, &larger);
+    return err || !gradient ? err : cuda_padding_cut(cuda, args, even, args->workspace);
+}
+
 cn_err cuda_conv_run(struct cuda *cuda, struct cuda_args *args)
 {
+    struct cn_window even;
     struct cuda_conv *conv;
     cn_err err;
 
     // A call that all samples share counts as one sample; no workspace was reserved for its plan.
     if (args->samples != cuda->samples)
         return run_own(cuda, args);
+    if (cuda->dnn && cuda_padding_evens(&args->call.window, &even))
+        return run_even(cuda, args, &even);
     if (cuda_pointwise_fits(cuda, &args->call.window)) {
         err = cuda_pointwise_run(cuda, args);
         if (!err)

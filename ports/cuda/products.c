@@ -5,7 +5,8 @@
 
 #include "runtime/base/log.h"
 
-#define TILE 64        // rows and columns of a usual tile of the library
+#define TILE_ROWS 128 // rows and columns of a large tile of the library
+#define TILE_COLS 256
 #define PART_LEAST 128 // terms of a part of a sum
 
 // Describes a product to cuBLASLt, which is column-major. So its A is our b, its B is our a, and
@@ -271,12 +272,13 @@ struct cuda_product cuda_products_describe(const struct cuda_args *args)
 // a few multiprocessors only.
 static uint64_t parts_of(const struct cuda *cuda, const struct cuda_product *p)
 {
-    uint64_t tiles = (p->rows + TILE - 1) / TILE * ((p->cols + TILE - 1) / TILE);
+    uint64_t tiles =
+        (p->rows + TILE_ROWS - 1) / TILE_ROWS * ((p->cols + TILE_COLS - 1) / TILE_COLS);
     uint64_t parts = p->inner / PART_LEAST, room = cuda->product_words / 2 / (p->rows * p->cols);
 
     if (cuda->precision != CN_PRECISION_FLOAT32 || p->end != CUBLASLT_EPILOGUE_DEFAULT)
         return 1;
-    parts = parts < 2 * cuda->processors / tiles ? parts : 2 * cuda->processors / tiles;
+    parts = parts < cuda->processors / tiles ? parts : cuda->processors / tiles;
     parts = parts < room ? parts : room;
     while (parts > 1 && p->inner % parts)
         parts--;

@@ -126,14 +126,84 @@ static void a_workspace_begins_where_the_library_wants_it(void **state)
 }
 
 // Of stride 2 from an even plane the last row of pads is not reached: still both ends are equal.
-static void a_convolution_has_equal_pads_where_it_can(void **state)
+// Where they cannot be, x is made larger.
+static void a_convolution_has_equal_pads(void **state)
 {
     (void)state;
     run_both(convolution(2, 1, 4), 0, SAMPLES * 4 * 16, 1);
     start_anew(NULL);
     run_both(convolution(1, 0, 6), 0, SAMPLES * 4 * 36, 1);
     start_anew(NULL);
-    run_both(convolution(1, 2, 8), 0, SAMPLES * 4 * 64, 0); // no pad at the end
+    run_both(convolution(1, 2, 8), 0, SAMPLES * 4 * 64, 1); // no pad at the end
+    start_anew(NULL);
+    run_both(convolution(1, 0, 8), 0, SAMPLES * 4 * 64, 1); // two at the end only
+}
+
+// A convolution of 1 x 1 is a product for each sample, with a stride on the places that are used.
+static void a_convolution_of_1_x_1_is_products(void **state)
+{
+    (void)state;
+    for (uint32_t stride = 1; stride <= 2; stride++) {
+        struct cn_call call = convolution(stride, 0, 8);
+
+        start_anew(NULL);
+        call.window.kernel[0] = call.window.kernel[1] = 1;
+        call.window.in[0] = call.window.in[1] = 8 * stride;
+        call.in[0].stride = (size_t)2 * 64 * stride * stride;
+        run_both(call, 0, SAMPLES * 4 * 64, 1);
+        assert_int_equal(cuda_host_counts.convolutions, 0);
+    }
+}
+
+// A weight's gradient whose sum is long and whose result is one tile.
+static void a_long_sum_is_divided(void **state)
+{
+    const struct cn_call call = {
+        .op = CN_OP_MATMUL,
+        .matmul = {.rows = 4,
+                   .inner = 256,
+                   .cols = 6,
+                   .alpha = 1,
+                   .inner_batched = true,
+                   .transpose_a = true},
+        .in = {{.arena = CN_ARENA_BATCH, .stride = 1024},
+               {.arena = CN_ARENA_WEIGHTS, .stride = 1536}},
+        .out = {{.arena = CN_ARENA_OUTPUTS}},
+    };
+
+    (void)state;
+    cuda_host_settings.processors = 3;
+    run_both(call, 0, 24, 1);
+    assert_int_equal(cuda_host_counts.matrices, 3);
+}
+
+// What all samples share counts once against the limit of an operand.
+static void a_large_weight_is_no_reason_to_refuse_many_samples(void **state)
+{
+    struct cn_call calls[] = {
+        {.op = CN_OP_MATMUL, .matmul = {.rows = 1, .inner = 1 << 12, .cols = 1 << 16, .alpha = 1}},
+        {.op = CN_OP_AVERAGE_POOL,
+         .window = {.channels_in = 2048,
+                    .channels_out = 2048,
+                    .groups = 1,
+                    .in = {7, 7},
+                    .out = {1, 1},
+                    .kernel = {7, 7},
+                    .stride = {1, 1},
+                    .dilation = {1, 1}}},
+        {.op = CN_OP_GATHER, .gather = {.outer = 1, .rows = 1 << 16, .inner = 1 << 12, .count = 9}},
+    };
+    const struct cn_compute_config config = {.threads = 1};
+    struct cn_compute *device;
+    size_t words;
+
+    (void)state;
+    assert_int_equal(ops->open(&config, &device), CN_OK);
+    for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++)
+        assert_int_equal(ops->query(device, &calls[i], 1 << 10, &words), CN_OK);
+    calls[0].matmul.rows = 1 << 6; // 2^32 words of results
+    assert_int_equal(ops->query(device, &calls[0], 1 << 10, &words), CN_ENOTSUP);
+    ops->close(device);
 }
 
 static void what_the_library_turns_down_in_the_end_is_done_without_it(void **state)
@@ -203,7 +273,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(a_workspace_begins_where_the_library_wants_it, start_anew),
-        cmocka_unit_test_setup(a_convolution_has_equal_pads_where_it_can, start_anew),
+        cmocka_unit_test_setup(a_convolution_has_equal_pads, start_anew),
+        cmocka_unit_test_setup(a_convolution_of_1_x_1_is_products, start_anew),
+        cmocka_unit_test_setup(a_long_sum_is_divided, start_anew),
+        cmocka_unit_test_setup(a_large_weight_is_no_reason_to_refuse_many_samples, start_anew),
         cmocka_unit_test_setup(what_the_library_turns_down_in_the_end_is_done_without_it,
                                start_anew),
         cmocka_unit_test_setup(a_matrix_without_a_way_does_not_keep_the_others_from_theirs,

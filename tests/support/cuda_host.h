@@ -44,6 +44,7 @@ struct cuda_host_settings {
     int devices;           // number of GPUs; 0: 1
     int driver_version;    // 0: the version of the build
     int capability;        // compute capability times ten; 0: 87
+    int processors;        // multiprocessors; 0: 4
     uint32_t block;        // threads of a block; 0: 64
     uint64_t fail_at;      // number of the driver call that fails, counted from 1; 0: none
     bool fail_on;          // all calls after fail_at fail, too
@@ -60,6 +61,7 @@ struct cuda_host_counts {
     uint64_t driver_calls, launches, graph_launches, captures;
     uint64_t launches_done;          // launches of graphs that have been done
     uint64_t products, convolutions; // done by the doubles of the libraries
+    uint64_t matrices;               // of these products
     uint64_t gelus, gelu_grads;      // products that end with GELU or with its gradient
     uint64_t modules, handles;       // modules loaded and handles made so far
     const void *image;               // of the module that was loaded last

@@ -314,8 +314,9 @@ static bool can_end(const struct multiplication *m)
     return good && (m->c.count == 1 || !(p->end & ASIDE));
 }
 
-static void count_product(cublasLtEpilogue_t end)
+static void count_product(int32_t matrices, cublasLtEpilogue_t end)
 {
+    cuda_host_counts.matrices += (uint64_t)matrices;
     cuda_host_counts.products++;
     cuda_host_counts.gelus += (end & GELU) != 0;
     cuda_host_counts.gelu_grads += (end & GELU_GRAD) != 0;
@@ -365,7 +366,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t prod
         return CUBLAS_STATUS_NOT_SUPPORTED;
     if (c != d || of_c != of_d || !fits(&m, algo) || !can_end(&m) || (size && !workspace))
         return CUBLAS_STATUS_INVALID_VALUE;
-    count_product(m.product.end);
+    count_product(m.c.count, m.product.end);
     cuda_host_warm((void *)stream);
     cuda_host_submit((void *)stream, run_multiplication, &m, sizeof(m));
     return CUBLAS_STATUS_SUCCESS;

@@ -144,6 +144,9 @@ CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute which, CUdevice dev
     case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
         *value = s->block ? (int)s->block : 64;
         break;
+    case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:
+        *value = s->processors ? s->processors : 4;
+        break;
     case CU_DEVICE_ATTRIBUTE_INTEGRATED:
         *value = s->unified;
         break;
