@@ -30,8 +30,8 @@ struct cuda_loss_part {
 
 // A range of an optimizer's launch. A launch has a table of them, on the device.
 struct cuda_range {
-    uint32_t weights, gradients; // first words, in the arenas
-    uint32_t end;                // words of the launch up to the end of this range
+    uint32_t weights, gradients, state; // first words, in the arenas
+    uint32_t end;                       // words of the launch up to the end of this range
 };
 
 // Shares of a sample's outputs that mean_loss divides among blocks, of 4096 outputs or more.

@@ -164,7 +164,7 @@ KERNEL(clip)
 
 // Where an element of an optimizer's launch lies.
 struct place {
-    size_t weights, gradients;
+    size_t weights, gradients, state; // words of the arenas; state: of both moments
 };
 
 // Finds element i by the launch's table of ranges, which has a.parts entries and is the workspace.
@@ -189,6 +189,7 @@ DEVICE struct place place_of(const struct cuda_args *a, uint32_t i, uint32_t *ra
     within = i - (low ? ranges[low - 1].end : 0);
     place.weights = (size_t)ranges[low].weights + within;
     place.gradients = (size_t)ranges[low].gradients + within;
+    place.state = (size_t)ranges[low].state + within;
     return place;
 }
 
@@ -224,7 +225,7 @@ KERNEL(sgd)
 
     for (uint32_t i = first_index(); i < count; i += index_step()) {
         struct place at = place_of(&a, i, &range);
-        float *w = &a.in[1][at.weights], *v = &a.in[2][at.weights];
+        float *w = &a.in[1][at.weights], *v = &a.in[2][at.state];
         float d = exact_add(gradient_of(&a, at), exact_multiply(h->weight_decay, *w));
         float velocity = exact_add(exact_multiply(h->momentum, *v), d);
 
@@ -244,8 +245,8 @@ KERNEL(adam)
 
     for (uint32_t i = first_index(); i < count; i += index_step()) {
         struct place place = place_of(&a, i, &range);
-        size_t at = place.weights;
-        float w = a.in[1][at], g = gradient_of(&a, place), m, v, deviation;
+        size_t at = place.state;
+        float w = a.in[1][place.weights], g = gradient_of(&a, place), m, v, deviation;
 
         if (op->decoupled)
             w = exact_subtract(
@@ -256,7 +257,8 @@ KERNEL(adam)
         v = exact_add(exact_multiply(op->beta2, a.in[3][at]),
                       exact_multiply(rest2, exact_multiply(g, g)));
         deviation = exact_add(exact_divide(exact_root(v), h->correction2), op->epsilon);
-        a.in[1][at] = exact_subtract(w, exact_divide(exact_multiply(rate, m), deviation));
+        a.in[1][place.weights] =
+            exact_subtract(w, exact_divide(exact_multiply(rate, m), deviation));
         a.in[2][at] = m;
         a.in[3][at] = v;
     }

@@ -16,10 +16,10 @@ static bool share_launch(const struct cn_call *a, const struct cn_call *b)
 {
     const struct cn_range *x = &a->range, *y = &b->range;
 
-    return a->op == b->op && x->state_from == y->state_from && x->nesterov == y->nesterov &&
-           x->decoupled == y->decoupled && x->beta1 == y->beta1 && x->beta2 == y->beta2 &&
-           x->epsilon == y->epsilon && x->momentum == y->momentum && x->proximal == y->proximal &&
-           x->share == y->share && x->own == y->own;
+    return a->op == b->op && x->nesterov == y->nesterov && x->decoupled == y->decoupled &&
+           x->beta1 == y->beta1 && x->beta2 == y->beta2 && x->epsilon == y->epsilon &&
+           x->momentum == y->momentum && x->proximal == y->proximal && x->share == y->share &&
+           x->own == y->own;
 }
 
 void cuda_updates_sort(struct cn_call *calls, size_t count)
@@ -60,7 +60,10 @@ static void fill_in(const struct cn_call *calls, size_t count, struct cuda_range
         const struct cn_range *range = &calls[i].range;
 
         end += (uint32_t)range->count;
-        entries[i] = (struct cuda_range){(uint32_t)range->weights, (uint32_t)range->gradients, end};
+        entries[i] = (struct cuda_range){.weights = (uint32_t)range->weights,
+                                         .gradients = (uint32_t)range->gradients,
+                                         .state = (uint32_t)(range->weights - range->state_from),
+                                         .end = end};
     }
 }
 
@@ -130,10 +133,6 @@ cn_err cuda_updates_queue(struct cuda *cuda, const struct cn_call *calls, size_t
     args.parts = (uint32_t)(end - first);
     for (int i = 0; i < 5; i++)
         args.in[i] = arena_of(cuda, arenas[i]);
-    // If the optimizer's state covers only a part of the model, its address is moved, so that the
-    // kernels can count from the model's first word.
-    for (int i = 2; i < 4; i++)
-        args.in[i] = (float *)((uintptr_t)args.in[i] - range->state_from * sizeof(float));
     for (size_t i = first; i < end; i++)
         words += calls[i].range.count;
     *next = end;

@@ -201,11 +201,17 @@ static void a_program_is_captured_again_once_the_libraries_are_warm(void **state
     assert_memory_equal(never.gradients, warm.gradients, sizeof(warm.gradients));
 }
 
+// The optimizer's state lies in another order than the weights.
 static struct cn_call range_call(enum cn_op op, size_t place, float momentum)
 {
-    return (struct cn_call){
-        .op = op,
-        .range = {.weights = place, .gradients = place, .count = 7, .momentum = momentum}};
+    size_t state = WORDS - 10 - place;
+
+    return (struct cn_call){.op = op,
+                            .range = {.weights = place,
+                                      .gradients = place,
+                                      .count = 7,
+                                      .state_from = place - state,
+                                      .momentum = momentum}};
 }
 
 // As in a model whose layers are normalized: weights and statistics take turns.
