@@ -28,18 +28,41 @@ DEVICE void write_part(const struct cuda_args *a, double loss, double weight, ui
     parts[block_index()] = sum;
 }
 
-// Adds up the sums of a.parts blocks. One thread works.
+// Returns the sum over the threads of a block, in every thread.
+DEVICE double block_sum_double(double value)
+{
+    SHARED double part[CUDA_THREADS / CUDA_WARP];
+    double sum = 0;
+
+    value = warp_sum_double(value);
+    block_sync(); // an earlier call may still be read
+    if (thread_index() % CUDA_WARP == 0)
+        part[thread_index() / CUDA_WARP] = value;
+    block_sync();
+    for (uint32_t i = 0; i < block_size() / CUDA_WARP; i++)
+        sum += part[i];
+    return sum;
+}
+
+// Adds up the sums of a.parts blocks. One block works.
 KERNEL(loss_finish)
 {
     const struct cuda_loss_part *parts = (const struct cuda_loss_part *)(const void *)a.workspace;
+    double loss = 0, weight = 0, correct = 0; // correct is exact below 2^53
 
-    if (thread_index() > 0 || block_index() > 0)
-        return;
-    for (uint32_t i = 0; i < a.parts; i++) {
-        a.state->loss += parts[i].loss;
-        a.state->weight += parts[i].weight;
-        a.state->correct += parts[i].correct;
+    for (uint32_t i = thread_index(); i < a.parts; i += block_size()) {
+        loss += parts[i].loss;
+        weight += parts[i].weight;
+        correct += (double)parts[i].correct;
     }
+    loss = block_sum_double(loss);
+    weight = block_sum_double(weight);
+    correct = block_sum_double(correct);
+    if (thread_index() > 0)
+        return;
+    a.state->loss += loss;
+    a.state->weight += weight;
+    a.state->correct += (uint64_t)correct;
 }
 
 // Returns the first of a row's largest elements, in all threads of the team.
@@ -160,19 +183,7 @@ DEVICE float output_loss(const struct cuda_args *a, float y, float t, float *slo
 // Returns the sum over the team, in every thread.
 DEVICE double team_sum_double(const struct team *team, double value)
 {
-    SHARED double part[CUDA_THREADS / CUDA_WARP];
-    double sum = 0;
-
-    value = warp_sum_double(value);
-    if (!team->wide)
-        return value;
-    block_sync();
-    if (thread_index() % CUDA_WARP == 0)
-        part[thread_index() / CUDA_WARP] = value;
-    block_sync();
-    for (uint32_t i = 0; i < block_size() / CUDA_WARP; i++)
-        sum += part[i];
-    return sum;
+    return team->wide ? block_sum_double(value) : warp_sum_double(value);
 }
 
 // The loss of a sample is the mean over its outputs; its weight is 1. A team works on a share of a

@@ -120,6 +120,7 @@ static void cross_entropy_counts_rows_weights_and_smoothed_targets(void **state)
         check_cross_entropy((struct cn_loss_call){.outputs = 7,
                                                   .rows = 5,
                                                   .classes_first = i & 1,
+    check_cross_entropy((struct cn_loss_call){.outputs = 7, .rows = 60, .ignore = 3}, true);
                                                   .ignore = i & 2 ? 3 : INT32_MIN,
                                                   .smoothing = i & 4 ? 0.1f : 0},
                             i & 8);

@@ -44,7 +44,7 @@ struct cuda_host_settings {
     int devices;           // number of GPUs; 0: 1
     int driver_version;    // 0: the version of the build
     int capability;        // compute capability times ten; 0: 87
-    int processors;        // multiprocessors; 0: 4
+    int processors;        // multiprocessors; 0: 8
     uint32_t block;        // threads of a block; 0: 64
     uint64_t fail_at;      // number of the driver call that fails, counted from 1; 0: none
     bool fail_on;          // all calls after fail_at fail, too

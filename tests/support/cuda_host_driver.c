@@ -145,7 +145,7 @@ CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute which, CUdevice dev
         *value = s->block ? (int)s->block : 64;
         break;
     case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:
-        *value = s->processors ? s->processors : 4;
+        *value = s->processors ? s->processors : 8;
         break;
     case CU_DEVICE_ATTRIBUTE_INTEGRATED:
         *value = s->unified;
