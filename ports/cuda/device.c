@@ -98,7 +98,7 @@ static void read_limits(struct cuda *cuda)
 
     cuda->threads = threads > 0 && threads < 256 ? (uint32_t)threads / 32 * 32 : 256;
     cuda->processors = processors > 0 ? (uint32_t)processors : 1;
-    cuda->grid = 16 * cuda->processors;
+    cuda->grid = CUDA_GRID_TURNS * cuda->processors;
     cuda->unified = attribute(cuda, CU_DEVICE_ATTRIBUTE_INTEGRATED) > 0;
     // NVIDIA recommends 32 MiB from Hopper on and 4 MiB before (cublasSetWorkspace). On a board,
     // whose few processors are busy with small products, 4 MiB are enough.

@@ -28,6 +28,8 @@ struct cuda_arena {
     size_t shown; // words, from the first on, that were shown since unmap
 };
 
+#define CUDA_GRID_TURNS 16 // most blocks of a launch, for each multiprocessor
+
 struct cuda {
     struct cn_compute base;
     struct cuda_library library;

@@ -86,6 +86,20 @@ DEVICE float block_sum(float value)
     return sum;
 }
 
+// Returns the sum over the threads of a block that have the same lane, in each of them.
+DEVICE float lane_sum(float value)
+{
+    SHARED float parts[CUDA_THREADS];
+    float sum = 0;
+
+    block_sync();
+    parts[thread_index()] = value;
+    block_sync();
+    for (uint32_t i = thread_index() % CUDA_WARP; i < block_size(); i += CUDA_WARP)
+        sum += parts[i];
+    return sum;
+}
+
 DEVICE float block_max(float value)
 {
     SHARED float part[CUDA_THREADS / CUDA_WARP];

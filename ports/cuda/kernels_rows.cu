@@ -1,37 +1,85 @@
 // Softmax, normalization of rows and of batches, and sums over rows.
 #include "ports/cuda/kernel_common.h"
 
-// Bias gradient of rows of channels: a thread adds one channel over the rows of one part. The parts
-// x channels partial sums go to the workspace; sum_parts adds them up.
+// What a block adds up of a matrix: 32 columns, one for each lane, over the rows of one part. Each
+// warp takes every step-th row.
+struct column_share {
+    uint32_t part, column, first, end, step; // rows first, first + step... before end
+    bool writes;                             // this thread writes the sum of its column
+};
+
+// Returns the share of block number `block`, of column_shares in all.
+DEVICE struct column_share column_share_of(const struct cuda_args *a, uint32_t block, uint32_t rows,
+                                           uint32_t columns)
+{
+    uint32_t groups = (columns + CUDA_WARP - 1) / CUDA_WARP;
+    uint32_t share = (rows + a->parts - 1) / a->parts, warp = thread_index() / CUDA_WARP;
+    struct column_share at;
+
+    at.part = block / groups;
+    at.column = block % groups * CUDA_WARP + thread_index() % CUDA_WARP;
+    at.first = at.part * share + warp;
+    at.end = (at.part + 1) * share < rows ? (at.part + 1) * share : rows;
+    at.step = block_size() / CUDA_WARP;
+    at.writes = warp == 0 && at.column < columns;
+    if (at.column >= columns)
+        at.end = 0;
+    return at;
+}
+
+DEVICE uint32_t column_shares(const struct cuda_args *a, uint32_t columns)
+{
+    return (columns + CUDA_WARP - 1) / CUDA_WARP * a->parts;
+}
+
+// Writes a column's sum over a part to the workspace, where sum_parts finds it, or over all rows to
+// output number `out`. The sums of an output follow those of the output before.
+DEVICE void put_column(const struct cuda_args *a, const struct column_share *at, uint32_t out,
+                       uint32_t columns, float sum)
+{
+    if (at->writes && a->parts > 1)
+        a->workspace[((size_t)out * a->parts + at->part) * columns + at->column] = sum;
+    else if (at->writes && a->out[out])
+        put(&a->out[out][at->column], sum, adds(a));
+}
+
+// Bias gradient of rows of channels.
 KERNEL(bias_grad_rows)
 {
     uint32_t channels = (uint32_t)a.call.bias.channels;
     uint32_t rows = (uint32_t)a.call.bias.rows * run_samples(&a);
-    uint32_t share = (rows + a.parts - 1) / a.parts;
 
-    for (uint32_t i = first_index(); i < channels * a.parts; i += index_step()) {
-        uint32_t part = i / channels, c = i % channels;
-        uint32_t end = (part + 1) * share < rows ? (part + 1) * share : rows;
+    for (uint32_t block = block_index(); block < column_shares(&a, channels);
+         block += grid_size()) {
+        struct column_share at = column_share_of(&a, block, rows, channels);
         float sum = 0;
 
-        for (uint32_t r = part * share; r < end; r++)
-            sum += a.in[0][(size_t)r * channels + c];
-        a.workspace[i] = sum * a.call.bias.scale;
+        for (uint32_t r = at.first; r < at.end; r += at.step)
+            sum += a.in[0][(size_t)r * channels + at.column];
+        put_column(&a, &at, 0, channels, lane_sum(sum) * a.call.bias.scale);
     }
 }
 
-// Adds up partial sums: out[k] = sum over parts of workspace[part][k], for fill.count values of k.
+// Adds up partial sums: out[i][k] = sum over parts of workspace[i][part][k], for fill.count values
+// of k and the one or two outputs that are there.
 KERNEL(sum_parts)
 {
-    uint32_t count = (uint32_t)a.call.fill.count;
+    uint32_t count = (uint32_t)a.call.fill.count, groups = (count + CUDA_WARP - 1) / CUDA_WARP;
+    uint32_t blocks = a.out[1] ? 2 * groups : groups;
     bool add = adds(&a);
 
-    for (uint32_t k = first_index(); k < count; k += index_step()) {
+    for (uint32_t block = block_index(); block < blocks; block += grid_size()) {
+        uint32_t out = block / groups;
+        uint32_t k = block % groups * CUDA_WARP + thread_index() % CUDA_WARP;
+        const float *parts = a.workspace + (size_t)out * a.parts * count + k;
         float sum = 0;
 
-        for (uint32_t part = 0; part < a.parts; part++)
-            sum += a.workspace[(size_t)part * count + k];
-        put(&a.out[0][k], sum, add);
+        for (uint32_t part = thread_index() / CUDA_WARP; k < count && part < a.parts;
+             part += block_size() / CUDA_WARP)
+            sum += parts[(size_t)part * count];
+        sum = lane_sum(sum);
+        if (thread_index() < CUDA_WARP && k < count && a.out[out])
+            put(&a.out[out][k], sum, add);
     }
 }
 
@@ -221,23 +269,20 @@ DEVICE void norm_shares(const struct cuda_args *a, uint32_t row, uint32_t c, flo
     *beta += dy;
 }
 
-// For groups = inner = 1: a thread adds one column over the rows of one part. The workspace gets
-// parts x cols sums for dgamma, then as many for dbeta; sum_parts adds them up.
+// For groups = inner = 1.
 KERNEL(norm_grad_affine_rows)
 {
     const struct cn_norm *op = &a.call.norm;
     uint32_t cols = (uint32_t)op->cols, rows = (uint32_t)op->rows * run_samples(&a);
-    uint32_t share = (rows + a.parts - 1) / a.parts, total = cols * a.parts;
 
-    for (uint32_t i = first_index(); i < total; i += index_step()) {
-        uint32_t part = i / cols;
-        uint32_t end = (part + 1) * share < rows ? (part + 1) * share : rows;
+    for (uint32_t block = block_index(); block < column_shares(&a, cols); block += grid_size()) {
+        struct column_share at = column_share_of(&a, block, rows, cols);
         float gamma = 0, beta = 0;
 
-        for (uint32_t row = part * share; row < end; row++)
-            norm_shares(&a, row, i % cols, &gamma, &beta);
-        a.workspace[i] = gamma;
-        a.workspace[total + i] = beta;
+        for (uint32_t row = at.first; row < at.end; row += at.step)
+            norm_shares(&a, row, at.column, &gamma, &beta);
+        put_column(&a, &at, 0, cols, lane_sum(gamma));
+        put_column(&a, &at, 1, cols, lane_sum(beta));
     }
 }
 

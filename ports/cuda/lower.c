@@ -8,7 +8,8 @@
 #include "runtime/base/log.h"
 
 #define WIDE 512          // least elements of a row for a block to work on it, not a warp
-#define PARTS 32          // partial sums of a long sum over rows
+#define PARTS 32          // most partial sums of a long sum
+#define PART_ROWS 64      // least rows of a part of a sum over rows
 #define CHANNEL_PART 4096 // elements of a channel for each block that works on it
 #define SHORT_SUM 64      // most terms of a sum for one thread
 #define MANY_SUMS 4096    // with this many sums or more, one thread computes each
@@ -39,6 +40,17 @@ static uint64_t samples_of(const struct cuda_args *a)
 static uint64_t most(uint64_t a, uint64_t b)
 {
     return a > b ? a : b;
+}
+
+static uint64_t least(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+// Returns the number of groups of 32 columns, of which a block adds up one.
+static uint64_t groups_of(size_t columns)
+{
+    return (columns + 31) / 32;
 }
 
 // How an op is done. `elements` returns the elements of the largest operand that each sample has
@@ -246,18 +258,28 @@ static cn_err lower_extreme(struct cuda *cuda, struct cuda_args *args)
     return cuda_launch_threads(cuda, CUDA_KERNEL_extreme, args, kept * samples_of(args));
 }
 
-// Adds up the partial sums that begin `words` into the workspace, if that output is wanted.
-static cn_err sum_parts(struct cuda *cuda, const struct cuda_args *args, size_t words, int out,
-                        size_t count)
+// Adds up partial sums, `count` for each part, for one or two outputs.
+static cn_err sum_parts(struct cuda *cuda, const struct cuda_args *args, int outputs, size_t count)
 {
     struct cuda_args sum = *args;
 
-    if (!args->out[out])
+    if (args->parts == 1)
         return CN_OK;
-    sum.workspace += words;
-    sum.out[0] = args->out[out];
+    sum.out[1] = outputs > 1 ? args->out[1] : NULL;
     sum.call.fill = (struct cn_fill){.count = count};
-    return cuda_launch_threads(cuda, CUDA_KERNEL_sum_parts, &sum, count);
+    return cuda_launch_blocks(cuda, CUDA_KERNEL_sum_parts, &sum,
+                              (sum.out[1] ? 2 : 1) * groups_of(count));
+}
+
+// Chooses the number of parts of a sum over rows, so that there are two blocks for each
+// multiprocessor, if the parts do not become too small. One part needs no workspace.
+static void choose_row_parts(const struct cuda *cuda, struct cuda_args *args, uint64_t rows,
+                             size_t columns)
+{
+    uint64_t parts = 2 * cuda->grid / CUDA_GRID_TURNS / groups_of(columns);
+
+    parts = least(least(parts, rows * args->samples / PART_ROWS), PARTS);
+    args->parts = parts ? (uint32_t)parts : 1;
 }
 
 static cn_err lower_bias_grad(struct cuda *cuda, struct cuda_args *args)
@@ -267,9 +289,10 @@ static cn_err lower_bias_grad(struct cuda *cuda, struct cuda_args *args)
 
     if (op->inner > 1)
         return cuda_launch_blocks(cuda, CUDA_KERNEL_bias_grad, args, op->channels);
-    args->parts = PARTS;
-    err = cuda_launch_threads(cuda, CUDA_KERNEL_bias_grad_rows, args, PARTS * op->channels);
-    return err ? err : sum_parts(cuda, args, 0, 0, op->channels);
+    choose_row_parts(cuda, args, op->rows, op->channels);
+    err = cuda_launch_blocks(cuda, CUDA_KERNEL_bias_grad_rows, args,
+                             args->parts * groups_of(op->channels));
+    return err ? err : sum_parts(cuda, args, 1, op->channels);
 }
 
 static size_t bias_workspace(const struct cn_call *call, size_t samples)
@@ -318,11 +341,10 @@ static cn_err lower_norm_affine(struct cuda *cuda, struct cuda_args *args)
     if (!affine_by_rows(op))
         return cuda_launch_blocks(cuda, CUDA_KERNEL_norm_grad_affine, args,
                                   op->groups * (op->cols / op->inner));
-    args->parts = PARTS;
-    err = cuda_launch_threads(cuda, CUDA_KERNEL_norm_grad_affine_rows, args, PARTS * op->cols);
-    if (!err)
-        err = sum_parts(cuda, args, 0, 0, op->cols);
-    return err ? err : sum_parts(cuda, args, PARTS * op->cols, 1, op->cols);
+    choose_row_parts(cuda, args, op->rows, op->cols);
+    err = cuda_launch_blocks(cuda, CUDA_KERNEL_norm_grad_affine_rows, args,
+                             args->parts * groups_of(op->cols));
+    return err ? err : sum_parts(cuda, args, 2, op->cols);
 }
 
 static size_t norm_affine_workspace(const struct cn_call *call, size_t samples)

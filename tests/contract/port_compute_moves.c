@@ -449,6 +449,7 @@ static void layer_instance_and_group_normalization_are_right(void **state)
         {.rows = 3, .cols = 37, .groups = 1, .inner = 1, .epsilon = 1e-3f},  // layer
         {.rows = 5, .cols = 12, .groups = 5, .inner = 12, .epsilon = 1e-3f}, // instance
         {.rows = 2, .cols = 18, .groups = 2, .inner = 6, .epsilon = 1e-3f},  // group
+        {.rows = 71, .cols = 9, .groups = 1, .inner = 1, .epsilon = 1e-3f},  // many rows
     };
 
     (void)state;

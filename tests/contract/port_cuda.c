@@ -211,7 +211,10 @@ static void all_ways_to_run_a_program_give_one_result(void **state)
     for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
         cuda_host_settings = ways[i];
         assert_int_equal(run_once(4, 4, weights), CN_OK);
-        assert_memory_equal(weights, wanted, sizeof(wanted));
+        if (!ways[i].block) // sums over rows depend on the threads of a block
+            assert_memory_equal(weights, wanted, sizeof(wanted));
+        for (size_t j = 0; j < COUNT * OUT; j++)
+            assert_float_equal(weights[j], wanted[j], 1e-6f);
     }
 }
 
