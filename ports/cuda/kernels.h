@@ -41,7 +41,10 @@ struct cuda_range {
 #define CUDA_TILE_THREADS 256   // threads of a block of products and of attention
 #define CUDA_ATTENTION_ROWS 64  // rows of a head that a block of the attention kernels works on
 #define CUDA_ATTENTION_WIDTH 64 // words of a row up to which these need not be the wide ones
-#define CUDA_HIT_WORDS 8        // words of a row that a thread of gather_grad_hits adds up
+#define CUDA_HIT_WORDS 8        // words of a row that a thread of gather_grad adds up
+// Warps that a row of gather_grad or gather_grad_hits is divided among.
+#define CUDA_HIT_STRIPS(inner)                                                                     \
+    ((uint32_t)(((inner) + CUDA_HIT_WORDS * 32 - 1) / (CUDA_HIT_WORDS * 32)))
 
 // The argument of every kernel.
 struct cuda_args {

@@ -49,38 +49,73 @@ KERNEL(gather_elements)
     }
 }
 
-// A warp owns a row of dx. It looks through all numbers, 32 at a time, and adds the rows of dy that
-// belong to its row.
+// Adds up rows of dy, of which a warp owns some columns, from `from` on. Bit j of found: the row of
+// number base + j, counted over all samples, belongs to the sum. Four rows are on their way
+// together.
+DEVICE void add_hits(const struct cuda_args *a, uint32_t n, uint32_t o, uint32_t base,
+                     uint32_t found, uint32_t from, float sum[CUDA_HIT_WORDS])
+{
+    const struct cn_gather *op = &a->call.gather;
+    uint32_t count = (uint32_t)op->count, inner = (uint32_t)op->inner;
+
+    for (uint32_t first = from + thread_index() % CUDA_WARP; found; base += 4, found >>= 4) {
+        float term[4][CUDA_HIT_WORDS];
+
+        if (!(found & 15))
+            continue;
+        UNROLL
+        for (uint32_t j = 0; j < 4; j++) {
+            uint32_t hit = base + j;
+            const float *dy = a->in[0] + (n + hit / count) * a->call.in[0].stride +
+                              ((size_t)o * count + hit % count) * inner;
+
+            UNROLL
+            for (uint32_t k = 0; k < CUDA_HIT_WORDS; k++)
+                term[j][k] =
+                    found >> j & 1 && first + k * CUDA_WARP < inner ? dy[first + k * CUDA_WARP] : 0;
+        }
+        UNROLL
+        for (uint32_t i = 0; i < 4 * CUDA_HIT_WORDS; i++)
+            sum[i % CUDA_HIT_WORDS] += term[i / CUDA_HIT_WORDS][i % CUDA_HIT_WORDS];
+    }
+}
+
+// A warp owns a row of dx, or some columns of it, and a part of the numbers. It looks through them,
+// 32 at a time, and adds the rows of dy that belong to its row. With several parts the sums go to
+// the workspace, where sum_parts finds them; dx is shared by all samples then.
 KERNEL(gather_grad)
 {
     const struct cn_gather *op = &a.call.gather;
     bool shared = !a.call.out[0].stride, add = adds(&a);
     uint32_t samples = shared && a.call.in[0].stride ? run_samples(&a) : 1;
     uint32_t rows = (uint32_t)op->rows, count = (uint32_t)op->count, inner = (uint32_t)op->inner;
-    uint32_t slots = (uint32_t)op->outer * rows;
-    uint32_t total = slots * (shared ? 1 : a.samples), numbers = samples * count;
+    uint32_t slots = (uint32_t)op->outer * rows, numbers = samples * count;
+    uint32_t strips = CUDA_HIT_STRIPS(inner), share = (numbers + a.parts - 1) / a.parts;
+    uint32_t total = slots * strips * (shared ? a.parts : a.samples);
     struct team team = team_of(&a);
 
-    for (uint32_t slot = team.first; slot < total; slot += team.step) {
-        uint32_t n = slot / slots, o = slot % slots / rows, row = slot % rows;
-        float *dx = a.out[0] + n * a.call.out[0].stride + (size_t)(slot % slots) * inner;
+    for (uint32_t unit = team.first; unit < total; unit += team.step) {
+        uint32_t slot = unit / strips % slots, from = unit % strips * CUDA_HIT_WORDS * CUDA_WARP;
+        uint32_t n = shared ? 0 : unit / strips / slots, part = shared ? unit / strips / slots : 0;
+        uint32_t end = (part + 1) * share < numbers ? (part + 1) * share : numbers;
+        float *dx = a.parts > 1 ? a.workspace + ((size_t)part * slots + slot) * inner
+                                : a.out[0] + n * a.call.out[0].stride + (size_t)slot * inner;
+        float sum[CUDA_HIT_WORDS] = {0};
 
-        for (uint32_t i = team.lane; !add && i < inner; i += CUDA_WARP)
-            dx[i] = 0;
-        for (uint32_t base = 0; base < numbers; base += CUDA_WARP) {
+        for (uint32_t base = part * share; base < end; base += CUDA_WARP) {
             uint32_t at = base + team.lane;
-            bool inside = at < numbers;
+            bool inside = at < end;
             float word = inside ? a.in[1][(n + at / count) * a.call.in[1].stride + at % count] : 0;
-            uint32_t found = warp_ballot(inside && row_of(&a, word) == row);
+            uint32_t found = warp_ballot(inside && row_of(&a, word) == slot % rows);
 
-            for (uint32_t j = 0; found; j++, found >>= 1) {
-                uint32_t hit = base + j;
-                const float *dy = a.in[0] + (n + hit / count) * a.call.in[0].stride +
-                                  ((size_t)o * count + hit % count) * inner;
+            add_hits(&a, n, slot / rows, base, found, from, sum);
+        }
+        UNROLL
+        for (uint32_t k = 0; k < CUDA_HIT_WORDS; k++) {
+            uint32_t i = from + k * CUDA_WARP + team.lane;
 
-                for (uint32_t i = team.lane; (found & 1) && i < inner; i += CUDA_WARP)
-                    dx[i] += dy[i];
-            }
+            if (i < inner)
+                put(&dx[i], sum[k], add && a.parts == 1);
         }
     }
 }
@@ -103,11 +138,12 @@ KERNEL(gather_grad_hits)
     const struct cn_gather *op = &a.call.gather;
     uint32_t samples = a.call.in[0].stride ? run_samples(&a) : 1;
     uint32_t count = (uint32_t)op->count, inner = (uint32_t)op->inner, numbers = samples * count;
-    uint32_t width = CUDA_HIT_WORDS * CUDA_WARP, strips = (inner + width - 1) / width;
+    uint32_t strips = CUDA_HIT_STRIPS(inner);
     struct team team = team_of(&a);
 
     for (uint32_t slot = team.first; slot < numbers * strips; slot += team.step) {
-        uint32_t own = slot / strips, from = slot % strips * width, earlier = 0;
+        uint32_t own = slot / strips, from = slot % strips * CUDA_HIT_WORDS * CUDA_WARP;
+        uint32_t earlier = 0;
         uint32_t row = row_of(&a, a.in[1][own / count * a.call.in[1].stride + own % count]);
         float sum[CUDA_HIT_WORDS] = {0};
 
@@ -126,18 +162,9 @@ KERNEL(gather_grad_hits)
             float word = inside ? a.in[1][at / count * a.call.in[1].stride + at % count] : 0;
             uint32_t found = warp_ballot(inside && row_of(&a, word) == row);
 
-            for (uint32_t hit = base; found; hit++, found >>= 1) {
-                const float *dy =
-                    a.in[0] + hit / count * a.call.in[0].stride + (size_t)(hit % count) * inner;
-
-                for (uint32_t k = 0; k < CUDA_HIT_WORDS; k++) {
-                    uint32_t i = from + k * CUDA_WARP + team.lane;
-
-                    if ((found & 1) && i < inner)
-                        sum[k] += dy[i];
-                }
-            }
+            add_hits(&a, 0, 0, base, found, from, sum);
         }
+        UNROLL
         for (uint32_t k = 0; k < CUDA_HIT_WORDS; k++) {
             uint32_t i = from + k * CUDA_WARP + team.lane;
 

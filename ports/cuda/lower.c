@@ -10,6 +10,8 @@
 #define WIDE 512          // least elements of a row for a block to work on it, not a warp
 #define PARTS 32          // most partial sums of a long sum
 #define PART_ROWS 64      // least rows of a part of a sum over rows
+#define PART_NUMBERS 64   // least indices of a part of GATHER_GRAD
+#define GATHER_WARPS 4096 // most warps of GATHER_GRAD, if its indices are divided
 #define CHANNEL_PART 4096 // elements of a channel for each block that works on it
 #define SHORT_SUM 64      // most terms of a sum for one thread
 #define MANY_SUMS 4096    // with this many sums or more, one thread computes each
@@ -430,27 +432,58 @@ static uint64_t few_numbers(const struct cuda_args *args)
     return op->outer == 1 && !args->call.out[0].stride && numbers < op->rows ? numbers : 0;
 }
 
+// Returns the number of parts of `numbers` indices, which warps look through beside each other.
+static uint32_t gather_parts(const struct cn_gather *op, uint64_t numbers)
+{
+    uint64_t warps = op->outer * op->rows * CUDA_HIT_STRIPS(op->inner), parts;
+
+    if (op->elements || !warps)
+        return 1;
+    parts = least(least(numbers / PART_NUMBERS, GATHER_WARPS / warps), PARTS);
+    return parts < 4 ? 1 : (uint32_t)parts; // the launch of sum_parts costs as much as some parts
+}
+
+// As much as a gradient needs that all samples share: the query does not tell which one it is.
+static size_t gather_workspace(const struct cn_call *call, size_t samples)
+{
+    const struct cn_gather *op = &call->gather;
+    uint32_t parts = call->op == CN_OP_GATHER ? 1 : gather_parts(op, op->count * samples);
+
+    return parts == 1 ? 0 : parts * op->outer * op->rows * op->inner;
+}
+
+static cn_err lower_gather_grad(struct cuda *cuda, struct cuda_args *args)
+{
+    const struct cn_gather *op = &args->call.gather;
+    uint64_t rows = op->outer * op->rows, strips = CUDA_HIT_STRIPS(op->inner);
+    cn_err err;
+
+    if (few_numbers(args)) {
+        err = cuda_launch_threads(cuda, CUDA_KERNEL_gather_grad_clear, args, rows * op->inner);
+        return err ? err
+                   : cuda_launch_threads(cuda, CUDA_KERNEL_gather_grad_hits, args,
+                                         few_numbers(args) * strips * 32);
+    }
+    args->parts = 1;
+    if (!args->call.out[0].stride)
+        args->parts = gather_parts(op, op->count * (args->call.in[0].stride ? args->samples : 1));
+    err = cuda_launch_threads(cuda, CUDA_KERNEL_gather_grad, args,
+                              rows * strips * 32 * args->parts * samples_of(args));
+    return err ? err : sum_parts(cuda, args, 1, rows * op->inner);
+}
+
 static cn_err lower_gather(struct cuda *cuda, struct cuda_args *args)
 {
     const struct cn_gather *op = &args->call.gather;
     uint64_t outputs = op->outer * op->count * op->inner * samples_of(args);
-    uint64_t rows = op->outer * op->rows * samples_of(args);
 
     if (args->call.op == CN_OP_GATHER)
         return cuda_launch_threads(
             cuda, op->elements ? CUDA_KERNEL_gather_elements : CUDA_KERNEL_gather, args, outputs);
     if (op->elements)
-        return cuda_launch_threads(cuda, CUDA_KERNEL_gather_grad_elements, args, rows * op->inner);
-    if (few_numbers(args)) {
-        cn_err err =
-            cuda_launch_threads(cuda, CUDA_KERNEL_gather_grad_clear, args, op->rows * op->inner);
-        uint64_t strips = (op->inner + CUDA_HIT_WORDS * 32 - 1) / (CUDA_HIT_WORDS * 32);
-
-        return err ? err
-                   : cuda_launch_threads(cuda, CUDA_KERNEL_gather_grad_hits, args,
-                                         few_numbers(args) * strips * 32);
-    }
-    return cuda_launch_threads(cuda, CUDA_KERNEL_gather_grad, args, rows * 32);
+        return cuda_launch_threads(cuda, CUDA_KERNEL_gather_grad_elements, args,
+                                   op->outer * op->rows * op->inner * samples_of(args));
+    return lower_gather_grad(cuda, args);
 }
 
 static cn_err lower_recurrent(struct cuda *cuda, struct cuda_args *args)
@@ -565,7 +598,8 @@ static const struct lowering lowerings[CN_OP_BATCH_COUNT] = {
     [CN_OP_BATCH_NORM_GRAD] = {lower_batch_norm, batch_norm_elements, batch_norm_workspace},
     [CN_OP_DROPOUT] = {lower_dropout, dropout_elements},
     [CN_OP_GATHER] = {lower_gather, gather_elements, .shared = gather_shared},
-    [CN_OP_GATHER_GRAD] = {lower_gather, gather_elements, .shared = gather_shared},
+    [CN_OP_GATHER_GRAD] = {lower_gather, gather_elements, gather_workspace,
+                           .shared = gather_shared},
     [CN_OP_RESIZE] = {lower_resize, resize_elements},
     [CN_OP_RESIZE_GRAD] = {lower_resize, resize_elements},
     [CN_OP_RECURRENT] = {lower_recurrent, recurrent_elements, recurrent_workspace,

@@ -217,12 +217,15 @@ static void rows_and_elements_are_gathered_and_their_gradients_scattered(void **
         .outer = 2, .rows = 5, .inner = 3, .count = 4, .elements = true};
     // More rows than numbers, as an embedding has: each row that is named at all is named 4 times.
     const struct cn_gather embedding = {.outer = 1, .rows = 150, .inner = 300, .count = 30};
+    // Few rows, each of which is named often.
+    const struct cn_gather letters = {.outer = 2, .rows = 11, .inner = 261, .count = 307};
 
     (void)state;
     for (int gradient = 0; gradient < 2; gradient++) {
         check_gather(rows, false, true, gradient);
         check_gather(rows, true, false, gradient);
         check_gather(embedding, false, true, gradient);
+        check_gather(letters, false, true, gradient);
         check_gather(elements, true, true, gradient);
         check_gather(elements, false, true, gradient);
     }
