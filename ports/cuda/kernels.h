@@ -37,7 +37,7 @@ struct cuda_range {
 // Shares of a sample's outputs that mean_loss divides among blocks, of 4096 outputs or more.
 #define CUDA_LOSS_SHARES(outputs)                                                                  \
     ((outputs) < 8192 ? 1u : (outputs) / 4096 < 64 ? (uint32_t)((outputs) / 4096) : 64u)
-#define CUDA_LOSS_BLOCKS 128    // most blocks of a loss kernel
+#define CUDA_LOSS_BLOCKS 1024   // most blocks of a loss kernel
 #define CUDA_TILE_THREADS 256   // threads of a block of products and of attention
 #define CUDA_ATTENTION_ROWS 64  // rows of a head that a block of the attention kernels works on
 #define CUDA_ATTENTION_WIDTH 64 // words of a row up to which these need not be the wide ones
@@ -121,6 +121,7 @@ struct cuda_args {
     X(conv)                                                                                        \
     X(conv_grad_input)                                                                             \
     X(conv_grad_weight)                                                                            \
+    X(pack_lines)                                                                                  \
     X(pack)                                                                                        \
     X(unpack)                                                                                      \
     X(pack_tiles)                                                                                  \

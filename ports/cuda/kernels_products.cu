@@ -267,6 +267,42 @@ DEVICE float from_float16(uint32_t half)
     return bits_float(sign | ((size << 13) + (112u << 23)));
 }
 
+// Packs lines of float32 as lines of 16 bits: products.rows lines of products.cols elements,
+// leading_a words from each to the next. The packed ones are leading_c elements apart, a multiple
+// of 8, and end with zeros. wide: float16, else bfloat16. A thread packs 8 elements.
+KERNEL(pack_lines)
+{
+    const struct cn_products *op = &a.call.products;
+    uint32_t cols = (uint32_t)op->cols, groups = (uint32_t)op->leading_c / 8;
+    uint64_t total = (uint64_t)op->rows * groups;
+    bool fours = op->leading_a % 4 == 0 && (uintptr_t)a.in[0] % 16 == 0;
+
+    for (uint64_t i = first_index(); i < total; i += index_step()) {
+        uint32_t line = (uint32_t)(i / groups), first = (uint32_t)(i % groups) * 8;
+        const float *from = a.in[0] + line * op->leading_a + first;
+        struct four low = {{0, 0, 0, 0}}, high = low, packed;
+        float values[8];
+
+        if (fours && first + 8 <= cols) {
+            low = load_four(from);
+            high = load_four(from + 4);
+        }
+        UNROLL
+        for (uint32_t k = 0; k < 8; k++)
+            values[k] = fours && first + 8 <= cols ? (k < 4 ? low.at[k % 4] : high.at[k % 4])
+                        : first + k < cols         ? from[k]
+                                                   : 0;
+        UNROLL
+        for (uint32_t k = 0; k < 4; k++) {
+            float even = values[2 * k], odd = values[2 * k + 1];
+
+            packed.at[k] = bits_float(a.wide ? to_float16(even) | to_float16(odd) << 16
+                                             : to_bfloat16(even) | to_bfloat16(odd) << 16);
+        }
+        store_four(a.out[0] + (size_t)line * (op->leading_c / 2) + first / 2, packed);
+    }
+}
+
 // Packs the engine's n x channels x plane of float32 as a library's n x plane x channels of 16
 // bits; unpack goes back. bias: rows = n, channels, inner = words of a plane. wide: float16, else
 // bfloat16.

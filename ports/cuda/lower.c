@@ -640,7 +640,7 @@ cn_err cuda_lower_query(struct cuda *cuda, const struct cn_call *call, size_t sa
     if (how->lower == cuda_conv_run)
         return cuda_conv_query(cuda, call, (uint32_t)samples, workspace);
     if (call->op == CN_OP_MATMUL || call->op == CN_OP_PRODUCTS)
-        *workspace = cuda->blas ? cuda->product_words : 0;
+        *workspace = cuda_products_workspace(cuda, call, samples);
     else if (how->workspace)
         *workspace = how->workspace(call, samples);
     return CN_OK;

@@ -3,6 +3,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "ports/cuda/packed.h"
 #include "runtime/base/log.h"
 
 #define TILE_ROWS 128 // rows and columns of a large tile of the library
@@ -33,9 +34,11 @@ static void forget(struct cuda *cuda, struct description *d)
         blas->product_destroy(d->product);
 }
 
-static cublasComputeType_t compute_type(enum cn_precision precision)
+static cublasComputeType_t compute_type(const struct cuda *cuda, const struct cuda_product *p)
 {
-    switch (precision) {
+    if (p->factors != CUDA_R_32F)
+        return CUBLAS_COMPUTE_32F;
+    switch (cuda->precision) {
     case CN_PRECISION_BFLOAT16:
         return CUBLAS_COMPUTE_32F_FAST_16BF;
     case CN_PRECISION_FLOAT16:
@@ -52,8 +55,7 @@ static cublasStatus_t describe_product(struct cuda *cuda, const struct cuda_prod
     cublasOperation_t of_b = p->transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N;
     cublasOperation_t of_a = p->transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N;
     int64_t leading = (int64_t)p->leading_c;
-    cublasStatus_t status =
-        blas->product_create(&d->product, compute_type(cuda->precision), CUDA_R_32F);
+    cublasStatus_t status = blas->product_create(&d->product, compute_type(cuda, p), CUDA_R_32F);
 
     if (status) {
         d->product = NULL;
@@ -77,13 +79,13 @@ static cublasStatus_t describe_product(struct cuda *cuda, const struct cuda_prod
     return status;
 }
 
-static cublasStatus_t describe_matrix(struct cuda *cuda, uint64_t rows, uint64_t cols,
-                                      uint64_t leading, uint64_t count, int64_t stride,
-                                      cublasLtMatrixLayout_t *layout)
+static cublasStatus_t describe_matrix(struct cuda *cuda, cudaDataType type, uint64_t rows,
+                                      uint64_t cols, uint64_t leading, uint64_t count,
+                                      int64_t stride, cublasLtMatrixLayout_t *layout)
 {
     const struct cuda_blas *blas = &cuda->library.blas;
     int32_t batches = (int32_t)count;
-    cublasStatus_t status = blas->matrix_create(layout, CUDA_R_32F, rows, cols, (int64_t)leading);
+    cublasStatus_t status = blas->matrix_create(layout, type, rows, cols, (int64_t)leading);
 
     if (status) {
         *layout = NULL;
@@ -98,11 +100,10 @@ static cublasStatus_t describe_matrix(struct cuda *cuda, uint64_t rows, uint64_t
 }
 
 // Returns the largest power of 2, at most 256, that divides an address, its rows and, for batches,
-// the stride.
-static uint32_t alignment_of(const void *pointer, int64_t stride, uint64_t leading)
+// the stride, of elements of that size.
+static uint32_t alignment_of(const void *pointer, int64_t stride, uint64_t leading, size_t size)
 {
-    uint64_t bits =
-        (uintptr_t)pointer | ((uint64_t)stride * sizeof(float)) | (leading * sizeof(float)) | 256;
+    uint64_t bits = (uintptr_t)pointer | (uint64_t)stride * size | leading * size | 256;
 
     return (uint32_t)(bits & -bits);
 }
@@ -120,10 +121,11 @@ static cublasStatus_t describe_wish(struct cuda *cuda, const struct cuda_product
     uint64_t workspace = room_of(cuda, p);
     // Sums through the workspace, in a fixed order.
     uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
-    uint32_t of_a = alignment_of(p->a, p->stride_a, p->leading_a);
-    uint32_t of_b = alignment_of(p->b, p->stride_b, p->leading_b);
-    uint32_t of_c = alignment_of(p->c, p->stride_c, p->leading_c);
-    uint32_t of_vector = p->vector ? alignment_of(p->vector, 0, 0) : of_c;
+    size_t size = p->factors == CUDA_R_32F ? sizeof(float) : sizeof(uint16_t);
+    uint32_t of_a = alignment_of(p->a, p->stride_a, p->leading_a, size);
+    uint32_t of_b = alignment_of(p->b, p->stride_b, p->leading_b, size);
+    uint32_t of_c = alignment_of(p->c, p->stride_c, p->leading_c, sizeof(float));
+    uint32_t of_vector = p->vector ? alignment_of(p->vector, 0, 0, sizeof(float)) : of_c;
     uint32_t of_d = of_vector < of_c ? of_vector : of_c;
     const struct {
         cublasLtMatmulPreferenceAttributes_t name;
@@ -158,12 +160,14 @@ static cublasStatus_t describe(struct cuda *cuda, const struct cuda_product *p,
     cublasStatus_t status = describe_product(cuda, p, d);
 
     if (!status)
-        status = describe_matrix(cuda, b_rows, b_cols, p->leading_b, p->count, p->stride_b, &d->a);
+        status = describe_matrix(cuda, p->factors, b_rows, b_cols, p->leading_b, p->count,
+                                 p->stride_b, &d->a);
     if (!status)
-        status = describe_matrix(cuda, a_rows, a_cols, p->leading_a, p->count, p->stride_a, &d->b);
+        status = describe_matrix(cuda, p->factors, a_rows, a_cols, p->leading_a, p->count,
+                                 p->stride_a, &d->b);
     if (!status)
-        status =
-            describe_matrix(cuda, p->cols, p->rows, p->leading_c, p->count, p->stride_c, &d->c);
+        status = describe_matrix(cuda, CUDA_R_32F, p->cols, p->rows, p->leading_c, p->count,
+                                 p->stride_c, &d->c);
     if (!status)
         status = describe_wish(cuda, p, d);
     return status;
@@ -239,6 +243,19 @@ static cn_err add_bias(struct cuda *cuda, const struct cuda_args *args, uint64_t
 static bool has_plain_bias(const struct cuda_args *args)
 {
     return !args->in[2] || args->call.matmul.bias_scale == 1;
+}
+
+size_t cuda_products_workspace(const struct cuda *cuda, const struct cn_call *call, size_t samples)
+{
+    struct cuda_args args = {.call = *call, .samples = (uint32_t)samples};
+    struct cuda_product p;
+
+    if (!cuda->blas)
+        return 0;
+    if (call->op != CN_OP_MATMUL)
+        return cuda->product_words;
+    p = cuda_products_describe(&args);
+    return cuda->product_words + cuda_packed_words(cuda, &p);
 }
 
 struct cuda_product cuda_products_describe(const struct cuda_args *args)
@@ -330,6 +347,8 @@ cn_err cuda_products_matmul(struct cuda *cuda, struct cuda_args *args)
     struct cuda_args whole = *args;
     cn_err err = multiply_parts(cuda, args, &p);
 
+    if (err == CN_ENOTSUP)
+        err = cuda_packed_multiply(cuda, &p, args->workspace);
     if (err == CN_ENOTSUP)
         err = cuda_products_multiply(cuda, &p, args->workspace);
     if (p.vector)

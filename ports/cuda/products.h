@@ -12,8 +12,9 @@ struct cuda_product {
     uint64_t rows, inner, cols;
     bool transpose_a, transpose_b;
     float alpha, beta;
-    const float *a, *b;
+    const float *a, *b; // factors that are not float32 count in leading_a and leading_b
     float *c;
+    cudaDataType factors;                     // type of a and b; 0: float32
     uint64_t leading_a, leading_b, leading_c; // words from row to row
     uint64_t count;
     int64_t stride_a, stride_b, stride_c; // words from matrix to matrix
@@ -22,6 +23,9 @@ struct cuda_product {
     const float *aside;  // of the epilogue: a matrix laid out as c; NULL: none
     size_t taken;        // words at the workspace's begin that are not the library's
 };
+
+// Returns the words of workspace of a MATMUL or PRODUCTS call.
+size_t cuda_products_workspace(const struct cuda *cuda, const struct cn_call *call, size_t samples);
 
 // Queue a MATMUL and a PRODUCTS call.
 cn_err cuda_products_matmul(struct cuda *cuda, struct cuda_args *args);

@@ -11,7 +11,7 @@
 #include "tests/support/cuda_host.h"
 
 #define SAMPLES 3
-#define WORDS 8192 // room for an operand
+#define WORDS (1 << 19) // room for an operand
 
 static const struct cn_compute_ops *const ops = &cn_compute_cuda_host;
 static enum cn_precision precision; // of the devices that run opens
@@ -61,7 +61,7 @@ static void run(struct cn_call call, size_t before_workspace, float *result, siz
 static void run_both(struct cn_call call, size_t before_workspace, size_t words, uint64_t done)
 {
     const struct cuda_host_settings settings = cuda_host_settings;
-    float result[WORDS], wanted[WORDS];
+    static float result[WORDS], wanted[WORDS];
 
     run(call, before_workspace, result, words);
     assert_int_equal(cuda_host_counts.products + cuda_host_counts.convolutions, done);
@@ -177,6 +177,48 @@ static void a_long_sum_is_divided(void **state)
     assert_int_equal(cuda_host_counts.matrices, 3);
 }
 
+// Factors of a large product of 16 bits are packed. The values are whole in 16 bits and so are the
+// sums in float32, so nothing is rounded.
+static void a_large_product_is_packed(void **state)
+{
+    struct cn_call forward = {
+        .op = CN_OP_MATMUL,
+        .matmul = {.rows = 200, .inner = 130, .cols = 450, .alpha = 1},
+        .in = {{.arena = CN_ARENA_BATCH, .stride = 200 * 130}, {.arena = CN_ARENA_WEIGHTS}},
+        .out = {{.arena = CN_ARENA_OUTPUTS, .stride = 200 * 450}},
+    };
+    struct cn_call gradient = {
+        .op = CN_OP_MATMUL,
+        .matmul = {.rows = 130,
+                   .inner = 200,
+                   .cols = 450,
+                   .alpha = 1,
+                   .inner_batched = true,
+                   .transpose_a = true},
+        .in = {{.arena = CN_ARENA_BATCH, .stride = 200 * 130},
+               {.arena = CN_ARENA_WEIGHTS, .stride = 200 * 450}},
+        .out = {{.arena = CN_ARENA_OUTPUTS}},
+    };
+
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        start_anew(NULL);
+        cuda_host_settings.processors = 1;
+        precision = i % 2 ? CN_PRECISION_FLOAT16 : CN_PRECISION_BFLOAT16;
+        if (i < 2)
+            run_both(forward, 0, SAMPLES * 200 * 450, 1);
+        else // in two chunks
+            run_both(gradient, 0, 130 * 450, 2);
+        assert_int_equal(cuda_host_counts.packed, i < 2 ? 1 : 2);
+    }
+    start_anew(NULL);
+    cuda_host_settings.processors = 1;
+    precision = CN_PRECISION_BFLOAT16;
+    forward.matmul.transpose_b = true;
+    run_both(forward, 0, SAMPLES * 200 * 450, 1);
+    assert_int_equal(cuda_host_counts.packed, 1);
+}
+
 // What all samples share counts once against the limit of an operand.
 static void a_large_weight_is_no_reason_to_refuse_many_samples(void **state)
 {
@@ -276,6 +318,7 @@ int main(void)
         cmocka_unit_test_setup(a_convolution_has_equal_pads, start_anew),
         cmocka_unit_test_setup(a_convolution_of_1_x_1_is_products, start_anew),
         cmocka_unit_test_setup(a_long_sum_is_divided, start_anew),
+        cmocka_unit_test_setup(a_large_product_is_packed, start_anew),
         cmocka_unit_test_setup(a_large_weight_is_no_reason_to_refuse_many_samples, start_anew),
         cmocka_unit_test_setup(what_the_library_turns_down_in_the_end_is_done_without_it,
                                start_anew),

@@ -61,7 +61,7 @@ struct cuda_host_counts {
     uint64_t driver_calls, launches, graph_launches, captures;
     uint64_t launches_done;          // launches of graphs that have been done
     uint64_t products, convolutions; // done by the doubles of the libraries
-    uint64_t matrices;               // of these products
+    uint64_t matrices, packed;       // of these products; products of factors of 16 bits
     uint64_t gelus, gelu_grads;      // products that end with GELU or with its gradient
     uint64_t modules, handles;       // modules loaded and handles made so far
     const void *image;               // of the module that was loaded last

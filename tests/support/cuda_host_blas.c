@@ -6,6 +6,7 @@
 
 #include "ports/cuda/cuda_library.h"
 #include "tests/support/cuda_host.h"
+#include "tests/support/cuda_host_short.h"
 
 struct product {
     cublasComputeType_t compute;
@@ -17,6 +18,7 @@ struct product {
 };
 
 struct matrix {
+    cudaDataType type;
     uint64_t rows, cols;
     int64_t leading, stride;
     int32_t count;
@@ -119,9 +121,11 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t made,
 cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *made, cudaDataType type,
                                           uint64_t rows, uint64_t cols, int64_t leading)
 {
-    struct matrix matrix = {.rows = rows, .cols = cols, .leading = leading, .count = 1};
+    struct matrix matrix = {
+        .type = type, .rows = rows, .cols = cols, .leading = leading, .count = 1};
 
-    if (type != CUDA_R_32F || leading < (int64_t)rows || !rows || !cols)
+    if ((type != CUDA_R_32F && type != CUDA_R_16BF && type != CUDA_R_16F) ||
+        leading < (int64_t)rows || !rows || !cols)
         return CUBLAS_STATUS_INVALID_VALUE;
     *made = keep(&matrix, sizeof(matrix));
     return CUBLAS_STATUS_SUCCESS;
@@ -220,17 +224,24 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
 struct multiplication {
     struct product product;
     struct matrix a, b, c;
-    const float *at_a, *at_b;
+    const void *at_a, *at_b;
     float *at_c;
     float alpha, beta;
     void *workspace;
     size_t size;
 };
 
-static float element(const struct matrix *m, const float *at, bool transposed, uint64_t row,
-                     uint64_t col)
+// Returns an element of matrix number n.
+static float element(const struct matrix *m, const void *at, int32_t n, bool transposed,
+                     uint64_t row, uint64_t col)
 {
-    return transposed ? at[col + row * (uint64_t)m->leading] : at[row + col * (uint64_t)m->leading];
+    uint64_t place =
+        transposed ? col + row * (uint64_t)m->leading : row + col * (uint64_t)m->leading;
+
+    place += (uint64_t)(n * m->stride);
+    return m->type == CUDA_R_32F    ? ((const float *)at)[place]
+           : m->type == CUDA_R_16BF ? cuda_host_from_bfloat16(((const uint16_t *)at)[place])
+                                    : cuda_host_from_float16(((const uint16_t *)at)[place]);
 }
 
 // The bits of an epilogue's number: the operations that it is made of.
@@ -283,8 +294,8 @@ static void run_multiplication(const void *context)
                 float sum = 0;
 
                 for (uint64_t k = 0; k < inner; k++)
-                    sum += element(&m->a, m->at_a + n * m->a.stride, of_a, row, k) *
-                           element(&m->b, m->at_b + n * m->b.stride, of_b, k, col);
+                    sum += element(&m->a, m->at_a, n, of_a, row, k) *
+                           element(&m->b, m->at_b, n, of_b, k, col);
                 sum *= m->alpha;
                 if (m->beta != 0)
                     sum += m->beta * *c;
@@ -314,9 +325,10 @@ static bool can_end(const struct multiplication *m)
     return good && (m->c.count == 1 || !(p->end & ASIDE));
 }
 
-static void count_product(int32_t matrices, cublasLtEpilogue_t end)
+static void count_product(const struct matrix *a, cublasLtEpilogue_t end)
 {
-    cuda_host_counts.matrices += (uint64_t)matrices;
+    cuda_host_counts.matrices += (uint64_t)a->count;
+    cuda_host_counts.packed += a->type != CUDA_R_32F;
     cuda_host_counts.products++;
     cuda_host_counts.gelus += (end & GELU) != 0;
     cuda_host_counts.gelu_grads += (end & GELU_GRAD) != 0;
@@ -366,7 +378,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t prod
         return CUBLAS_STATUS_NOT_SUPPORTED;
     if (c != d || of_c != of_d || !fits(&m, algo) || !can_end(&m) || (size && !workspace))
         return CUBLAS_STATUS_INVALID_VALUE;
-    count_product(m.c.count, m.product.end);
+    count_product(&m.a, m.product.end);
     cuda_host_warm((void *)stream);
     cuda_host_submit((void *)stream, run_multiplication, &m, sizeof(m));
     return CUBLAS_STATUS_SUCCESS;

@@ -4,6 +4,7 @@
 
 #include "ports/cuda/cuda_library.h"
 #include "tests/support/cuda_host.h"
+#include "tests/support/cuda_host_short.h"
 
 #define ATTRIBUTES 12
 #define ENGINES 3 // that the heuristic proposes: a rounding, a non-repeating and a good one
@@ -346,17 +347,6 @@ struct convolution {
     void *workspace;
 };
 
-static float half_value(uint16_t bits)
-{
-    float size = (float)(bits & 0x3ff) / 1024;
-    int exponent = bits >> 10 & 31;
-
-    size = exponent ? (1 + size) * (float)(1u << (exponent > 15 ? exponent - 15 : 0)) /
-                          (float)(1u << (exponent < 15 ? 15 - exponent : 0))
-                    : size / 16384;
-    return bits & 0x8000 ? -size : size;
-}
-
 static float load(const struct tensor *t, int64_t at)
 {
     const uint16_t *packed = t->memory;
@@ -366,7 +356,7 @@ static float load(const struct tensor *t, int64_t at)
     if (t->type == CUDNN_DATA_FLOAT)
         return ((const float *)t->memory)[at];
     if (t->type == CUDNN_DATA_HALF)
-        return half_value(packed[at]);
+        return cuda_host_from_float16(packed[at]);
     bits = (uint32_t)packed[at] << 16;
     memcpy(&value, &bits, sizeof(value));
     return value;

@@ -1,0 +1,126 @@
+#include "ports/cuda/packed.h"
+
+// For each multiprocessor: the least multiplications of a product that is packed, and the most
+// words of packed lines of a factor.
+#define WORK_LEAST (1u << 25)
+#define CHUNK_WORDS (1u << 17)
+#define WHOLE_WORDS (128u << 20) // most words of a factor that is packed as a whole
+
+// Returns the elements of a packed line: whole 16 bytes.
+static uint64_t padded(uint64_t width)
+{
+    return (width + 7) / 8 * 8;
+}
+
+static uint64_t words_of(uint64_t lines, uint64_t width)
+{
+    return (lines * padded(width) / 2 + 63) / 64 * 64;
+}
+
+// A factor is packed by its lines as they lie in memory. Those of a are rows of the result, or with
+// transpose_a terms of the sum. A product is done in chunks of lines of a. In the second case the
+// lines of b belong to terms of the sum, too, and are packed with those of a.
+struct chunks {
+    uint64_t lines, width;     // of a
+    uint64_t b_lines, b_width; // of b
+    uint64_t step;             // lines of a chunk
+    uint64_t a_words, b_words; // of the packed chunks
+};
+
+// Returns whether a product is packed.
+static bool divide(const struct cuda *cuda, const struct cuda_product *p, struct chunks *c)
+{
+    uint64_t widest;
+
+    *c = (struct chunks){.lines = p->transpose_a ? p->inner : p->rows,
+                         .width = p->transpose_a ? p->rows : p->inner,
+                         .b_lines = p->transpose_b ? p->cols : p->inner,
+                         .b_width = p->transpose_b ? p->inner : p->cols};
+    widest = p->transpose_a && c->b_width > c->width ? c->b_width : c->width;
+    c->step = (uint64_t)cuda->processors * 2 * CHUNK_WORDS / padded(widest) / 64 * 64;
+    c->step = c->step < c->lines ? c->step : c->lines;
+    c->a_words = words_of(c->step, c->width);
+    c->b_words = words_of(p->transpose_a ? c->step : c->b_lines, c->b_width);
+    return cuda->precision != CN_PRECISION_FLOAT32 && p->count == 1 && !p->aside &&
+           (double)p->rows * (double)p->inner * (double)p->cols >=
+               (double)cuda->processors * WORK_LEAST &&
+           !(p->transpose_a && p->transpose_b) && c->step > 0 && c->b_words <= WHOLE_WORDS;
+}
+
+size_t cuda_packed_words(const struct cuda *cuda, const struct cuda_product *p)
+{
+    struct chunks c;
+
+    return cuda->blas && divide(cuda, p, &c) ? c.a_words + c.b_words : 0;
+}
+
+static cn_err pack(struct cuda *cuda, const float *from, uint64_t leading, uint64_t lines,
+                   uint64_t width, float *to)
+{
+    const struct cn_call none = {.op = CN_OP_CHECK};
+    struct cuda_args args;
+
+    cuda_args_of(cuda, &none, &args);
+    args.in[0] = (float *)(uintptr_t)from;
+    args.out[0] = to;
+    args.wide = cuda->precision == CN_PRECISION_FLOAT16;
+    args.call.products = (struct cn_products){
+        .rows = lines, .cols = width, .leading_a = leading, .leading_c = padded(width)};
+    return cuda_launch_threads(cuda, CUDA_KERNEL_pack_lines, &args, lines * (padded(width) / 8));
+}
+
+// Returns the part of a product that belongs to some lines of a.
+static struct cuda_product part_of(const struct cuda_product *p, uint64_t first, uint64_t lines)
+{
+    struct cuda_product part = *p;
+
+    part.a += first * p->leading_a;
+    if (p->transpose_a) {
+        part.b += first * p->leading_b;
+        part.inner = lines;
+        part.beta = first ? 1 : p->beta;
+    } else {
+        part.rows = lines;
+        part.c += first * p->leading_c;
+    }
+    return part;
+}
+
+static cn_err multiply_packed(struct cuda *cuda, const struct cuda_product *part,
+                              const struct chunks *c, float *workspace)
+{
+    struct cuda_product packed = *part;
+    cn_err err = pack(cuda, part->a, part->leading_a, part->transpose_a ? part->inner : part->rows,
+                      c->width, workspace);
+
+    if (part->transpose_a && !err)
+        err = pack(cuda, part->b, part->leading_b, part->inner, c->b_width, workspace + c->a_words);
+    if (err)
+        return err;
+    packed.factors = cuda->precision == CN_PRECISION_FLOAT16 ? CUDA_R_16F : CUDA_R_16BF;
+    packed.a = workspace;
+    packed.b = workspace + c->a_words;
+    packed.leading_a = padded(c->width);
+    packed.leading_b = padded(c->b_width);
+    return cuda_products_multiply(cuda, &packed, workspace + c->a_words + c->b_words);
+}
+
+cn_err cuda_packed_multiply(struct cuda *cuda, const struct cuda_product *p, float *workspace)
+{
+    struct chunks c;
+    cn_err err = CN_OK;
+
+    if (!cuda->blas || !divide(cuda, p, &c))
+        return CN_ENOTSUP;
+    if (!p->transpose_a)
+        err = pack(cuda, p->b, p->leading_b, c.b_lines, c.b_width, workspace + c.a_words);
+    for (uint64_t first = 0; first < c.lines && !err; first += c.step) {
+        struct cuda_product part =
+            part_of(p, first, c.lines - first < c.step ? c.lines - first : c.step);
+
+        err = multiply_packed(cuda, &part, &c, workspace);
+        if (err == CN_ENOTSUP && first) // the parts before are done
+            err = cuda_products_multiply(cuda, &part, workspace + c.a_words + c.b_words);
+    }
+    return err;
+}
