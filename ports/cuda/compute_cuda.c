@@ -38,7 +38,7 @@ cn_err cuda_open_with(const struct cuda_library *library, const struct cn_comput
     struct cuda *cuda;
     cn_err err;
 
-    if (config->precision > CN_PRECISION_FLOAT16)
+    if (config->precision > CN_PRECISION_TF32)
         return CN_EINVAL;
     cuda = calloc(1, sizeof(*cuda));
     if (!cuda)

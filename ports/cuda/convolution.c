@@ -72,7 +72,7 @@ static bool same_window(const struct cn_window *a, const struct cn_window *b)
 // weight has a buffer, for parameters that are not aligned and gradients that are added to.
 static void lay_out(struct cuda *cuda, struct cuda_conv *conv)
 {
-    bool packed = cuda->precision != CN_PRECISION_FLOAT32;
+    bool packed = cuda_is_short(cuda);
     size_t words = 0;
 
     for (int role = 0; role < DNN_ROLES; role++) {
@@ -205,7 +205,7 @@ static cn_err move(struct cuda *cuda, const struct cuda_args *args, int role, fl
     moved.out[0] = in ? buffer : args->out[0];
     moved.call.write = in ? CN_WRITE_SET : args->call.write;
     moved.wide = cuda->precision == CN_PRECISION_FLOAT16;
-    if (cuda->precision == CN_PRECISION_FLOAT32) {
+    if (!cuda_is_short(cuda)) {
         kernel = CUDA_KERNEL_add_words;
         moved.call.fill = (struct cn_fill){.count = words};
     } else {
@@ -249,7 +249,7 @@ static bool usable(const struct cuda_conv *conv, const struct cuda_args *args)
 static cn_err run_plan(struct cuda *cuda, struct cuda_args *args, struct cuda_conv *conv)
 {
     struct roles roles = roles_of(args->call.op);
-    bool packed = cuda->precision != CN_PRECISION_FLOAT32;
+    bool packed = cuda_is_short(cuda);
     bool buffered[DNN_ROLES];
     void *tensors[DNN_ROLES];
     cn_err err = CN_OK;

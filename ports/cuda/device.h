@@ -66,6 +66,12 @@ struct cuda {
     cn_err failed;             // the first error since the last wait
 };
 
+// Returns whether the device computes with factors of 16 bits.
+static inline bool cuda_is_short(const struct cuda *cuda)
+{
+    return cuda->precision == CN_PRECISION_BFLOAT16 || cuda->precision == CN_PRECISION_FLOAT16;
+}
+
 // Maps the driver's result and logs an error: CN_ENOMEM when memory is short, else CN_EIO. what
 // names the failed call.
 cn_err cuda_check(const struct cuda *cuda, CUresult result, const char *what);

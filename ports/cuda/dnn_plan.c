@@ -54,7 +54,7 @@ static cudnnBackendDescriptor_t make_tensor(const struct cuda_dnn *dnn, struct d
                                             enum dnn_role role, const int64_t dims[4],
                                             enum cn_precision precision)
 {
-    bool planes = precision == CN_PRECISION_FLOAT32;
+    bool planes = data_type(precision) == CUDNN_DATA_FLOAT;
     const int64_t strides[4] = {dims[1] * dims[2] * dims[3], planes ? dims[2] * dims[3] : 1,
                                 planes ? dims[3] : dims[3] * dims[1], planes ? 1 : dims[1]};
     cudnnDataType_t type = data_type(precision);

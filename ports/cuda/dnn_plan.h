@@ -31,8 +31,8 @@ struct dnn_plan {
 
 // Finds a plan for a convolution or one of its gradients. CN_ENOTSUP when cuDNN has none that is
 // deterministic, keeps the precision and needs at most workspace bytes; plan->plan is then
-// NULL. With float32, tensors lie as n x channels x rows x cols. With 16 bits they lie as n x rows
-// x cols x channels.
+// NULL. With float32 and TF32, tensors lie as n x channels x rows x cols. With 16 bits they lie as
+// n x rows x cols x channels.
 cn_err dnn_plan_open(const struct cuda_dnn *dnn, cudnnHandle_t handle, enum cn_op op,
                      const struct cn_window *window, uint32_t samples, enum cn_precision precision,
                      size_t workspace, struct dnn_plan *plan);

@@ -41,7 +41,7 @@ static bool divide(const struct cuda *cuda, const struct cuda_product *p, struct
     c->step = c->step < c->lines ? c->step : c->lines;
     c->a_words = words_of(c->step, c->width);
     c->b_words = words_of(p->transpose_a ? c->step : c->b_lines, c->b_width);
-    return cuda->precision != CN_PRECISION_FLOAT32 && p->count == 1 && !p->aside &&
+    return cuda_is_short(cuda) && p->count == 1 && !p->aside &&
            (double)p->rows * (double)p->inner * (double)p->cols >=
                (double)cuda->processors * WORK_LEAST &&
            !(p->transpose_a && p->transpose_b) && c->step > 0 && c->b_words <= WHOLE_WORDS;

@@ -24,7 +24,7 @@ static bool is_strided(const struct cn_window *w)
 
 bool cuda_pointwise_fits(const struct cuda *cuda, const struct cn_window *w)
 {
-    size_t least = cuda->precision == CN_PRECISION_FLOAT32 ? PLANE_LEAST : PLANE_LEAST_SHORT;
+    size_t least = cuda_is_short(cuda) ? PLANE_LEAST_SHORT : PLANE_LEAST;
     bool plain = w->groups == 1;
 
     for (int i = 0; i < 2; i++)

@@ -43,6 +43,8 @@ static cublasComputeType_t compute_type(const struct cuda *cuda, const struct cu
         return CUBLAS_COMPUTE_32F_FAST_16BF;
     case CN_PRECISION_FLOAT16:
         return CUBLAS_COMPUTE_32F_FAST_16F;
+    case CN_PRECISION_TF32:
+        return CUBLAS_COMPUTE_32F_FAST_TF32;
     default: // float32 without TF32
         return CUBLAS_COMPUTE_32F;
     }

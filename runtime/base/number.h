@@ -12,11 +12,12 @@ enum cn_number {
 
 // The format to which matrix products and convolutions (CN_OP_MATMUL, CN_OP_PRODUCTS and CN_OP_CONV
 // of runtime/port/compute.h) round their factors before multiplying. Sums, all other ops and all
-// stored values stay float32. A port may also round the results of a convolution and of its
-// gradients. With float16 the port scales the loss itself. Gradients are unscaled once
+// stored values stay float32. With 16 bits a port may also round the results of a convolution and
+// of its gradients. With float16 the port scales the loss itself. Gradients are unscaled once
 // CN_OP_SUM_LANES has run.
 enum cn_precision {
     CN_PRECISION_FLOAT32,
     CN_PRECISION_BFLOAT16,
     CN_PRECISION_FLOAT16,
+    CN_PRECISION_TF32, // the exponent of float32, the 10 bits of float16
 };

@@ -17,7 +17,7 @@
 #define DAY 86400000.0           // ms
 #define EXACT 9007199254740991.0 // 2^53 - 1: whole in JSON and in a double
 
-static const char *const precisions[] = {"float32", "bfloat16", "float16", NULL};
+static const char *const precisions[] = {"float32", "bfloat16", "float16", "tf32", NULL};
 static const char *const devices[] = {"auto", "cpu", "cuda", NULL};
 static const char *const losses[] = {"cross_entropy", "mse", "binary_cross_entropy", "huber", "l1",
                                      "output",        NULL};

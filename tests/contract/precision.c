@@ -109,6 +109,10 @@ static void rounded_factors_learn_the_same_and_are_not_the_same(void **state)
     assert_true(rounded.first != exact.first);
     assert_true(fabs(rounded.first - exact.first) < 0.02 * exact.first);
     assert_true(rounded.last < 0.5 * rounded.first);
+    train(CN_PRECISION_TF32, &rounded);
+    assert_int_equal(rounded.dropped, 0);
+    assert_true(fabs(rounded.first - exact.first) < 0.002 * exact.first);
+    assert_true(rounded.last < 0.5 * rounded.first);
 }
 
 // The loss is scaled by 65536 at first, which is beyond float16.
