@@ -2,6 +2,7 @@
 // host.
 #include "ports/cuda/kernels_attention.cu"
 #include "ports/cuda/kernels_attention_grad.cu"
+#include "ports/cuda/kernels_batch_norm.cu"
 #include "ports/cuda/kernels_elementwise.cu"
 #include "ports/cuda/kernels_flat.cu"
 #include "ports/cuda/kernels_gather.cu"

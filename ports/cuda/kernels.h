@@ -90,10 +90,8 @@ struct cuda_args {
     X(norm_grad_affine)                                                                            \
     X(norm_grad_affine_rows)                                                                       \
     X(batch_norm_parts)                                                                            \
-    X(batch_norm_sums)                                                                             \
     X(batch_norm)                                                                                  \
     X(batch_norm_grad_parts)                                                                       \
-    X(batch_norm_grad_sums)                                                                        \
     X(batch_norm_grad)                                                                             \
     X(max_pool)                                                                                    \
     X(max_pool_grad)                                                                               \

@@ -367,30 +367,29 @@ static cn_err lower_batch_norm(struct cuda *cuda, struct cuda_args *args)
 {
     const struct cn_batch_norm *op = &args->call.batch_norm;
     bool gradient = args->call.op == CN_OP_BATCH_NORM_GRAD;
+    uint64_t teams;
     cn_err err = CN_OK;
 
     args->parts = channel_parts(op, args->samples);
-    if (gradient || !op->frozen)
+    args->wide = op->inner * args->samples >= WIDE;
+    teams = op->channels * args->parts;
+    if (!args->wide)
+        teams = (teams * 32 + cuda->threads - 1) / cuda->threads; // a warp each
+    if (args->parts > 1 && (gradient || !op->frozen))
         err = cuda_launch_blocks(
             cuda, gradient ? CUDA_KERNEL_batch_norm_grad_parts : CUDA_KERNEL_batch_norm_parts, args,
-            op->channels * args->parts);
-    if (!err)
-        err = cuda_launch_threads(
-            cuda, gradient ? CUDA_KERNEL_batch_norm_grad_sums : CUDA_KERNEL_batch_norm_sums, args,
-            op->channels);
-    if (err || (gradient && !args->out[0] && !args->out[3]))
-        return err;
-    return cuda_launch_threads(cuda,
-                               gradient ? CUDA_KERNEL_batch_norm_grad : CUDA_KERNEL_batch_norm,
-                               args, (uint64_t)args->samples * op->channels * op->inner);
+            teams);
+    return err ? err
+               : cuda_launch_blocks(cuda,
+                                    gradient ? CUDA_KERNEL_batch_norm_grad : CUDA_KERNEL_batch_norm,
+                                    args, teams);
 }
 
 static size_t batch_norm_workspace(const struct cn_call *call, size_t samples)
 {
-    const struct cn_batch_norm *op = &call->batch_norm;
-    size_t parts = 2 * op->channels * channel_parts(op, samples);
+    uint32_t parts = channel_parts(&call->batch_norm, samples);
 
-    return call->op == CN_OP_BATCH_NORM_GRAD ? 2 * op->channels + parts : parts;
+    return parts > 1 ? 2 * call->batch_norm.channels * parts : 0;
 }
 
 static cn_err lower_pool(struct cuda *cuda, struct cuda_args *args)
