@@ -274,7 +274,7 @@ cn_err cuda_launch_threads(struct cuda *cuda, enum cuda_kernel kernel, struct cu
 static bool needs_full_block(enum cuda_kernel kernel)
 {
     return kernel == CUDA_KERNEL_products ||
-           (kernel >= CUDA_KERNEL_attention && kernel <= CUDA_KERNEL_attention_grad_key_wide);
+           (kernel >= CUDA_KERNEL_attention && kernel <= CUDA_KERNEL_attention_grad_key_float16);
 }
 
 cn_err cuda_launch_blocks(struct cuda *cuda, enum cuda_kernel kernel, struct cuda_args *args,

@@ -47,6 +47,44 @@ DEVICE size_t word_of(uint32_t i, uint32_t count, size_t stride)
     return stride == count ? i : (size_t)(i / count) * stride + i % count;
 }
 
+// Rounds to 16 bits, to nearest, ties to even. A NaN stays a NaN. Likewise to_float16.
+DEVICE uint32_t to_bfloat16(float value)
+{
+    uint32_t bits = float_bits(value);
+
+    if (value != value)
+        return bits >> 16 | 0x40;
+    return (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+}
+
+DEVICE uint32_t to_float16(float value)
+{
+    uint32_t bits = float_bits(value), sign = bits >> 16 & 0x8000, size = bits & 0x7fffffff;
+
+    if (size > 0x7f800000)
+        return sign | 0x7e00;
+    if (size >= 0x477ff000) // rounds to 65536 or more
+        return sign | 0x7c00;
+    if (size < 0x38800000) { // subnormal: adding 1/2 leaves the rounded bits at the end
+        float sum = bits_float(size) + 0.5f;
+
+        return sign | (float_bits(sum) - float_bits(0.5f));
+    }
+    size -= 112u << 23; // the difference of the exponents' biases
+    return sign | (size + 0xfff + (size >> 13 & 1)) >> 13;
+}
+
+DEVICE float from_float16(uint32_t half)
+{
+    uint32_t sign = (half & 0x8000) << 16, size = half & 0x7fff;
+
+    if (size >= 0x7c00)
+        return bits_float(sign | 0x7f800000 | (size & 0x3ff) << 13);
+    if (size < 0x400) // subnormal: a multiple of 2^-24
+        return bits_float(sign | float_bits((float)size * 5.9604644775390625e-8f));
+    return bits_float(sign | ((size << 13) + (112u << 23)));
+}
+
 // Returns the sum of value over the warp, in every lane; likewise the next two.
 DEVICE float warp_sum(float value)
 {

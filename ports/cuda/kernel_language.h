@@ -244,3 +244,22 @@ DEVICE void store_four(float *to, struct four four)
 {
     *(struct four *)(void *)to = four;
 }
+
+// Two neighbouring words, likewise at a multiple of 8.
+struct two {
+    ALIGNED(8) float at[2];
+};
+
+DEVICE void store_two(float *to, struct two two)
+{
+    *(struct two *)(void *)to = two;
+}
+
+struct two_words {
+    ALIGNED(8) uint32_t at[2];
+};
+
+DEVICE void store_two_words(uint32_t *to, struct two_words two)
+{
+    *(struct two_words *)(void *)to = two;
+}

@@ -5,7 +5,7 @@
 // words at once, and uses each word four times, so arithmetic and not memory limits the speed.
 #pragma once
 
-#include "ports/cuda/kernel_common.h"
+#include "ports/cuda/kernel_heads.h"
 
 #define TILE_SIDE 64   // rows, and columns, of a tile
 #define TILE_ACROSS 16 // threads across a tile, and down
@@ -23,14 +23,6 @@ struct tiles {
     ALIGNED(16) float scores[TILE_SIDE * SCORE_PITCH];
 };
 
-// A matrix of one head. Row r begins r * leading words after base.
-struct rows {
-    const float *base;
-    uint32_t count, width;
-    size_t leading;
-    bool by_four; // all rows begin at a multiple of 16 bytes, and their width is a multiple of 4
-};
-
 // The numbers of a result that a thread owns: rows as in a tile; columns 64 n + 4 across + j.
 struct owned {
     float at[TILE_CHUNKS][TILE_OWN][TILE_OWN]; // [n][i][j]
@@ -45,23 +37,6 @@ DEVICE uint32_t tile_down(void)
 DEVICE uint32_t tile_across(void)
 {
     return thread_index() % TILE_ACROSS;
-}
-
-// Returns four neighbouring words of a row; 0 for words beyond the end of the matrix.
-DEVICE struct four four_of(const struct rows *m, uint32_t row, uint32_t col)
-{
-    struct four four = {{0, 0, 0, 0}};
-    const float *from;
-
-    if (row >= m->count || col >= m->width)
-        return four;
-    from = m->base + row * m->leading + col;
-    if (m->by_four)
-        return load_four(from);
-    UNROLL
-    for (uint32_t i = 0; i < 4; i++)
-        four.at[i] = col + i < m->width ? from[i] : 0;
-    return four;
 }
 
 // Brings rows first.. of m into shared memory: `depth` columns from column `from` on.

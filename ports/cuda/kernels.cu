@@ -2,6 +2,8 @@
 // host.
 #include "ports/cuda/kernels_attention.cu"
 #include "ports/cuda/kernels_attention_grad.cu"
+#include "ports/cuda/kernels_attention_short.cu"
+#include "ports/cuda/kernels_attention_short_grad.cu"
 #include "ports/cuda/kernels_batch_norm.cu"
 #include "ports/cuda/kernels_elementwise.cu"
 #include "ports/cuda/kernels_flat.cu"

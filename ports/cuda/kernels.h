@@ -41,6 +41,7 @@ struct cuda_range {
 #define CUDA_TILE_THREADS 256   // threads of a block of products and of attention
 #define CUDA_ATTENTION_ROWS 64  // rows of a head that a block of the attention kernels works on
 #define CUDA_ATTENTION_WIDTH 64 // words of a row up to which these need not be the wide ones
+#define CUDA_SHORT_ROWS 128     // rows of a head for a block of those that compute in 16 bits
 #define CUDA_HIT_WORDS 8        // words of a row that a thread of gather_grad adds up
 // Warps that a row of gather_grad or gather_grad_hits is divided among.
 #define CUDA_HIT_STRIPS(inner)                                                                     \
@@ -110,10 +111,16 @@ struct cuda_args {
     X(recurrent_grad)                                                                              \
     X(attention)                                                                                   \
     X(attention_wide)                                                                              \
+    X(attention_bfloat16)                                                                          \
+    X(attention_float16)                                                                           \
     X(attention_grad_query)                                                                        \
     X(attention_grad_query_wide)                                                                   \
+    X(attention_grad_query_bfloat16)                                                               \
+    X(attention_grad_query_float16)                                                                \
     X(attention_grad_key)                                                                          \
     X(attention_grad_key_wide)                                                                     \
+    X(attention_grad_key_bfloat16)                                                                 \
+    X(attention_grad_key_float16)                                                                  \
     X(products)                                                                                    \
     X(bias_relu)                                                                                   \
     X(conv)                                                                                        \

@@ -3,69 +3,6 @@
 // and Gimelshein, 2018; Dao et al., 2022). saved holds log(sum exp(score)) of each q row.
 #include "ports/cuda/kernel_tiles.h"
 
-// A head of a sample, and the first of the 64 rows of it that this block works on.
-struct head {
-    uint32_t n, number, first;
-};
-
-// Returns the number of blocks for the rows of one head.
-DEVICE uint32_t head_blocks(uint32_t rows)
-{
-    return (rows + TILE_SIDE - 1) / TILE_SIDE;
-}
-
-// last_first: the last rows begin first. With a causal mask they have the most work.
-DEVICE struct head head_of(const struct cn_attention *op, uint32_t block, uint32_t rows,
-                           bool last_first)
-{
-    uint32_t blocks = head_blocks(rows), tile = block % blocks;
-    struct head head;
-
-    head.number = block / blocks % (uint32_t)op->heads;
-    head.n = block / blocks / (uint32_t)op->heads;
-    head.first = (last_first ? blocks - 1 - tile : tile) * TILE_SIDE;
-    return head;
-}
-
-// Returns the first word of a head's matrix in an operand.
-DEVICE float *head_base(float *operand, size_t stride, const struct cn_heads *heads,
-                        const struct head *head)
-{
-    return operand + head->n * stride + heads->offset + head->number * heads->head;
-}
-
-DEVICE struct rows rows_of(const struct cuda_args *a, int in, const struct head *head,
-                           const struct cn_heads *heads, size_t count, size_t width)
-{
-    struct rows m;
-
-    m.base = head_base(a->in[in], a->call.in[in].stride, heads, head);
-    m.count = (uint32_t)count;
-    m.width = (uint32_t)width;
-    m.leading = heads->row;
-    m.by_four = ((uintptr_t)m.base % 16 | m.leading % 4 | m.width % 4) == 0;
-    return m;
-}
-
-// Returns the score of q row q and k row k; -INFINITY where it is masked or beyond the end.
-DEVICE float masked_score(const struct cn_attention *op, const float *mask, float dot, uint32_t q,
-                          uint32_t k)
-{
-    float score = dot * op->scale;
-
-    if (k >= op->k_rows || q >= op->q_rows || (op->causal && k > q))
-        return -INFINITY;
-    return mask ? score + mask[(size_t)q * op->k_rows + k] : score;
-}
-
-// Returns the end of the rows of k that the block needs.
-DEVICE uint32_t k_end(const struct cn_attention *op, const struct head *head)
-{
-    uint32_t end = (uint32_t)op->k_rows, seen = head->first + TILE_SIDE;
-
-    return op->causal && seen < end ? seen : end;
-}
-
 // A softmax sum that grows: the largest score of a row so far, and this thread's part of the sum
 // relative to it.
 struct online {
@@ -143,10 +80,10 @@ DEVICE void attend(const struct cuda_args *a, struct tiles *t, uint32_t chunks)
 {
     const struct cn_attention *op = &a->call.attention;
     uint32_t rows = (uint32_t)op->q_rows;
-    uint32_t blocks = head_blocks(rows) * (uint32_t)op->heads * a->samples;
+    uint32_t blocks = head_blocks(rows, TILE_SIDE) * (uint32_t)op->heads * a->samples;
 
     for (uint32_t block = block_index(); block < blocks; block += grid_size()) {
-        struct head head = head_of(op, block, rows, op->causal);
+        struct head head = head_of(op, block, rows, TILE_SIDE, op->causal);
         struct rows q = rows_of(a, 0, &head, &op->q, op->q_rows, op->width);
         struct rows k = rows_of(a, 1, &head, &op->k, op->k_rows, op->width);
         struct rows v = rows_of(a, 2, &head, &op->v, op->k_rows, op->v_width);
@@ -158,7 +95,7 @@ DEVICE void attend(const struct cuda_args *a, struct tiles *t, uint32_t chunks)
             o[i].largest = -INFINITY;
             o[i].sum = 0;
         }
-        for (uint32_t first = 0; first < k_end(op, &head); first += TILE_SIDE) {
+        for (uint32_t first = 0; first < k_end(op, &head, TILE_SIDE); first += TILE_SIDE) {
             float scores[TILE_OWN][TILE_OWN];
 
             tile_dot(t, scores, &q, head.first, &k, first);

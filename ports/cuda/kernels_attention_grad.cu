@@ -75,16 +75,16 @@ DEVICE void grad_query(const struct cuda_args *a, struct tiles *t, uint32_t chun
 {
     const struct cn_attention *op = &a->call.attention;
     uint32_t rows = (uint32_t)op->q_rows;
-    uint32_t blocks = head_blocks(rows) * (uint32_t)op->heads * a->samples;
+    uint32_t blocks = head_blocks(rows, TILE_SIDE) * (uint32_t)op->heads * a->samples;
 
     for (uint32_t block = block_index(); block < blocks; block += grid_size()) {
-        struct head head = head_of(op, block, rows, op->causal);
+        struct head head = head_of(op, block, rows, TILE_SIDE, op->causal);
         struct grad_sides s = grad_sides_of(a, &head);
         struct owned result = {{{{0}}}};
         struct q_row of_row[TILE_OWN];
 
         find_rows(a, &head, of_row);
-        for (uint32_t first = 0; first < k_end(op, &head); first += TILE_SIDE) {
+        for (uint32_t first = 0; first < k_end(op, &head, TILE_SIDE); first += TILE_SIDE) {
             float scores[TILE_OWN][TILE_OWN], dy_v[TILE_OWN][TILE_OWN];
 
             tile_dot(t, scores, &s.q, head.first, &s.k, first);
@@ -126,10 +126,10 @@ DEVICE void grad_key(const struct cuda_args *a, struct tiles *t, uint32_t chunks
 {
     const struct cn_attention *op = &a->call.attention;
     uint32_t rows = (uint32_t)op->k_rows;
-    uint32_t blocks = head_blocks(rows) * (uint32_t)op->heads * a->samples;
+    uint32_t blocks = head_blocks(rows, TILE_SIDE) * (uint32_t)op->heads * a->samples;
 
     for (uint32_t block = block_index(); block < blocks; block += grid_size()) {
-        struct head head = head_of(op, block, rows, false);
+        struct head head = head_of(op, block, rows, TILE_SIDE, false);
         struct grad_sides s = grad_sides_of(a, &head);
         const float *logarithm =
             a->in[5] + head.n * a->call.in[5].stride + (size_t)head.number * op->q_rows;

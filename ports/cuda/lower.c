@@ -511,16 +511,37 @@ static size_t recurrent_workspace(const struct cn_call *call, size_t samples)
     return gates_of(op) * op->hidden * op->hidden + samples * op->hidden;
 }
 
-// Queues a kernel of attention, or its variant for wide heads, for `rows` rows of each head.
+// The variants of a kernel of attention: for rows of at most CUDA_ATTENTION_WIDTH words, in each
+// precision, and for wider ones.
+struct attention_kernels {
+    enum cuda_kernel narrow[CN_PRECISION_FLOAT16 + 1], wide;
+};
+
+#define ATTENTION_KERNELS(name)                                                                    \
+    {                                                                                              \
+        {[CN_PRECISION_FLOAT32] = CUDA_KERNEL_##name,                                              \
+         [CN_PRECISION_BFLOAT16] = CUDA_KERNEL_##name##_bfloat16,                                  \
+         [CN_PRECISION_FLOAT16] = CUDA_KERNEL_##name##_float16},                                   \
+            CUDA_KERNEL_##name##_wide,                                                             \
+    }
+
+static const struct attention_kernels attention = ATTENTION_KERNELS(attention);
+static const struct attention_kernels attention_grad_query =
+    ATTENTION_KERNELS(attention_grad_query);
+static const struct attention_kernels attention_grad_key = ATTENTION_KERNELS(attention_grad_key);
+
+// Queues a kernel of attention for `rows` rows of each head.
 static cn_err launch_attention(struct cuda *cuda, struct cuda_args *args, size_t rows,
-                               enum cuda_kernel narrow, enum cuda_kernel wide)
+                               const struct attention_kernels *kernels)
 {
     const struct cn_attention *op = &args->call.attention;
-    uint64_t blocks = (rows + CUDA_ATTENTION_ROWS - 1) / CUDA_ATTENTION_ROWS;
+    bool narrow = most(op->width, op->v_width) <= CUDA_ATTENTION_WIDTH;
+    size_t side =
+        narrow && cuda->precision != CN_PRECISION_FLOAT32 ? CUDA_SHORT_ROWS : CUDA_ATTENTION_ROWS;
+    uint64_t blocks = (rows + side - 1) / side;
 
-    return cuda_launch_blocks(cuda,
-                              most(op->width, op->v_width) > CUDA_ATTENTION_WIDTH ? wide : narrow,
-                              args, blocks * op->heads * args->samples);
+    return cuda_launch_blocks(cuda, narrow ? kernels->narrow[cuda->precision] : kernels->wide, args,
+                              blocks * op->heads * args->samples);
 }
 
 static cn_err lower_attention(struct cuda *cuda, struct cuda_args *args)
@@ -529,13 +550,9 @@ static cn_err lower_attention(struct cuda *cuda, struct cuda_args *args)
     cn_err err;
 
     if (args->call.op == CN_OP_ATTENTION)
-        return launch_attention(cuda, args, op->q_rows, CUDA_KERNEL_attention,
-                                CUDA_KERNEL_attention_wide);
-    err = launch_attention(cuda, args, op->q_rows, CUDA_KERNEL_attention_grad_query,
-                           CUDA_KERNEL_attention_grad_query_wide);
-    return err ? err
-               : launch_attention(cuda, args, op->k_rows, CUDA_KERNEL_attention_grad_key,
-                                  CUDA_KERNEL_attention_grad_key_wide);
+        return launch_attention(cuda, args, op->q_rows, &attention);
+    err = launch_attention(cuda, args, op->q_rows, &attention_grad_query);
+    return err ? err : launch_attention(cuda, args, op->k_rows, &attention_grad_key);
 }
 
 static size_t attention_workspace(const struct cn_call *call, size_t samples)

@@ -131,7 +131,7 @@ static void copy_operands(const struct cn_compute_ops *ops, struct cn_compute *d
 static void run_scene(const struct cn_compute_ops *ops, uint32_t threads, struct scene *scene,
                       float **results)
 {
-    struct cn_compute_config config = {.threads = threads};
+    struct cn_compute_config config = {.threads = threads, .precision = scene->precision};
     struct cn_hyper hyper = {.samples = scene->samples,
                              .first = true,
                              .seed = scene->seed,
@@ -168,7 +168,7 @@ static void compare(const struct cn_compute_ops *ops, const struct scene *scene,
     const struct scene_operand *operand = &scene->operands[index];
     double times = operand->arena == CN_ARENA_GRADIENTS ? 2 : 1;
     double tolerance = scene->tolerance > 0 ? scene->tolerance : TOLERANCE;
-    double largest = 1, worst = 0;
+    double largest = scene->precision == CN_PRECISION_FLOAT32 ? 1 : LARGEST_SHORT, worst = 0;
 
     for (size_t i = 0; i < words_of(scene, index); i++) {
         double wanted = operand->wanted[i] * times, value, error;
@@ -205,11 +205,30 @@ static void check_on(const struct cn_compute_ops *ops, uint32_t threads, struct 
             free(results[j][i]);
 }
 
+static bool has_precision(const struct cn_compute_ops *ops, enum cn_precision precision)
+{
+    struct cn_compute_config config = {.threads = 1, .precision = precision};
+    struct cn_compute *device;
+    cn_err err;
+
+    if (precision == CN_PRECISION_FLOAT32)
+        return true;
+    err = ops->open(&config, &device);
+    if (!err)
+        ops->close(device);
+    else
+        assert_int_equal(err, CN_ENOTSUP);
+    return !err;
+}
+
 void scene_check(struct scene *scene, const char *name)
 {
     const size_t all = sizeof(thread_counts) / sizeof(thread_counts[0]);
 
-    for (size_t p = 0; p < trial_port_count; p++)
+    for (size_t p = 0; p < trial_port_count; p++) {
+        if (!has_precision(trial_ports[p], scene->precision))
+            continue;
         for (size_t t = 0; t < trial_thread_counts(trial_ports[p], all); t++)
             check_on(trial_ports[p], thread_counts[t], scene, name);
+    }
 }

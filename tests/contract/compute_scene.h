@@ -4,6 +4,9 @@
 // The reference is plain loops in double precision. Tolerance: 2e-5 of the largest value of an
 // operand, or what the scene says. Each program runs twice, as the two micro-batches of a step:
 // gradients come out doubled. Then all is repeated and must give the same bits.
+//
+// With a precision of 16 bits the scene runs on ports that have it, and an operand's largest value
+// counts as LARGEST_SHORT at least, not as 1.
 #pragma once
 
 #include "runtime/port/compute.h"
@@ -11,6 +14,7 @@
 #define SCENE_OPERANDS 24
 #define SCENE_CALLS 6
 #define SCENE_NONE (-1)
+#define LARGEST_SHORT 0.0625
 
 struct scene_operand {
     enum cn_arena arena; // what lies in CN_ARENA_ACTIVATIONS cannot be compared
@@ -31,6 +35,7 @@ struct scene {
     uint32_t samples;
     uint64_t seed, first_sample;
     double tolerance; // 0: the usual one
+    enum cn_precision precision;
 };
 
 void scene_init(struct scene *scene, uint32_t samples);

@@ -208,38 +208,119 @@ static int add_heads(struct layer *layer, const struct cn_heads *heads, size_t r
 }
 
 // Heads one after the other, gaps between the rows, other rows and another width on the other side.
+static void init_apart(struct layer *layer, const struct cn_attention *op)
+{
+    *layer = (struct layer){.mask = SCENE_NONE, .op = *op};
+    scene_init(&layer->scene, 4);
+    layer->q = add_heads(layer, &op->q, op->q_rows, false);
+    layer->k = add_heads(layer, &op->k, op->k_rows, false);
+    layer->v = add_heads(layer, &op->v, op->k_rows, false);
+    layer->dq = add_heads(layer, &op->q, op->q_rows, true);
+    layer->dk = add_heads(layer, &op->k, op->k_rows, true);
+    layer->dv = add_heads(layer, &op->v, op->k_rows, true);
+    for (int i = layer->dq; i <= layer->dv; i++) // what lies between is left as it is
+        for (size_t j = 0; j < layer->scene.operands[i].words * layer->scene.samples; j++)
+            layer->scene.operands[i].data[j] = 0;
+    add_results(layer, op->heads * op->q_rows * op->v_width);
+}
+
+// Hides a third of the scores.
+static void add_mask(struct layer *layer)
+{
+    size_t words = layer->op.q_rows * layer->op.k_rows;
+
+    layer->mask = scene_add(&layer->scene, CN_ARENA_CONSTANTS, words, false, false);
+    for (size_t i = 0; i < words; i++)
+        if (i % 3 == 1)
+            layer->scene.operands[layer->mask].data[i] = -INFINITY;
+}
+
+static const struct cn_attention apart = {.heads = 3,
+                                          .q_rows = 7,
+                                          .k_rows = 50,
+                                          .width = 6,
+                                          .v_width = 11,
+                                          .q = {3, 7 * 8, 8},
+                                          .k = {0, 50 * 6, 6},
+                                          .v = {1, 50 * 12, 12},
+                                          .y = {0, 7 * 11, 11},
+                                          .scale = 0.7f};
+
 static void masked_heads_one_after_the_other_agree_with_the_formulas(void **state)
 {
-    struct layer layer = {.mask = SCENE_NONE};
-    struct cn_attention *op = &layer.op;
+    struct layer layer;
 
     (void)state;
-    *op = (struct cn_attention){.heads = 3,
-                                .q_rows = 7,
-                                .k_rows = 50,
-                                .width = 6,
-                                .v_width = 11,
-                                .q = {3, 7 * 8, 8},
-                                .k = {0, 50 * 6, 6},
-                                .v = {1, 50 * 12, 12},
-                                .y = {0, 7 * 11, 11},
-                                .scale = 0.7f};
-    scene_init(&layer.scene, 4);
-    layer.q = add_heads(&layer, &op->q, op->q_rows, false);
-    layer.k = add_heads(&layer, &op->k, op->k_rows, false);
-    layer.v = add_heads(&layer, &op->v, op->k_rows, false);
-    layer.dq = add_heads(&layer, &op->q, op->q_rows, true);
-    layer.dk = add_heads(&layer, &op->k, op->k_rows, true);
-    layer.dv = add_heads(&layer, &op->v, op->k_rows, true);
-    for (int i = layer.dq; i <= layer.dv; i++) // what lies between is left as it is
-        for (size_t j = 0; j < layer.scene.operands[i].words * layer.scene.samples; j++)
-            layer.scene.operands[i].data[j] = 0;
-    add_results(&layer, op->heads * op->q_rows * op->v_width);
-    layer.mask = scene_add(&layer.scene, CN_ARENA_CONSTANTS, op->q_rows * op->k_rows, false, false);
-    for (size_t i = 0; i < op->q_rows * op->k_rows; i++)
-        if (i % 3 == 1)
-            layer.scene.operands[layer.mask].data[i] = -INFINITY;
+    init_apart(&layer, &apart);
+    add_mask(&layer);
     check(&layer, "a mask");
+}
+
+// Factors of 16 bits: the kernels for tensor cores, and for wide rows those for float32. Skipped on
+// ports without that precision.
+static void round_factors(struct layer *layer, enum cn_precision precision)
+{
+    layer->scene.precision = precision;
+    layer->scene.tolerance = precision == CN_PRECISION_BFLOAT16 ? 1e-2 : 1.25e-3;
+}
+
+static const enum cn_precision short_precisions[] = {CN_PRECISION_BFLOAT16, CN_PRECISION_FLOAT16};
+
+static void check_rounded(size_t heads, size_t rows, size_t width, bool causal, bool mask)
+{
+    struct layer layer;
+    char name[96];
+
+    for (size_t i = 0; i < 2; i++) {
+        init_packed(&layer, heads, rows, width, causal, 1);
+        round_factors(&layer, short_precisions[i]);
+        if (mask)
+            add_mask(&layer);
+        snprintf(name, sizeof(name), "%zu heads of %zu, %zu rows%s%s, %s", heads, width, rows,
+                 causal ? ", causal" : "", mask ? ", masked" : "", i ? "float16" : "bfloat16");
+        check(&layer, name);
+    }
+}
+
+static void rounded_heads_agree_with_the_formulas(void **state)
+{
+    const size_t rows[] = {1, 17, 64, 130}, widths[] = {8, 40, 64, 70};
+
+    (void)state;
+    for (size_t i = 0; i < 4; i++)
+        for (int causal = 0; causal < 2; causal++) {
+            check_rounded(1, rows[i], 64, causal, false);
+            check_rounded(2, rows[i], widths[i], causal, rows[i] > 1);
+            check_rounded(1, 65, widths[i], causal, false);
+        }
+    check_rounded(1, 150, 3, false, false);
+    check_rounded(1, 150, 17, true, false);
+}
+
+// More rows on one side, without and with a causal mask.
+static void rounded_heads_one_after_the_other_agree_with_the_formulas(void **state)
+{
+    struct layer layer;
+
+    (void)state;
+    for (size_t i = 0; i < 2; i++)
+        for (int swapped = 0; swapped < 2; swapped++)
+            for (int causal = 0; causal < 2; causal++) {
+                struct cn_attention op = apart;
+
+                op.q_rows = swapped ? 150 : 7;
+                op.k_rows = swapped ? 50 : 200;
+                op.q.head = op.q_rows * op.q.row;
+                op.k.head = op.k_rows * op.k.row;
+                op.v.head = op.k_rows * op.v.row;
+                op.y.head = op.q_rows * op.y.row;
+                op.causal = causal;
+                init_apart(&layer, &op);
+                round_factors(&layer, short_precisions[i]);
+                if (!causal)
+                    add_mask(&layer);
+                check(&layer, "rounded, apart");
+            }
 }
 
 // A NaN in a row of q makes that row of y NaN, and dk and dv of the whole head. No other head is
@@ -249,9 +330,13 @@ static void a_nan_stays_in_its_head(void **state)
     struct layer layer;
 
     (void)state;
-    init_packed(&layer, 2, 70, 8, false, 1);
-    layer.scene.operands[layer.q].data[5 * 3 * 2 * 8 + 2] = NAN; // row 5 of head 0
-    check(&layer, "a NaN");
+    for (int precision = CN_PRECISION_FLOAT32; precision <= CN_PRECISION_FLOAT16; precision++) {
+        init_packed(&layer, 2, 70, 8, false, 1);
+        if (precision != CN_PRECISION_FLOAT32)
+            round_factors(&layer, (enum cn_precision)precision);
+        layer.scene.operands[layer.q].data[5 * 3 * 2 * 8 + 2] = NAN; // row 5 of head 0
+        check(&layer, "a NaN");
+    }
 }
 
 // A row whose scores are all masked has no softmax: it is NaN, as in PyTorch, and is not hidden.
@@ -261,11 +346,15 @@ static void a_row_that_sees_nothing_is_nan(void **state)
     size_t rows = 70;
 
     (void)state;
-    init_packed(&layer, 1, rows, 8, false, 1);
-    layer.mask = scene_add(&layer.scene, CN_ARENA_CONSTANTS, rows * rows, false, false);
-    for (size_t i = 0; i < rows * rows; i++)
-        layer.scene.operands[layer.mask].data[i] = i / rows == 68 ? -INFINITY : 0;
-    check(&layer, "a row without scores");
+    for (int precision = CN_PRECISION_FLOAT32; precision <= CN_PRECISION_FLOAT16; precision++) {
+        init_packed(&layer, 1, rows, 8, false, 1);
+        if (precision != CN_PRECISION_FLOAT32)
+            round_factors(&layer, (enum cn_precision)precision);
+        layer.mask = scene_add(&layer.scene, CN_ARENA_CONSTANTS, rows * rows, false, false);
+        for (size_t i = 0; i < rows * rows; i++)
+            layer.scene.operands[layer.mask].data[i] = i / rows == 68 ? -INFINITY : 0;
+        check(&layer, "a row without scores");
+    }
 }
 
 int main(void)
@@ -275,6 +364,8 @@ int main(void)
         cmocka_unit_test(more_rows_than_a_block_holds_agree_with_the_formulas),
         cmocka_unit_test(heads_of_all_widths_agree_with_the_formulas),
         cmocka_unit_test(masked_heads_one_after_the_other_agree_with_the_formulas),
+        cmocka_unit_test(rounded_heads_agree_with_the_formulas),
+        cmocka_unit_test(rounded_heads_one_after_the_other_agree_with_the_formulas),
         cmocka_unit_test(a_nan_stays_in_its_head),
         cmocka_unit_test(a_row_that_sees_nothing_is_nan),
     };
