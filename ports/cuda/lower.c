@@ -514,14 +514,15 @@ static size_t recurrent_workspace(const struct cn_call *call, size_t samples)
 // The variants of a kernel of attention: for rows of at most CUDA_ATTENTION_WIDTH words, in each
 // precision, and for wider ones.
 struct attention_kernels {
-    enum cuda_kernel narrow[CN_PRECISION_FLOAT16 + 1], wide;
+    enum cuda_kernel narrow[CN_PRECISION_TF32 + 1], wide;
 };
 
 #define ATTENTION_KERNELS(name)                                                                    \
     {                                                                                              \
         {[CN_PRECISION_FLOAT32] = CUDA_KERNEL_##name,                                              \
          [CN_PRECISION_BFLOAT16] = CUDA_KERNEL_##name##_bfloat16,                                  \
-         [CN_PRECISION_FLOAT16] = CUDA_KERNEL_##name##_float16},                                   \
+         [CN_PRECISION_FLOAT16] = CUDA_KERNEL_##name##_float16,                                    \
+         [CN_PRECISION_TF32] = CUDA_KERNEL_##name},                                                \
             CUDA_KERNEL_##name##_wide,                                                             \
     }
 
@@ -536,8 +537,7 @@ static cn_err launch_attention(struct cuda *cuda, struct cuda_args *args, size_t
 {
     const struct cn_attention *op = &args->call.attention;
     bool narrow = most(op->width, op->v_width) <= CUDA_ATTENTION_WIDTH;
-    size_t side =
-        narrow && cuda->precision != CN_PRECISION_FLOAT32 ? CUDA_SHORT_ROWS : CUDA_ATTENTION_ROWS;
+    size_t side = narrow && cuda_is_short(cuda) ? CUDA_SHORT_ROWS : CUDA_ATTENTION_ROWS;
     uint64_t blocks = (rows + side - 1) / side;
 
     return cuda_launch_blocks(cuda, narrow ? kernels->narrow[cuda->precision] : kernels->wide, args,
