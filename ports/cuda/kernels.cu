@@ -12,4 +12,5 @@
 #include "ports/cuda/kernels_planes.cu"
 #include "ports/cuda/kernels_products.cu"
 #include "ports/cuda/kernels_recurrent.cu"
+#include "ports/cuda/kernels_recurrent_held.cu"
 #include "ports/cuda/kernels_rows.cu"

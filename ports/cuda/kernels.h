@@ -42,7 +42,8 @@ struct cuda_range {
 #define CUDA_ATTENTION_ROWS 64  // rows of a head that a block of the attention kernels works on
 #define CUDA_ATTENTION_WIDTH 64 // words of a row up to which these need not be the wide ones
 #define CUDA_SHORT_ROWS 128     // rows of a head for a block of those that compute in 16 bits
-#define CUDA_HIT_WORDS 8        // words of a row that a thread of gather_grad adds up
+#define CUDA_HELD 64     // most units of a recurrent layer whose weight a block holds in registers
+#define CUDA_HIT_WORDS 8 // words of a row that a thread of gather_grad adds up
 // Warps that a row of gather_grad or gather_grad_hits is divided among.
 #define CUDA_HIT_STRIPS(inner)                                                                     \
     ((uint32_t)(((inner) + CUDA_HIT_WORDS * 32 - 1) / (CUDA_HIT_WORDS * 32)))
@@ -109,6 +110,8 @@ struct cuda_args {
     X(transpose_weight)                                                                            \
     X(recurrent)                                                                                   \
     X(recurrent_grad)                                                                              \
+    X(recurrent_held)                                                                              \
+    X(recurrent_grad_held)                                                                         \
     X(attention)                                                                                   \
     X(attention_wide)                                                                              \
     X(attention_bfloat16)                                                                          \

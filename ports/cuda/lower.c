@@ -485,6 +485,12 @@ static cn_err lower_gather(struct cuda *cuda, struct cuda_args *args)
     return lower_gather_grad(cuda, args);
 }
 
+// Returns whether a block holds the weight in registers, a row for each thread.
+static bool is_held(const struct cuda *cuda, const struct cn_recurrent *op)
+{
+    return op->hidden <= CUDA_HELD && gates_of(op) * op->hidden <= cuda->threads;
+}
+
 static cn_err lower_recurrent(struct cuda *cuda, struct cuda_args *args)
 {
     const struct cn_recurrent *op = &args->call.recurrent;
@@ -495,11 +501,16 @@ static cn_err lower_recurrent(struct cuda *cuda, struct cuda_args *args)
         for (int i = 2; i < CN_CALL_OUTPUTS; i++)
             if (args->out[i] && !args->call.out[i].stride && args->samples > 1)
                 return CN_ENOTSUP;
-        return cuda_launch_blocks(cuda, CUDA_KERNEL_recurrent_grad, args, args->samples);
+        return cuda_launch_blocks(
+            cuda, is_held(cuda, op) ? CUDA_KERNEL_recurrent_grad_held : CUDA_KERNEL_recurrent_grad,
+            args, args->samples);
     }
     err = cuda_launch_threads(cuda, CUDA_KERNEL_transpose_weight, args,
                               gates_of(op) * op->hidden * op->hidden);
-    return err ? err : cuda_launch_blocks(cuda, CUDA_KERNEL_recurrent, args, args->samples);
+    return err ? err
+               : cuda_launch_blocks(
+                     cuda, is_held(cuda, op) ? CUDA_KERNEL_recurrent_held : CUDA_KERNEL_recurrent,
+                     args, args->samples);
 }
 
 static size_t recurrent_workspace(const struct cn_call *call, size_t samples)

@@ -22,15 +22,17 @@ struct layer {
     struct cn_recurrent op;
     size_t gates, width;
     int x, weight, bias, first, first_cell, y, saved, cell, dy, dcell, dgates, dhidden;
+    int dfirst, dfirst_cell;
 };
 
-// One sample in double precision. moved is added to one of the numbers that a step works with: to a
-// gate's input, or to its product with the recurrent weight.
+// One sample in double precision. A number is added to one of those that a step works with: to a
+// gate's input, to its product with the recurrent weight, or to a unit's first state or cell.
 struct run {
     const struct layer *layer;
     size_t sample;
     size_t moved_at; // step * width + gate's element
-    double by_input, by_product;
+    size_t first_at; // unit
+    double by_input, by_product, by_first, by_cell;
     double y[STEPS_MAX * HIDDEN_MAX];
     double cell[HIDDEN_MAX]; // after the last step
 };
@@ -115,9 +117,9 @@ static void run_sample(struct run *run)
 
     for (size_t j = 0; j < hidden; j++) {
         if (layer->first != SCENE_NONE)
-            h[j] = input_of(run, layer->first, j);
+            h[j] = input_of(run, layer->first, j) + (j == run->first_at ? run->by_first : 0);
         if (layer->first_cell != SCENE_NONE)
-            c[j] = input_of(run, layer->first_cell, j);
+            c[j] = input_of(run, layer->first_cell, j) + (j == run->first_at ? run->by_cell : 0);
     }
     for (size_t i = 0; i < layer->op.steps; i++) {
         size_t t = layer->op.reverse ? layer->op.steps - 1 - i : i;
@@ -161,7 +163,7 @@ static void reference(struct layer *layer)
     size_t words = layer->op.steps * layer->width, hidden = layer->op.steps * layer->op.hidden;
 
     for (size_t n = 0; n < layer->scene.samples; n++) {
-        struct run run = {.layer = layer, .sample = n, .moved_at = SIZE_MAX};
+        struct run run = {.layer = layer, .sample = n, .moved_at = SIZE_MAX, .first_at = SIZE_MAX};
 
         run_sample(&run);
         memcpy(operands[layer->y].wanted + n * hidden, run.y, hidden * sizeof(double));
@@ -173,6 +175,15 @@ static void reference(struct layer *layer)
             if (layer->dhidden != SCENE_NONE)
                 operands[layer->dhidden].wanted[n * words + run.moved_at] =
                     slope(&run, &run.by_product);
+        }
+        run.moved_at = SIZE_MAX;
+        for (run.first_at = 0; run.first_at < layer->op.hidden; run.first_at++) {
+            size_t at = n * layer->op.hidden + run.first_at;
+
+            if (layer->dfirst != SCENE_NONE)
+                operands[layer->dfirst].wanted[at] = slope(&run, &run.by_first);
+            if (layer->dfirst_cell != SCENE_NONE)
+                operands[layer->dfirst_cell].wanted[at] = slope(&run, &run.by_cell);
         }
     }
 }
@@ -198,6 +209,9 @@ static void add_operands(struct layer *layer, bool bias, bool first)
     layer->first = first ? scene_add(scene, CN_ARENA_CONSTANTS, hidden, false, false) : SCENE_NONE;
     layer->first_cell =
         first && lstm ? scene_add(scene, CN_ARENA_BATCH, hidden, true, false) : SCENE_NONE;
+    layer->dfirst = first ? scene_add(scene, CN_ARENA_BATCH, hidden, true, true) : SCENE_NONE;
+    layer->dfirst_cell =
+        first && lstm ? scene_add(scene, CN_ARENA_BATCH, hidden, true, true) : SCENE_NONE;
     layer->cell = lstm && first ? scene_add(scene, CN_ARENA_BATCH, hidden, true, true) : SCENE_NONE;
     layer->dcell =
         lstm && first ? scene_add(scene, CN_ARENA_BATCH, hidden, true, false) : SCENE_NONE;
@@ -221,7 +235,7 @@ static void check(struct cn_recurrent op, uint32_t samples, bool bias, bool firs
     scene_call(&layer.scene, &backward,
                (int[]){layer.dy, layer.y, layer.saved, layer.weight, layer.bias, layer.first,
                        layer.first_cell, layer.dcell},
-               8, (int[]){layer.dgates, layer.dhidden}, 2);
+               8, (int[]){layer.dgates, layer.dhidden, layer.dfirst, layer.dfirst_cell}, 4);
     reference(&layer);
     snprintf(name, sizeof(name), "recurrent kind %d, %zu hidden, %zu steps%s%s%s", op.kind,
              op.hidden, op.steps, op.reverse ? ", reverse" : "", first ? ", first" : "",
