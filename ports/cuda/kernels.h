@@ -129,6 +129,7 @@ struct cuda_args {
     X(conv)                                                                                        \
     X(conv_grad_input)                                                                             \
     X(conv_grad_weight)                                                                            \
+    X(copy_lines)                                                                                  \
     X(pack_lines)                                                                                  \
     X(pack)                                                                                        \
     X(unpack)                                                                                      \

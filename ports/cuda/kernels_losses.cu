@@ -2,6 +2,8 @@
 // loss_finish adds up the blocks.
 #include "ports/cuda/kernel_common.h"
 
+#define ENTROPY_AHEAD 4 // elements whose loads are on their way together
+
 // Writes the block's sums to the workspace, which has CUDA_LOSS_BLOCKS parts. All lanes of a warp
 // must pass the same values.
 DEVICE void write_part(const struct cuda_args *a, double loss, double weight, uint32_t correct)
@@ -65,22 +67,6 @@ KERNEL(loss_finish)
     a.state->correct += (uint64_t)correct;
 }
 
-// Returns the first of a row's largest elements, in all threads of the team.
-DEVICE uint32_t first_largest(const struct team *team, const float *x, size_t step, uint32_t count)
-{
-    float largest = -INFINITY, place = (float)count;
-
-    for (uint32_t c = team->lane; c < count; c += team->width)
-        largest = fmaxf(largest, x[c * step]);
-    largest = team_max(team, largest);
-    for (uint32_t c = team->lane; c < count; c += team->width)
-        if (x[c * step] == largest) {
-            place = (float)c;
-            break;
-        }
-    return (uint32_t)-team_max(team, -place); // exact below 2^24 outputs
-}
-
 // Returns a class's share of the target, times its weight.
 DEVICE float target_of(const struct cuda_args *a, uint32_t number, int32_t label)
 {
@@ -98,10 +84,68 @@ struct entropy_sums {
     uint32_t correct;
 };
 
+// What a thread, and then the whole team, knows of a row: its largest element and where that is;
+// sum exp(x - largest), sum t, and sum t (x - largest) of the targets t.
+struct entropy_row {
+    float largest;
+    uint32_t place;
+    float sum, targets, product;
+};
+
+// Refers the sums to a larger element.
+DEVICE void entropy_raise(struct entropy_row *row, float largest)
+{
+    float d = row->largest - largest;
+
+    row->sum *= expf(d);
+    row->product += row->targets == 0 ? 0 : row->targets * d;
+    row->largest = largest;
+}
+
+DEVICE void entropy_add(struct entropy_row *row, float x, uint32_t place, float t)
+{
+    if (x > row->largest) {
+        entropy_raise(row, x);
+        row->place = place;
+    }
+    // An element of -inf adds nothing, unless all are.
+    row->sum += x == -INFINITY ? 0 : expf(x - row->largest);
+    row->targets += t;
+    row->product += t == 0 ? 0 : t * (x - row->largest);
+}
+
+// Joins what the threads of a team know. Finds the row's largest element, and where the first such
+// element is; it is `outputs` where all are -inf or NaN.
+DEVICE void entropy_join(const struct team *team, struct entropy_row *row, uint32_t outputs,
+                         float *largest, uint32_t *best)
+{
+    float place;
+
+    *largest = team_max(team, row->largest);
+    place = row->largest == *largest && *largest > -INFINITY ? (float)row->place : (float)outputs;
+    *best = (uint32_t)-team_max(team, -place); // exact below 2^24 outputs
+    if (row->largest > -INFINITY)
+        entropy_raise(row, *largest);
+    row->sum = team_sum(team, row->sum);
+    row->targets = team_sum(team, row->targets);
+    row->product = team_sum(team, row->product);
+    if (*largest == -INFINITY)
+        row->sum = NAN;
+}
+
+// Reads every width-th class from c on.
+DEVICE void read_classes(const float *x, size_t step, uint32_t c, uint32_t width, uint32_t outputs,
+                         float values[ENTROPY_AHEAD])
+{
+    UNROLL
+    for (uint32_t k = 0; k < ENTROPY_AHEAD; k++)
+        values[k] = c + k * width < outputs ? x[(c + k * width) * step] : 0;
+}
+
 // Adds a row's loss and writes its gradient. With targets t, weighted by class: loss = -sum_c t_c
 // log p_c and d loss / d x = p sum t - t.
-DEVICE void entropy_row(const struct cuda_args *a, const struct team *team, uint32_t n, uint32_t r,
-                        struct entropy_sums *sums)
+DEVICE void count_row(const struct cuda_args *a, const struct team *team, uint32_t n, uint32_t r,
+                      struct entropy_sums *sums)
 {
     const struct cn_loss_call *op = &a->call.loss;
     uint32_t outputs = (uint32_t)op->outputs;
@@ -110,37 +154,45 @@ DEVICE void entropy_row(const struct cuda_args *a, const struct team *team, uint
     const float *x = a->in[0] + n * a->call.in[0].stride + first;
     int32_t label = (int32_t)float_bits(a->in[1][n * a->call.in[1].stride + r]);
     bool counts = n < run_samples(a) && label != op->ignore;
-    uint32_t best = first_largest(team, x, step, outputs);
-    float largest = x[(best < outputs ? best : 0) * step];
-    float sum = 0, targets = 0, product = 0;
+    struct entropy_row row = {-INFINITY, 0, 0, 0, 0};
+    float largest;
+    uint32_t best;
 
     if (counts && (label < 0 || (uint32_t)label >= outputs)) {
         a->state->outside = 1;
         counts = false;
     }
-    for (uint32_t c = team->lane; c < outputs; c += team->width) {
-        float t = target_of(a, c, label);
+    for (uint32_t c = team->lane; c < outputs; c += ENTROPY_AHEAD * team->width) {
+        float values[ENTROPY_AHEAD];
 
-        sum += expf(x[c * step] - largest);
-        targets += t;
-        product += t == 0 ? 0 : t * (x[c * step] - largest);
+        read_classes(x, step, c, team->width, outputs, values);
+        UNROLL
+        for (uint32_t k = 0; k < ENTROPY_AHEAD; k++)
+            if (c + k * team->width < outputs)
+                entropy_add(&row, values[k], c + k * team->width,
+                            target_of(a, c + k * team->width, label));
     }
-    sum = team_sum(team, sum);
-    targets = team_sum(team, targets);
-    product = team_sum(team, product);
+    entropy_join(team, &row, outputs, &largest, &best);
     if (counts) {
         float weight = a->in[2] ? a->in[2][label] : 1;
 
-        sums->loss += (double)(targets * logf(sum) - product);
+        sums->loss += (double)(row.targets * logf(row.sum) - row.product);
         sums->weight += (double)weight;
         sums->correct += weight != 0 && best == (uint32_t)label;
     }
-    for (uint32_t c = team->lane; a->out[0] && c < outputs; c += team->width) {
-        float p = expf(x[c * step] - largest) / sum;
-        float slope = p * targets - target_of(a, c, label);
+    for (uint32_t c = team->lane; a->out[0] && c < outputs; c += ENTROPY_AHEAD * team->width) {
+        float values[ENTROPY_AHEAD];
 
-        a->out[0][n * a->call.out[0].stride + first + c * step] =
-            counts ? slope * a->state->scale : 0;
+        read_classes(x, step, c, team->width, outputs, values);
+        UNROLL
+        for (uint32_t k = 0; k < ENTROPY_AHEAD; k++) {
+            uint32_t at = c + k * team->width;
+            float slope = expf(values[k] - largest) / row.sum * row.targets;
+
+            if (at < outputs)
+                a->out[0][n * a->call.out[0].stride + first + at * step] =
+                    counts ? (slope - target_of(a, at, label)) * a->state->scale : 0;
+        }
     }
 }
 
@@ -151,7 +203,7 @@ KERNEL(cross_entropy)
     struct team team = team_of(&a);
 
     for (uint32_t row = team.first; row < rows * a.samples; row += team.step)
-        entropy_row(&a, &team, row / rows, row % rows, &sums);
+        count_row(&a, &team, row / rows, row % rows, &sums);
     write_part(&a, sums.loss, sums.weight, sums.correct);
 }
 

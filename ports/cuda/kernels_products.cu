@@ -229,9 +229,21 @@ KERNEL(conv_grad_weight)
     }
 }
 
+// Copies products.rows lines of products.cols words, which lie leading_a words apart, to lines that
+// lie leading_c words apart. A block copies a line.
+KERNEL(copy_lines)
+{
+    const struct cn_products *op = &a.call.products;
+
+    for (uint32_t line = block_index(); line < (uint32_t)op->rows; line += grid_size())
+        for (uint32_t k = thread_index(); k < (uint32_t)op->cols; k += block_size())
+            a.out[0][line * op->leading_c + k] = a.in[0][line * op->leading_a + k];
+}
+
 // Packs lines of float32 as lines of 16 bits: products.rows lines of products.cols elements,
 // leading_a words from each to the next. The packed ones are leading_c elements apart, a multiple
-// of 8, and end with zeros. wide: float16, else bfloat16. A thread packs 8 elements.
+// of 8, and end with zeros; those from number products.inner on are zeros. wide: float16, else
+// bfloat16. A thread packs 8 elements.
 KERNEL(pack_lines)
 {
     const struct cn_products *op = &a.call.products;
@@ -241,19 +253,20 @@ KERNEL(pack_lines)
 
     for (uint64_t i = first_index(); i < total; i += index_step()) {
         uint32_t line = (uint32_t)(i / groups), first = (uint32_t)(i % groups) * 8;
+        uint32_t count = line < (uint32_t)op->inner ? cols : 0;
         const float *from = a.in[0] + line * op->leading_a + first;
         struct four low = {{0, 0, 0, 0}}, high = low, packed;
         float values[8];
 
-        if (fours && first + 8 <= cols) {
+        if (fours && first + 8 <= count) {
             low = load_four(from);
             high = load_four(from + 4);
         }
         UNROLL
         for (uint32_t k = 0; k < 8; k++)
-            values[k] = fours && first + 8 <= cols ? (k < 4 ? low.at[k % 4] : high.at[k % 4])
-                        : first + k < cols         ? from[k]
-                                                   : 0;
+            values[k] = fours && first + 8 <= count ? (k < 4 ? low.at[k % 4] : high.at[k % 4])
+                        : first + k < count         ? from[k]
+                                                    : 0;
         UNROLL
         for (uint32_t k = 0; k < 4; k++) {
             float even = values[2 * k], odd = values[2 * k + 1];

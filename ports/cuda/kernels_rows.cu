@@ -1,6 +1,8 @@
 // Softmax, normalization of rows, and sums over rows.
 #include "ports/cuda/kernel_common.h"
 
+#define ROWS_AHEAD 8 // rows whose loads are on their way together
+
 // What a block adds up of a matrix: 32 columns, one for each lane, over the rows of one part. Each
 // warp takes every step-th row.
 struct column_share {
@@ -54,8 +56,18 @@ KERNEL(bias_grad_rows)
         struct column_share at = column_share_of(&a, block, rows, channels);
         float sum = 0;
 
-        for (uint32_t r = at.first; r < at.end; r += at.step)
-            sum += a.in[0][(size_t)r * channels + at.column];
+        for (uint32_t r = at.first; r < at.end; r += ROWS_AHEAD * at.step) {
+            float x[ROWS_AHEAD];
+
+            UNROLL
+            for (uint32_t k = 0; k < ROWS_AHEAD; k++)
+                x[k] = r + k * at.step < at.end
+                           ? a.in[0][(size_t)(r + k * at.step) * channels + at.column]
+                           : 0;
+            UNROLL
+            for (uint32_t k = 0; k < ROWS_AHEAD; k++)
+                sum += x[k];
+        }
         put_column(&a, &at, 0, channels, lane_sum(sum) * a.call.bias.scale);
     }
 }

@@ -273,12 +273,12 @@ static cn_err sum_parts(struct cuda *cuda, const struct cuda_args *args, int out
                               (sum.out[1] ? 2 : 1) * groups_of(count));
 }
 
-// Chooses the number of parts of a sum over rows, so that there are two blocks for each
+// Chooses the number of parts of a sum over rows, so that there are eight blocks for each
 // multiprocessor, if the parts do not become too small. One part needs no workspace.
 static void choose_row_parts(const struct cuda *cuda, struct cuda_args *args, uint64_t rows,
                              size_t columns)
 {
-    uint64_t parts = 2 * cuda->grid / CUDA_GRID_TURNS / groups_of(columns);
+    uint64_t parts = 8 * cuda->processors / groups_of(columns);
 
     parts = least(least(parts, rows * args->samples / PART_ROWS), PARTS);
     args->parts = parts ? (uint32_t)parts : 1;

@@ -11,7 +11,7 @@
 #include "tests/support/cuda_host.h"
 
 #define SAMPLES 3
-#define WORDS (1 << 19) // room for an operand
+#define WORDS (1 << 21) // room for an operand
 
 static const struct cn_compute_ops *const ops = &cn_compute_cuda_host;
 static enum cn_precision precision; // of the devices that run opens
@@ -191,12 +191,12 @@ static void a_large_product_is_packed(void **state)
         .op = CN_OP_MATMUL,
         .matmul = {.rows = 130,
                    .inner = 200,
-                   .cols = 450,
+                   .cols = 1800,
                    .alpha = 1,
                    .inner_batched = true,
                    .transpose_a = true},
         .in = {{.arena = CN_ARENA_BATCH, .stride = 200 * 130},
-               {.arena = CN_ARENA_WEIGHTS, .stride = 200 * 450}},
+               {.arena = CN_ARENA_WEIGHTS, .stride = 200 * 1800}},
         .out = {{.arena = CN_ARENA_OUTPUTS}},
     };
 
@@ -208,7 +208,7 @@ static void a_large_product_is_packed(void **state)
         if (i < 2)
             run_both(forward, 0, SAMPLES * 200 * 450, 1);
         else // in two chunks
-            run_both(gradient, 0, 130 * 450, 2);
+            run_both(gradient, 0, 130 * 1800, 2);
         assert_int_equal(cuda_host_counts.packed, i < 2 ? 1 : 2);
     }
     start_anew(NULL);
@@ -216,6 +216,14 @@ static void a_large_product_is_packed(void **state)
     precision = CN_PRECISION_BFLOAT16;
     forward.matmul.transpose_b = true;
     run_both(forward, 0, SAMPLES * 200 * 450, 1);
+    assert_int_equal(cuda_host_counts.packed, 1);
+    start_anew(NULL); // rows of the result that are not aligned
+    cuda_host_settings.processors = 1;
+    precision = CN_PRECISION_BFLOAT16;
+    forward.matmul.transpose_b = false;
+    forward.matmul.cols = 451;
+    forward.out[0].stride = 200 * 451;
+    run_both(forward, 0, SAMPLES * 200 * 451, 1);
     assert_int_equal(cuda_host_counts.packed, 1);
 }
 

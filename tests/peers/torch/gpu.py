@@ -30,7 +30,7 @@ import time
 HERE = pathlib.Path(__file__).resolve().parent
 # What tells most. A row comes before another when a word of its name stands earlier here.
 FIRST = ("ResNet-50", "GPT", "ViT", "MobileNetV2", "LSTM", "MLP")
-PRECISIONS = ("float32", "bfloat16", "float16")
+PRECISIONS = ("float32", "tf32", "bfloat16", "float16")
 ANSWER_S = 300  # longest wait for an answer of PyTorch, which may compile
 BENCH_S = 120  # longest run of `cairn-node bench`, which measures for 10 s
 LATE = "did not end in time"

@@ -7,7 +7,7 @@
 A request names what is wanted: {"about": DEVICE} is answered with {"text"}, the versions and the device, and
 {"model", "precision", "side", "seconds", "device"} with {"ms", "bytes"}: the median step, and the memory that PyTorch
 held at most. What fails is answered with {"why"}. Steps are timed by events of the GPU, ten between two of them, or
-by the clock on the CPU. float32 is without TF32; in 16 bits the step runs under autocast, in float16 with its gradient
+by the clock on the CPU. float32 is without TF32, which is a precision of its own; in 16 bits the step runs under autocast, in float16 with its gradient
 scaler.
 """
 import json
@@ -115,7 +115,7 @@ def time_by_clock(_torch, step):
 
 def measure(torch, request):
     on_gpu = request["device"] == "cuda"
-    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = request["precision"] == "tf32"
     if on_gpu:
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
