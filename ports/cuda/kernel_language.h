@@ -9,6 +9,8 @@
 // bits of mask. warp_read returns the value of the given lane, and warp_ballot returns the votes of
 // all lanes, one bit for each.
 //
+// Two blocks of a KERNEL_OF_TWO share a multiprocessor: a thread has 128 registers at most.
+//
 // UNROLL before a loop of constant length keeps the small arrays that it indexes in registers.
 #pragma once
 
@@ -24,6 +26,9 @@
 
 #define KERNEL(name)                                                                               \
     extern "C" __global__ void __launch_bounds__(CUDA_THREADS)                                     \
+        cuda_kernel_##name(const __grid_constant__ struct cuda_args a)
+#define KERNEL_OF_TWO(name)                                                                        \
+    extern "C" __global__ void __launch_bounds__(CUDA_THREADS, 2)                                  \
         cuda_kernel_##name(const __grid_constant__ struct cuda_args a)
 // Not static: nvcc puts a digest of the source's path into the names of what is static, so the code
 // would depend on the folder that it was built in.
@@ -118,6 +123,7 @@ DEVICE int32_t float_to_int(float value)
 #include <string.h>
 
 #define KERNEL(name) void cuda_kernel_##name(const struct cuda_args a)
+#define KERNEL_OF_TWO(name) KERNEL(name)
 #define DEVICE static inline __attribute__((unused))
 #define SHARED static _Thread_local
 #define UNROLL

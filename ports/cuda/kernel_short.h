@@ -175,6 +175,15 @@ DEVICE bool counts_fully(const struct cn_attention *op, const float *mask, uint3
            !(op->causal && k + SHORT_STEP - 1 > q);
 }
 
+// Returns a score, in units of log 2, with its mask; -INFINITY where it does not count.
+DEVICE float hide_score(const struct cn_attention *op, const float *mask, float score, uint32_t q,
+                        uint32_t k)
+{
+    if (k >= op->k_rows || q >= op->q_rows || (op->causal && k > q))
+        return -INFINITY;
+    return mask ? score + LOG2_E * mask[(size_t)q * op->k_rows + k] : score;
+}
+
 // Returns row number i, 0 or 1, of the two that a thread has of 16, counted from the first of them.
 DEVICE uint32_t place_row(const struct short_place *place, uint32_t i)
 {
@@ -185,6 +194,28 @@ DEVICE uint32_t place_row(const struct short_place *place, uint32_t i)
 DEVICE uint32_t place_col(const struct short_place *place, uint32_t n, uint32_t i)
 {
     return 8 * n + 2 * place->t + i % 2;
+}
+
+// Turns two products side by side into scores, in units of log 2. The columns' rows begin at
+// `other`. own_q: the rows are q, the columns k; else the other way round.
+DEVICE void scale_scores(const struct cn_attention *op, const float *mask,
+                         const struct short_place *place, float dot[2][4], uint32_t other,
+                         bool own_q)
+{
+    uint32_t q = own_q ? place->first : other, k = own_q ? other : place->first;
+
+    UNROLL
+    for (uint32_t i = 0; i < 8; i++)
+        dot[i / 4][i % 4] *= op->scale * LOG2_E;
+    if (counts_fully(op, mask, q, k))
+        return;
+    UNROLL
+    for (uint32_t i = 0; i < 8; i++) {
+        uint32_t row = place_row(place, i % 4 / 2), col = place_col(place, i / 4, i);
+
+        dot[i / 4][i % 4] = hide_score(op, mask, dot[i / 4][i % 4], q + (own_q ? row : col),
+                                       k + (own_q ? col : row));
+    }
 }
 
 // Writes this thread's row number i, 0 or 1, of the result to a row of `width` words. pairs: two

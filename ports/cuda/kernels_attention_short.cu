@@ -28,26 +28,6 @@ DEVICE float quad_sum(float value)
     return value + warp_swap(value, 2);
 }
 
-// Turns the products of a step, whose rows of k begin at k, into scores.
-DEVICE void scale_step(const struct cuda_args *a, const struct short_place *place, float dot[2][4],
-                       uint32_t k)
-{
-    const struct cn_attention *op = &a->call.attention;
-    bool fully = counts_fully(op, a->in[3], place->first, k);
-
-    UNROLL
-    for (uint32_t i = 0; i < 8; i++) {
-        float *score = &dot[i / 4][i % 4];
-
-        if (fully)
-            *score *= op->scale * LOG2_E;
-        else
-            *score = LOG2_E * masked_score(op, a->in[3], *score,
-                                           place->first + place_row(place, i % 4 / 2),
-                                           k + place_col(place, i / 4, i));
-    }
-}
-
 // Multiplies a tile's rows of k, while those of the next one come if `more`. Steps that do not
 // count get the score of a mask.
 DEVICE void score_tile(const struct cuda_args *a, const struct short_place *place,
@@ -65,7 +45,7 @@ DEVICE void score_tile(const struct cuda_args *a, const struct short_place *plac
             four = fetch_step(place, k, first + SHORT_TILE + row);
         if (counts(&a->call.attention, place->first, first + row)) {
             dot_step(place, scores->at[i], q, &t->factor[(now + row) * SHORT_PITCH], half);
-            scale_step(a, place, scores->at[i], first + row);
+            scale_scores(&a->call.attention, a->in[3], place, scores->at[i], first + row, true);
         } else {
             UNROLL
             for (uint32_t j = 0; j < 8; j++)
@@ -196,14 +176,14 @@ DEVICE void attend_short(const struct cuda_args *a, struct short_tiles *t, bool 
 }
 
 // y = softmax(scale q k' + mask) v. in: q, k, v, [mask]. out: y, [saved].
-KERNEL(attention_bfloat16)
+KERNEL_OF_TWO(attention_bfloat16)
 {
     SHARED struct short_tiles tiles;
 
     attend_short(&a, &tiles, false);
 }
 
-KERNEL(attention_float16)
+KERNEL_OF_TWO(attention_float16)
 {
     SHARED struct short_tiles tiles;
 

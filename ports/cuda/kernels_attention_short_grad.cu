@@ -87,19 +87,6 @@ DEVICE void multiply_step(const struct short_place *place, const struct short_ti
     dot_step(place, s->slope, &own->value, &t->value[at * SHORT_PITCH], half);
 }
 
-// Turns one score into its share, and dy v' into the score's gradient. logarithm is in units of log
-// 2.
-DEVICE void find_slope(const struct cuda_args *a, float *share, float *slope, uint32_t q,
-                       uint32_t k, float logarithm, float d, bool fully)
-{
-    const struct cn_attention *op = &a->call.attention;
-    float score =
-        fully ? *share * (op->scale * LOG2_E) : LOG2_E * masked_score(op, a->in[6], *share, q, k);
-
-    *share = power_of_two(score - logarithm);
-    *slope = score_grad(*share, *slope, d);
-}
-
 // Finds these numbers for a thread's two rows. Also writes each d to the workspace, for
 // attention_grad_key.
 DEVICE void find_short_rows(const struct cuda_args *a, const struct head *head,
@@ -138,17 +125,16 @@ DEVICE void query_step(const struct cuda_args *a, const struct short_place *plac
                        const struct own *own, const struct q_row of_row[2], uint32_t k, uint32_t at,
                        bool half)
 {
-    bool fully = counts_fully(&a->call.attention, a->in[6], place->first, k);
     struct slopes s;
 
     multiply_step(place, t, &s, own, at, half);
+    scale_scores(&a->call.attention, a->in[6], place, s.share, k, true);
     UNROLL
     for (uint32_t i = 0; i < 8; i++) {
-        uint32_t row = i % 4 / 2;
+        const struct q_row *row = &of_row[i % 4 / 2];
+        float share = power_of_two(s.share[i / 4][i % 4] - row->logarithm);
 
-        find_slope(a, &s.share[i / 4][i % 4], &s.slope[i / 4][i % 4],
-                   place->first + place_row(place, row), k + place_col(place, i / 4, i),
-                   of_row[row].logarithm, of_row[row].d, fully);
+        s.slope[i / 4][i % 4] = score_grad(share, s.slope[i / 4][i % 4], row->d);
     }
     add_step(place, result, s.slope, &t->factor[at * SHORT_PITCH], half);
 }
@@ -215,14 +201,14 @@ DEVICE void grad_query_short(const struct cuda_args *a, struct short_tiles *t, b
 }
 
 // dq = scale * sum over k rows of the gradient of the score * k.
-KERNEL(attention_grad_query_bfloat16)
+KERNEL_OF_TWO(attention_grad_query_bfloat16)
 {
     SHARED struct short_tiles tiles;
 
     grad_query_short(&a, &tiles, false);
 }
 
-KERNEL(attention_grad_query_float16)
+KERNEL_OF_TWO(attention_grad_query_float16)
 {
     SHARED struct short_tiles tiles;
 
@@ -245,26 +231,32 @@ DEVICE void bring_q_rows(const struct cuda_args *a, struct q_rows *rows, const s
     rows->d[at] = inside ? a->workspace[head->n * op->heads * op->q_rows + numbers + row] : 0;
 }
 
-// Adds to dk and dv what a step of q rows, from row q on, gives. at: their first row in shared
-// memory.
-DEVICE void key_step(const struct cuda_args *a, const struct short_place *place,
-                     const struct key_tiles *t, struct short_sums *of_k, struct short_sums *of_v,
-                     const struct own *own, uint32_t q, uint32_t at, bool half)
+// Adds to dv what a step of q rows, from row q on, gives. at: their first row in shared memory.
+DEVICE void value_step(const struct cuda_args *a, const struct short_place *place,
+                       const struct key_tiles *t, struct slopes *s, struct short_sums *of_v,
+                       const struct own *own, uint32_t q, uint32_t at, bool half)
 {
-    bool fully = counts_fully(&a->call.attention, a->in[6], q, place->first);
-    struct slopes s;
-
-    multiply_step(place, &t->tiles, &s, own, at, half);
+    dot_step(place, s->share, &own->factor, &t->tiles.factor[at * SHORT_PITCH], half);
+    scale_scores(&a->call.attention, a->in[6], place, s->share, q, false);
     UNROLL
     for (uint32_t i = 0; i < 8; i++) {
-        uint32_t col = place_col(place, i / 4, i);
+        float logarithm = t->rows.logarithm[at + place_col(place, i / 4, i)];
 
-        find_slope(a, &s.share[i / 4][i % 4], &s.slope[i / 4][i % 4], q + col,
-                   place->first + place_row(place, i % 4 / 2), t->rows.logarithm[at + col],
-                   t->rows.d[at + col], fully);
+        s->share[i / 4][i % 4] = power_of_two(s->share[i / 4][i % 4] - logarithm);
     }
-    add_step(place, of_v, s.share, &t->tiles.value[at * SHORT_PITCH], half);
-    add_step(place, of_k, s.slope, &t->tiles.factor[at * SHORT_PITCH], half);
+    add_step(place, of_v, s->share, &t->tiles.value[at * SHORT_PITCH], half);
+}
+
+// Adds to dk what the step gives, from the shares that value_step left.
+DEVICE void key_step(const struct short_place *place, const struct key_tiles *t, struct slopes *s,
+                     struct short_sums *of_k, const struct own *own, uint32_t at, bool half)
+{
+    dot_step(place, s->slope, &own->value, &t->tiles.value[at * SHORT_PITCH], half);
+    UNROLL
+    for (uint32_t i = 0; i < 8; i++)
+        s->slope[i / 4][i % 4] = score_grad(s->share[i / 4][i % 4], s->slope[i / 4][i % 4],
+                                            t->rows.d[at + place_col(place, i / 4, i)]);
+    add_step(place, of_k, s->slope, &t->tiles.factor[at * SHORT_PITCH], half);
 }
 
 DEVICE void key_head(const struct cuda_args *a, struct key_tiles *t, const struct head *head,
@@ -282,18 +274,26 @@ DEVICE void key_head(const struct cuda_args *a, struct key_tiles *t, const struc
     bring_q_rows(a, &t->rows, head, begin);
     block_sync();
     for (uint32_t first = begin; first < end; first += SHORT_STEP) {
-        uint32_t at = first % (2 * SHORT_TILE);
+        uint32_t at = first % (2 * SHORT_TILE), next = (at + SHORT_TILE) % (2 * SHORT_TILE);
         bool more = first / SHORT_TILE * SHORT_TILE + SHORT_TILE < end;
-        struct fetched fetched;
+        bool seen = counts(op, first, place.first);
+        struct slopes s;
+        struct four four;
 
         if (more && first % SHORT_TILE == 0)
             bring_q_rows(a, &t->rows, head, first + SHORT_TILE);
         if (more)
-            fetched = fetch_both(&place, &other, first + SHORT_TILE);
-        if (counts(op, first, place.first))
-            key_step(a, &place, t, &of_k, &of_v, &own, first, at, half);
+            four = fetch_step(&place, &other.factor, first + SHORT_TILE);
+        if (seen)
+            value_step(a, &place, t, &s, &of_v, &own, first, at, half);
+        if (more) {
+            keep_step(&place, t->tiles.factor, next, &four, half);
+            four = fetch_step(&place, &other.value, first + SHORT_TILE);
+        }
+        if (seen)
+            key_step(&place, t, &s, &of_k, &own, at, half);
         if (more)
-            keep_both(&place, &t->tiles, (at + SHORT_TILE) % (2 * SHORT_TILE), &fetched, half);
+            keep_step(&place, t->tiles.value, next, &four, half);
         if ((first + SHORT_STEP) % SHORT_TILE == 0)
             block_sync();
     }
@@ -316,14 +316,14 @@ DEVICE void grad_key_short(const struct cuda_args *a, struct key_tiles *t, bool 
 }
 
 // dk = scale * sum over q rows of the gradient of the score * q; dv = sum over q rows of p * dy.
-KERNEL(attention_grad_key_bfloat16)
+KERNEL_OF_TWO(attention_grad_key_bfloat16)
 {
     SHARED struct key_tiles tiles;
 
     grad_key_short(&a, &tiles, false);
 }
 
-KERNEL(attention_grad_key_float16)
+KERNEL_OF_TWO(attention_grad_key_float16)
 {
     SHARED struct key_tiles tiles;
 

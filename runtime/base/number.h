@@ -10,11 +10,11 @@ enum cn_number {
     CN_INT64, // sums wrap around on overflow
 };
 
-// The format to which matrix products and convolutions (CN_OP_MATMUL, CN_OP_PRODUCTS and CN_OP_CONV
-// of runtime/port/compute.h) round their factors before multiplying. Sums, all other ops and all
-// stored values stay float32. With 16 bits a port may also round the results of a convolution and
-// of its gradients. With float16 the port scales the loss itself. Gradients are unscaled once
-// CN_OP_SUM_LANES has run.
+// The format to which matrix products, convolutions and attention (CN_OP_MATMUL, CN_OP_PRODUCTS,
+// CN_OP_CONV and CN_OP_ATTENTION of runtime/port/compute.h) round their factors before multiplying.
+// A port may leave attention in float32. Sums, all other ops and all stored values stay float32.
+// With 16 bits a port may also round the results of a convolution and of its gradients. With
+// float16 the port scales the loss itself. Gradients are unscaled once CN_OP_SUM_LANES has run.
 enum cn_precision {
     CN_PRECISION_FLOAT32,
     CN_PRECISION_BFLOAT16,
