@@ -2,7 +2,7 @@
 // loss_finish adds up the blocks.
 #include "ports/cuda/kernel_common.h"
 
-#define ENTROPY_AHEAD 4 // elements whose loads are on their way together
+#define ENTROPY_AHEAD 8 // elements whose loads are on their way together
 
 // Writes the block's sums to the workspace, which has CUDA_LOSS_BLOCKS parts. All lanes of a warp
 // must pass the same values.

@@ -42,8 +42,9 @@ static bool divide(const struct cuda *cuda, const struct cuda_product *p, struct
 
     *c = (struct chunks){.lines = p->transpose_a ? p->inner : p->rows,
                          .width = p->transpose_a ? p->rows : p->inner,
-                         // Without transpose_a the sum is padded as the lines of a are.
-                         .b_lines = p->transpose_b   ? p->cols
+                         // Without transpose_a the sum is padded as the lines of a are; a result
+                         // that is copied is padded, too.
+                         .b_lines = p->transpose_b   ? is_copied(p) ? padded(p->cols) : p->cols
                                     : p->transpose_a ? p->inner
                                                      : padded(p->inner),
                          .b_width = p->transpose_b ? p->inner : p->cols};
@@ -121,6 +122,24 @@ static struct cuda_product part_of(const struct cuda_product *p, uint64_t first,
     return part;
 }
 
+// Multiplies packed factors where a line of a has an element for each row of the result: first
+// whole eights of rows, then the rest. The library is slow where a line is no multiple of 16 bytes.
+static cn_err multiply_rows(struct cuda *cuda, const struct cuda_product *packed,
+                            const struct cuda_product *part, float *workspace)
+{
+    struct cuda_product eights = *packed, rest = *part;
+    cn_err err;
+
+    eights.rows = packed->rows / 8 * 8;
+    rest.rows = packed->rows % 8;
+    rest.a += eights.rows;
+    rest.c += eights.rows * rest.leading_c;
+    if (!eights.rows || !rest.rows)
+        return cuda_products_multiply(cuda, packed, workspace);
+    err = cuda_products_multiply(cuda, &eights, workspace);
+    return err ? err : cuda_products_multiply(cuda, &rest, workspace);
+}
+
 static cn_err multiply_packed(struct cuda *cuda, const struct cuda_product *part,
                               const struct chunks *c, float *workspace)
 {
@@ -141,10 +160,12 @@ static cn_err multiply_packed(struct cuda *cuda, const struct cuda_product *part
     packed.b = workspace + c->a_words;
     packed.leading_a = padded(c->width);
     packed.leading_b = padded(c->b_width);
+    if (part->transpose_a)
+        return multiply_rows(cuda, &packed, part, result);
     if (!c->c_words)
         return cuda_products_multiply(cuda, &packed, result);
     packed.c = result;
-    packed.leading_c = padded(part->cols);
+    packed.cols = packed.leading_c = padded(part->cols);
     err = cuda_products_multiply(cuda, &packed, result + c->c_words);
     return err ? err : copy_lines(cuda, &packed, part);
 }

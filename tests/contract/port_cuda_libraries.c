@@ -189,13 +189,13 @@ static void a_large_product_is_packed(void **state)
     };
     struct cn_call gradient = {
         .op = CN_OP_MATMUL,
-        .matmul = {.rows = 130,
+        .matmul = {.rows = 136,
                    .inner = 200,
                    .cols = 1800,
                    .alpha = 1,
                    .inner_batched = true,
                    .transpose_a = true},
-        .in = {{.arena = CN_ARENA_BATCH, .stride = 200 * 130},
+        .in = {{.arena = CN_ARENA_BATCH, .stride = 200 * 136},
                {.arena = CN_ARENA_WEIGHTS, .stride = 200 * 1800}},
         .out = {{.arena = CN_ARENA_OUTPUTS}},
     };
@@ -208,7 +208,7 @@ static void a_large_product_is_packed(void **state)
         if (i < 2)
             run_both(forward, 0, SAMPLES * 200 * 450, 1);
         else // in two chunks
-            run_both(gradient, 0, 130 * 1800, 2);
+            run_both(gradient, 0, 136 * 1800, 2);
         assert_int_equal(cuda_host_counts.packed, i < 2 ? 1 : 2);
     }
     start_anew(NULL);
@@ -225,6 +225,13 @@ static void a_large_product_is_packed(void **state)
     forward.out[0].stride = 200 * 451;
     run_both(forward, 0, SAMPLES * 200 * 451, 1);
     assert_int_equal(cuda_host_counts.packed, 1);
+    start_anew(NULL); // a result whose rows are no eights, in two chunks
+    cuda_host_settings.processors = 1;
+    precision = CN_PRECISION_BFLOAT16;
+    gradient.matmul.rows = 125;
+    gradient.in[0].stride = 200 * 125;
+    run_both(gradient, 0, 125 * 1800, 4);
+    assert_int_equal(cuda_host_counts.packed, 2);
 }
 
 // What all samples share counts once against the limit of an operand.
