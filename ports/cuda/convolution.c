@@ -68,7 +68,7 @@ static bool same_window(const struct cn_window *a, const struct cn_window *b)
     return same;
 }
 
-// Lays out the workspace. With 16 bits all tensors are packed into buffers. With float32 only the
+// Lays out the workspace. With 16 bits all tensors are packed into buffers. Otherwise only the
 // weight has a buffer, for parameters that are not aligned and gradients that are added to.
 static void lay_out(struct cuda *cuda, struct cuda_conv *conv)
 {
@@ -82,7 +82,7 @@ static void lay_out(struct cuda *cuda, struct cuda_conv *conv)
         if (!packed && role != DNN_WEIGHT)
             continue;
         conv->buffer[role] = words;
-        words += ((packed ? (size + 1) / 2 : size) + 63) / 64 * 64;
+        words += cuda_round_words(packed ? (size + 1) / 2 : size);
     }
     conv->library = words;
     conv->words = words + (conv->plan.workspace + CUDA_WORKSPACE_UNIT + 3) / 4;
@@ -123,9 +123,13 @@ cn_err cuda_conv_query(struct cuda *cuda, const struct cn_call *call, uint32_t s
 {
     struct cuda_conv *conv;
     struct cn_call even = *call;
+    enum cuda_padding padding = cuda_padding_of(&call->window, &even.window);
     cn_err err;
 
-    if (cuda->dnn && cuda_padding_evens(&call->window, &even.window)) {
+    *workspace = 0;
+    if (cuda->dnn && padding == CUDA_PADDING_OWN)
+        return CN_OK;
+    if (cuda->dnn && padding == CUDA_PADDING_LARGER) {
         err = cuda_conv_query(cuda, &even, samples, workspace);
         *workspace += cuda_padding_words(&even.window, samples);
         return err;
@@ -298,13 +302,14 @@ static cn_err run_even(struct cuda *cuda, const struct cuda_args *args,
 cn_err cuda_conv_run(struct cuda *cuda, struct cuda_args *args)
 {
     struct cn_window even;
+    enum cuda_padding padding = cuda_padding_of(&args->call.window, &even);
     struct cuda_conv *conv;
     cn_err err;
 
     // A call that all samples share counts as one sample; no workspace was reserved for its plan.
-    if (args->samples != cuda->samples)
+    if (args->samples != cuda->samples || (cuda->dnn && padding == CUDA_PADDING_OWN))
         return run_own(cuda, args);
-    if (cuda->dnn && cuda_padding_evens(&args->call.window, &even))
+    if (cuda->dnn && padding == CUDA_PADDING_LARGER)
         return run_even(cuda, args, &even);
     if (cuda_pointwise_fits(cuda, &args->call.window)) {
         err = cuda_pointwise_run(cuda, args);

@@ -66,6 +66,12 @@ struct cuda {
     cn_err failed;             // the first error since the last wait
 };
 
+// Rounds a part of a workspace up to whole 256 bytes.
+static inline size_t cuda_round_words(size_t words)
+{
+    return (words + 63) / 64 * 64;
+}
+
 // Returns whether the device computes with factors of 16 bits.
 static inline bool cuda_is_short(const struct cuda *cuda)
 {
@@ -113,6 +119,10 @@ cn_err cuda_launch_threads(struct cuda *cuda, enum cuda_kernel kernel, struct cu
                            uint64_t count);
 cn_err cuda_launch_blocks(struct cuda *cuda, enum cuda_kernel kernel, struct cuda_args *args,
                           uint64_t blocks);
+
+// Queues the sum of partial sums in the workspace, args->parts times `count` of them, for the first
+// output and the second, if that is there.
+cn_err cuda_sum_parts(struct cuda *cuda, struct cuda_args *args, size_t count);
 
 // Fills in args for a call: its operands become addresses. Operands that are left out, and all
 // operands of flat calls, become NULL. CN_WRITE_STEP becomes what it means for the batch that is

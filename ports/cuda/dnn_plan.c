@@ -181,8 +181,8 @@ static cudnnBackendDescriptor_t make_graph(const struct cuda_dnn *dnn, cudnnHand
     return make(dnn, plan, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR, of_graph, LENGTH(of_graph));
 }
 
-// Returns whether the engine of a proposal is deterministic and, with float32, does not round the
-// factors. Sets *number to the engine's.
+// Returns whether the engine of a proposal is deterministic and, with float32 and TF32, does not
+// round the factors more than that says. Sets *number to the engine's.
 static bool acceptable(const struct cuda_dnn *dnn, cudnnBackendDescriptor_t choice,
                        enum cn_precision precision, int64_t *number)
 {
@@ -201,13 +201,14 @@ static bool acceptable(const struct cuda_dnn *dnn, cudnnBackendDescriptor_t choi
     if (dnn->get(engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1, &found, number))
         *number = -1;
     for (int64_t i = 0; good && i < count && i < CUDNN_NUMERICAL_NOTE_TYPE_COUNT; i++) {
-        bool rounds = notes[i] == CUDNN_NUMERICAL_NOTE_TENSOR_CORE ||
-                      notes[i] == CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS ||
-                      notes[i] == CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_13x13;
+        bool rounds =
+            notes[i] == CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS ||
+            notes[i] == CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_13x13 ||
+            (precision == CN_PRECISION_FLOAT32 && notes[i] == CUDNN_NUMERICAL_NOTE_TENSOR_CORE);
 
         good = notes[i] != CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC &&
                notes[i] != CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION &&
-               (precision != CN_PRECISION_FLOAT32 || !rounds);
+               (data_type(precision) != CUDNN_DATA_FLOAT || !rounds);
     }
     dnn->forget(engine);
     return good;

@@ -4,11 +4,11 @@
 // "ldmatrix"). Below, g is the lane's number / 4 and t its number % 4. Two neighbours of 16 bits
 // lie in a word, the first in its lower half:
 //
-// | matrix | word or number | place |
-// |---|---|---|
-// | left, 16 x 16 | 0, 1, 2, 3 | rows g, g + 8, g, g + 8; columns 2t and 2t + 1, in 2 and 3 8 more
-// | | right, 16 x 8 | 0, 1 | column g; rows 2t and 2t + 1, in 1 8 more | | sums, 16 x 8 | 0, 1, 2,
-// 3 | rows g, g, g + 8, g + 8; columns 2t, 2t + 1, 2t, 2t + 1 |
+// - left, 16 x 16: words 0 to 3 hold rows g, g + 8, g, g + 8, of columns 2t and 2t + 1, in words 2
+//   and 3 of columns 2t + 8 and 2t + 9;
+// - right, 16 x 8: words 0 and 1 hold column g, of rows 2t and 2t + 1, in word 1 of 2t + 8 and 2t +
+// 9;
+// - sums, 16 x 8: numbers 0 to 3 are of rows g, g, g + 8, g + 8 and columns 2t, 2t + 1, 2t, 2t + 1.
 //
 // So the sums of two products side by side, rounded and packed, are the left factor of the next
 // product. All threads of a warp must reach these functions together. `half`, a constant, says that

@@ -18,6 +18,9 @@
 #define SHORT_STEPS 4  // steps of a tile, and of the longest row
 #define SHORT_PITCH 36 // words from row to row of a tile; a word has two numbers
 #define LOG2_E 1.4426950408889634f
+// A score that a finite mask hides, in units of log 2: far below others, and with bits left for a
+// sum of such scores.
+#define HIDDEN -65536.0f
 #define LN_2 0.6931471805599453f
 
 // Two tiles of each matrix, used by turns. Also holds the 128 rows that a block owns, at first.
@@ -179,9 +182,16 @@ DEVICE bool counts_fully(const struct cn_attention *op, const float *mask, uint3
 DEVICE float hide_score(const struct cn_attention *op, const float *mask, float score, uint32_t q,
                         uint32_t k)
 {
+    float value;
+
     if (k >= op->k_rows || q >= op->q_rows || (op->causal && k > q))
         return -INFINITY;
-    return mask ? score + LOG2_E * mask[(size_t)q * op->k_rows + k] : score;
+    if (!mask)
+        return score;
+    value = mask[(size_t)q * op->k_rows + k];
+    if (value == -INFINITY)
+        return value;
+    return LOG2_E * value < HIDDEN ? HIDDEN : score + LOG2_E * value;
 }
 
 // Returns row number i, 0 or 1, of the two that a thread has of 16, counted from the first of them.

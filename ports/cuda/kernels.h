@@ -59,8 +59,8 @@ struct cuda_args {
     uint32_t samples; // samples of the largest batch; outputs of all of them are computed
     uint32_t parts;   // number of partial sums; see the kernel
     bool once;        // no operand has a stride: the call is that of one sample
-    // A block works on a row, instead of a warp. In bias_relu: apply ReLU. In pack and unpack: the
-    // format is float16, else bfloat16.
+    // A block works on a row, instead of a warp. In bias_relu: apply ReLU. In pack, unpack and
+    // pack_lines: the format is float16, else bfloat16.
     bool wide;
     bool clipped; // the optimizer multiplies by the factor of CLIP
     // For the kernel begin: whether the run is that of a flat program, whether the host has read

@@ -111,7 +111,7 @@ DEVICE void entropy_add(struct entropy_row *row, float x, uint32_t place, float 
     // An element of -inf adds nothing, unless all are.
     row->sum += x == -INFINITY ? 0 : expf(x - row->largest);
     row->targets += t;
-    row->product += t == 0 ? 0 : t * (x - row->largest);
+    row->product += t == 0 ? 0 : x == -INFINITY ? x : t * (x - row->largest);
 }
 
 // Joins what the threads of a team know. Finds the row's largest element, and where the first such

@@ -260,6 +260,13 @@ static cn_err lower_extreme(struct cuda *cuda, struct cuda_args *args)
     return cuda_launch_threads(cuda, CUDA_KERNEL_extreme, args, kept * samples_of(args));
 }
 
+cn_err cuda_sum_parts(struct cuda *cuda, struct cuda_args *args, size_t count)
+{
+    args->call.fill = (struct cn_fill){.count = count};
+    return cuda_launch_blocks(cuda, CUDA_KERNEL_sum_parts, args,
+                              (args->out[1] ? 2 : 1) * groups_of(count));
+}
+
 // Adds up partial sums, `count` for each part, for one or two outputs.
 static cn_err sum_parts(struct cuda *cuda, const struct cuda_args *args, int outputs, size_t count)
 {
@@ -268,9 +275,7 @@ static cn_err sum_parts(struct cuda *cuda, const struct cuda_args *args, int out
     if (args->parts == 1)
         return CN_OK;
     sum.out[1] = outputs > 1 ? args->out[1] : NULL;
-    sum.call.fill = (struct cn_fill){.count = count};
-    return cuda_launch_blocks(cuda, CUDA_KERNEL_sum_parts, &sum,
-                              (sum.out[1] ? 2 : 1) * groups_of(count));
+    return cuda_sum_parts(cuda, &sum, count);
 }
 
 // Chooses the number of parts of a sum over rows, so that there are eight blocks for each
@@ -278,7 +283,7 @@ static cn_err sum_parts(struct cuda *cuda, const struct cuda_args *args, int out
 static void choose_row_parts(const struct cuda *cuda, struct cuda_args *args, uint64_t rows,
                              size_t columns)
 {
-    uint64_t parts = 8 * cuda->processors / groups_of(columns);
+    uint64_t parts = 8 * cuda->processors / most(groups_of(columns), 1);
 
     parts = least(least(parts, rows * args->samples / PART_ROWS), PARTS);
     args->parts = parts ? (uint32_t)parts : 1;

@@ -1,10 +1,10 @@
 #include "ports/cuda/packed.h"
 
 // For each multiprocessor: the least multiplications of a product that is packed, and the most
-// words of packed lines of a factor.
+// words of packed lines of a factor, and most words of a factor that is packed as a whole.
 #define WORK_LEAST (1u << 25)
 #define CHUNK_WORDS (1u << 19)
-#define WHOLE_WORDS (128u << 20) // most words of a factor that is packed as a whole
+#define WHOLE_WORDS (1u << 20)
 
 // Returns the elements of a packed line: whole 16 bytes.
 static uint64_t padded(uint64_t width)
@@ -14,14 +14,15 @@ static uint64_t padded(uint64_t width)
 
 static uint64_t words_of(uint64_t lines, uint64_t width)
 {
-    return (lines * padded(width) / 2 + 63) / 64 * 64;
+    return cuda_round_words(lines * padded(width) / 2);
 }
 
 // Returns whether a product's result is computed in the workspace and copied: the library is slow
 // where rows of the result are not aligned.
 static bool is_copied(const struct cuda_product *p)
 {
-    return !p->transpose_a && p->beta == 0 && p->leading_c % 4;
+    return !p->transpose_a && p->beta == 0 && p->leading_c % 4 &&
+           p->end == CUBLASLT_EPILOGUE_DEFAULT;
 }
 
 // A factor is packed by its lines as they lie in memory. Those of a are rows of the result, or with
@@ -40,6 +41,11 @@ static bool divide(const struct cuda *cuda, const struct cuda_product *p, struct
 {
     uint64_t widest;
 
+    if (!cuda_is_short(cuda) || p->count != 1 || p->apart || p->aside ||
+        (p->transpose_a && (p->transpose_b || p->end != CUBLASLT_EPILOGUE_DEFAULT)) ||
+        (double)p->rows * (double)p->inner * (double)p->cols <
+            (double)cuda->processors * WORK_LEAST)
+        return false;
     *c = (struct chunks){.lines = p->transpose_a ? p->inner : p->rows,
                          .width = p->transpose_a ? p->rows : p->inner,
                          // Without transpose_a the sum is padded as the lines of a are; a result
@@ -56,17 +62,23 @@ static bool divide(const struct cuda *cuda, const struct cuda_product *p, struct
     c->c_words = is_copied(p) ? c->step * padded(p->cols) : 0;
     c->a_words = words_of(c->step, c->width);
     c->b_words = words_of(p->transpose_a ? c->step : c->b_lines, c->b_width);
-    return cuda_is_short(cuda) && p->count == 1 && !p->aside &&
-           (double)p->rows * (double)p->inner * (double)p->cols >=
-               (double)cuda->processors * WORK_LEAST &&
-           !(p->transpose_a && p->transpose_b) && c->step > 0 && c->b_words <= WHOLE_WORDS;
+    return c->step > 0 && c->b_words <= (uint64_t)cuda->processors * WHOLE_WORDS;
 }
 
+// A result that is set may need more than one that is added to, or less.
 size_t cuda_packed_words(const struct cuda *cuda, const struct cuda_product *p)
 {
-    struct chunks c;
+    size_t most = 0;
 
-    return cuda->blas && divide(cuda, p, &c) ? c.a_words + c.b_words + c.c_words : 0;
+    for (int beta = 0; beta < 2 && cuda->blas; beta++) {
+        struct cuda_product either = *p;
+        struct chunks c;
+
+        either.beta = (float)beta;
+        if (divide(cuda, &either, &c) && c.a_words + c.b_words + c.c_words > most)
+            most = c.a_words + c.b_words + c.c_words;
+    }
+    return most;
 }
 
 // Packs lines; those from `given` on are zeros.
@@ -137,7 +149,10 @@ static cn_err multiply_rows(struct cuda *cuda, const struct cuda_product *packed
     if (!eights.rows || !rest.rows)
         return cuda_products_multiply(cuda, packed, workspace);
     err = cuda_products_multiply(cuda, &eights, workspace);
-    return err ? err : cuda_products_multiply(cuda, &rest, workspace);
+    if (err)
+        return err;
+    err = cuda_products_multiply(cuda, &rest, workspace);
+    return err == CN_ENOTSUP ? CN_EIO : err; // it is too late to do the whole in another way
 }
 
 static cn_err multiply_packed(struct cuda *cuda, const struct cuda_product *part,
@@ -188,6 +203,8 @@ cn_err cuda_packed_multiply(struct cuda *cuda, const struct cuda_product *p, flo
         if (err == CN_ENOTSUP && first) // the parts before are done
             err =
                 cuda_products_multiply(cuda, &part, workspace + c.a_words + c.b_words + c.c_words);
+        if (err == CN_ENOTSUP && first)
+            err = CN_EIO;
     }
     return err;
 }

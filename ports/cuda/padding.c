@@ -1,7 +1,7 @@
 #include "ports/cuda/padding.h"
 
-// Returns the padding at the end of an axis, which follows from the outputs. Rows and columns that
-// no window reaches count as padding below 0.
+// Returns the least padding at the end of an axis, which follows from the outputs. Rows and columns
+// that no window reaches count as padding below 0.
 static int64_t pad_end(const struct cn_window *w, int axis)
 {
     int64_t reach = ((int64_t)w->out[axis] - 1) * w->stride[axis] +
@@ -10,9 +10,9 @@ static int64_t pad_end(const struct cn_window *w, int axis)
     return reach - w->in[axis] - w->pad[axis];
 }
 
-bool cuda_padding_evens(const struct cn_window *w, struct cn_window *even)
+enum cuda_padding cuda_padding_of(const struct cn_window *w, struct cn_window *even)
 {
-    bool uneven = false;
+    enum cuda_padding padding = CUDA_PADDING_EQUAL;
 
     *even = *w;
     for (int i = 0; i < 2; i++) {
@@ -21,16 +21,20 @@ bool cuda_padding_evens(const struct cn_window *w, struct cn_window *even)
         // With as much padding at the end as at the start there may be as many outputs.
         if (w->pad[i] >= least && w->pad[i] < least + w->stride[i])
             continue;
-        uneven = true;
+        if (least <= -(int64_t)w->stride[i]) // no padding gives so few outputs
+            return CUDA_PADDING_OWN;
+        padding = CUDA_PADDING_LARGER;
         even->pad[i] = w->pad[i] < end ? w->pad[i] : (uint32_t)end;
         even->in[i] += w->pad[i] < end ? (uint32_t)end - w->pad[i] : w->pad[i] - (uint32_t)end;
     }
-    return uneven;
+    if ((double)even->in[0] * even->in[1] > 2 * (double)w->in[0] * w->in[1])
+        return CUDA_PADDING_OWN;
+    return padding;
 }
 
 size_t cuda_padding_words(const struct cn_window *even, uint32_t samples)
 {
-    return ((size_t)samples * even->channels_in * even->in[0] * even->in[1] + 63) / 64 * 64;
+    return cuda_round_words((size_t)samples * even->channels_in * even->in[0] * even->in[1]);
 }
 
 // Describes the copy between x and the larger one; far is the larger one's side.

@@ -7,9 +7,15 @@
 
 #include "ports/cuda/device.h"
 
-// Returns whether the padding differs, and sets *even to the same convolution on an x that is
-// larger and has equal padding.
-bool cuda_padding_evens(const struct cn_window *w, struct cn_window *even);
+enum cuda_padding {
+    CUDA_PADDING_EQUAL,
+    CUDA_PADDING_LARGER, // x is to be larger
+    CUDA_PADDING_OWN,    // that cannot be, or x would be more than twice as large: own kernels
+};
+
+// Returns how a convolution gets equal padding. With CUDA_PADDING_LARGER *even is the same
+// convolution on the larger x.
+enum cuda_padding cuda_padding_of(const struct cn_window *w, struct cn_window *even);
 
 // Returns the words of the larger x.
 size_t cuda_padding_words(const struct cn_window *even, uint32_t samples);

@@ -33,33 +33,25 @@ bool cuda_pointwise_fits(const struct cuda *cuda, const struct cn_window *w)
     return cuda->blas && plain && plane_out(w) >= least && plane_out(w) % PLANE_UNIT == 0;
 }
 
-static size_t round_up(size_t words)
-{
-    return (words + 63) / 64 * 64;
-}
-
 // Returns the words of x, or of its gradient, at the places that are used; 0: they are used where
 // they lie.
 static size_t compact_words(const struct cn_window *w, uint32_t samples)
 {
-    return is_strided(w) ? round_up(samples * w->channels_in * plane_out(w)) : 0;
+    return is_strided(w) ? cuda_round_words(samples * w->channels_in * plane_out(w)) : 0;
 }
 
 // Returns how many samples' products are added up apart from each other, to get a weight's
-// gradient. It divides samples.
+// gradient.
 static uint32_t parts_of(const struct cn_window *w, uint32_t samples)
 {
     uint64_t parts = PARTIAL / ((uint64_t)w->channels_out * w->channels_in);
 
-    parts = parts < 1 ? 1 : parts < samples ? parts : samples;
-    while (samples % parts)
-        parts--;
-    return (uint32_t)parts;
+    return parts < 1 ? 1 : parts < samples ? (uint32_t)parts : samples;
 }
 
 static size_t partial_words(const struct cn_window *w, uint32_t samples)
 {
-    return round_up((size_t)parts_of(w, samples) * w->channels_out * w->channels_in);
+    return cuda_round_words((size_t)parts_of(w, samples) * w->channels_out * w->channels_in);
 }
 
 size_t cuda_pointwise_words(const struct cuda *cuda, enum cn_op op, const struct cn_window *w,
@@ -192,8 +184,10 @@ static cn_err run_grad_weight(struct cuda *cuda, const struct cuda_args *args)
     };
     cn_err err = compact ? copy_places(cuda, args, args->in[1], args->workspace, false) : CN_OK;
 
-    for (uint32_t n = 0; n < args->samples && !err; n += (uint32_t)p.count) {
+    sum.parts = (uint32_t)p.count;
+    for (uint32_t n = 0; n < args->samples && !err; n += sum.parts) {
         p.beta = n ? 1 : 0;
+        p.count = args->samples - n < sum.parts ? args->samples - n : sum.parts;
         err = cuda_products_multiply(cuda, &p, args->workspace + compact + partial);
         p.a += (size_t)p.stride_a * p.count;
         p.b += (size_t)p.stride_b * p.count;
@@ -201,9 +195,7 @@ static cn_err run_grad_weight(struct cuda *cuda, const struct cuda_args *args)
     if (err)
         return err;
     sum.workspace = args->workspace + compact;
-    sum.parts = (uint32_t)p.count;
-    sum.call.fill = (struct cn_fill){.count = words};
-    return cuda_launch_threads(cuda, CUDA_KERNEL_sum_parts, &sum, words);
+    return cuda_sum_parts(cuda, &sum, words);
 }
 
 cn_err cuda_pointwise_run(struct cuda *cuda, const struct cuda_args *args)

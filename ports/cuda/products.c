@@ -278,6 +278,7 @@ struct cuda_product cuda_products_describe(const struct cuda_args *args)
         .end = bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT,
         .c = args->out[0],
         .count = 1,
+        .apart = op->inner_batched && !op->transpose_a,
     };
 
     p.leading_a = p.transpose_a ? p.rows : p.inner;
@@ -293,10 +294,11 @@ static uint64_t parts_of(const struct cuda *cuda, const struct cuda_product *p)
 {
     uint64_t tiles =
         (p->rows + TILE_ROWS - 1) / TILE_ROWS * ((p->cols + TILE_COLS - 1) / TILE_COLS);
-    uint64_t parts = p->inner / PART_LEAST, room = cuda->product_words / 2 / (p->rows * p->cols);
+    uint64_t parts = p->inner / PART_LEAST, room;
 
-    if (cuda->precision != CN_PRECISION_FLOAT32 || p->end != CUBLASLT_EPILOGUE_DEFAULT)
+    if (cuda->precision != CN_PRECISION_FLOAT32 || p->end != CUBLASLT_EPILOGUE_DEFAULT || !tiles)
         return 1;
+    room = cuda->product_words / 2 / (p->rows * p->cols);
     parts = parts < cuda->processors / tiles ? parts : cuda->processors / tiles;
     parts = parts < room ? parts : room;
     while (parts > 1 && p->inner % parts)
@@ -323,13 +325,12 @@ static cn_err multiply_parts(struct cuda *cuda, const struct cuda_args *args,
     p.stride_c = (int64_t)words;
     p.beta = 0;
     p.c = args->workspace;
-    p.taken = (parts * words + 63) / 64 * 64;
+    p.taken = cuda_round_words(parts * words);
     err = cuda_products_multiply(cuda, &p, args->workspace);
     if (err)
         return err;
     sum.parts = (uint32_t)parts;
-    sum.call.fill = (struct cn_fill){.count = words};
-    return cuda_launch_threads(cuda, CUDA_KERNEL_sum_parts, &sum, words);
+    return cuda_sum_parts(cuda, &sum, words);
 }
 
 cn_err cuda_products_matmul(struct cuda *cuda, struct cuda_args *args)

@@ -21,6 +21,7 @@ struct cuda_product {
     cublasLtEpilogue_t end;
     const float *vector; // of the epilogue: a bias; NULL: none
     const float *aside;  // of the epilogue: a matrix laid out as c; NULL: none
+    bool apart;          // samples lie apart in a: it cannot be packed
     size_t taken;        // words at the workspace's begin that are not the library's
 };
 

@@ -43,11 +43,13 @@ struct prediction {
     double seconds[GPU_COUNT], seconds16[GPU_COUNT];
 };
 
-// Returns whether an op rounds its factors to 16 bits at such a precision. Attention never does.
+// Returns whether an op rounds its factors to 16 bits at such a precision. Of attention only heads
+// of up to 64 do; wider ones are rare.
 static bool takes_16_bits(enum cn_op op)
 {
-    return op == CN_OP_MATMUL || op == CN_OP_PRODUCTS || op == CN_OP_CONV ||
-           op == CN_OP_CONV_GRAD_INPUT || op == CN_OP_CONV_GRAD_WEIGHT;
+    return op == CN_OP_ATTENTION || op == CN_OP_ATTENTION_GRAD || op == CN_OP_MATMUL ||
+           op == CN_OP_PRODUCTS || op == CN_OP_CONV || op == CN_OP_CONV_GRAD_INPUT ||
+           op == CN_OP_CONV_GRAD_WEIGHT;
 }
 
 static double at_least(double a, double b, double c)

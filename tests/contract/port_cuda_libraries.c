@@ -137,6 +137,8 @@ static void a_convolution_has_equal_pads(void **state)
     run_both(convolution(1, 2, 8), 0, SAMPLES * 4 * 64, 1); // no pad at the end
     start_anew(NULL);
     run_both(convolution(1, 0, 8), 0, SAMPLES * 4 * 64, 1); // two at the end only
+    start_anew(NULL);
+    run_both(convolution(1, 0, 4), 0, SAMPLES * 4 * 16, 0); // rows that no window reaches
 }
 
 // A convolution of 1 x 1 is a product for each sample, with a stride on the places that are used.

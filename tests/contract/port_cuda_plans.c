@@ -192,8 +192,7 @@ static void has_a_plan_for_each_convolution(void **state)
     }
     for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++)
         for (int op = 0; op < 3; op++)
-            for (int precision = CN_PRECISION_FLOAT32; precision <= CN_PRECISION_TF32;
-                 precision++)
+            for (int precision = CN_PRECISION_FLOAT32; precision <= CN_PRECISION_TF32; precision++)
                 lacking += lacks_plan(gpu, &shapes[i], ops[op], (enum cn_precision)precision);
     assert_int_equal(real.forget(device), CUDNN_STATUS_SUCCESS);
     assert_int_equal(heuristics_count, 0);

@@ -50,7 +50,7 @@ static cn_err refuse_settings(const struct cn_trainer_config *config, const stru
     if (config->precision == CN_PRECISION_FLOAT16) {
         cn_diag_add(diag,
                     "a model cut into %u parts does not train in float16, whose scale each part "
-                    "would change by itself; wanted compute.precision: float32 or bfloat16",
+                    "would change by itself; wanted compute.precision: float32, tf32 or bfloat16",
                     config->cut->parts);
         return CN_ENOTSUP;
     }
