@@ -16,7 +16,9 @@
 #define SHUN_MAX_MS 160000      // longest time for which it is ignored
 #define HEARD_MS 1000           // a member heard within this time is there
 #define UNABLE_MS 5000          // time without leading after the disk took no epoch
-#define EPOCH_LEAP (1ull << 32) // no honest member's epoch is further ahead
+#define EPOCH_LEAP (1ull << 32) // no honest group uses up as many numbers
+#define EPOCH_MAX (1ull << 63)  // no number is believed beyond this one
+#define RAISE_MS 1000           // least time between two rises of the ceiling
 
 static uint32_t all_members(const struct cn_membership *membership)
 {
@@ -93,6 +95,7 @@ cn_err cn_membership_open(const struct cn_membership_config *config, uint64_t ep
         return CN_ENOMEM;
     membership->config = *config;
     membership->epoch = membership->highest = epoch;
+    membership->ceiling = epoch < EPOCH_MAX - EPOCH_LEAP ? epoch + EPOCH_LEAP : EPOCH_MAX;
     membership->tag = *tag;
     membership->stay.boot_id = config->boot_id;
     membership->blamed = UINT32_MAX;
@@ -380,6 +383,30 @@ static void receive_commit(struct cn_membership *membership, uint32_t from,
     enter_view(membership, commit, now_ms);
 }
 
+// Returns whether a message with this epoch counts. A member that lies must not make a number
+// that others never believe: so a number above the ceiling raises the ceiling while the group
+// forms, but slowly, so that the numbers last. In a view nothing is proposed, and the message
+// counts without its number.
+static bool believe_epoch(struct cn_membership *membership, uint32_t from, uint64_t epoch,
+                          uint64_t now_ms)
+{
+    if (epoch > membership->ceiling) {
+        membership->others[from].leaps = true;
+        if (membership->member)
+            return true;
+        if (now_ms - membership->raised_ms >= RAISE_MS &&
+            membership->ceiling <= EPOCH_MAX - EPOCH_LEAP) {
+            membership->ceiling += EPOCH_LEAP;
+            membership->raised_ms = now_ms;
+        }
+    }
+    if (epoch > membership->ceiling)
+        return false;
+    if (epoch > membership->highest)
+        membership->highest = epoch;
+    return true;
+}
+
 void cn_membership_receive(struct cn_membership *membership, uint32_t member,
                            const uint8_t *message, size_t size, uint64_t now_ms)
 {
@@ -392,11 +419,8 @@ void cn_membership_receive(struct cn_membership *membership, uint32_t member,
     if (err && err != CN_ENOTSUP)
         return;
     if (cn_membership_refuse(membership, member, &decoded, !err, now_ms) ||
-        decoded.epoch / EPOCH_LEAP > membership->highest / EPOCH_LEAP + 1)
-        return;
-    if (decoded.epoch > membership->highest)
-        membership->highest = decoded.epoch;
-    if (now_ms < membership->others[member].shunned_until_ms)
+        !believe_epoch(membership, member, decoded.epoch, now_ms) ||
+        now_ms < membership->others[member].shunned_until_ms)
         return;
     cn_membership_note_keys(&membership->others[member], &decoded, now_ms);
     if (decoded.type == CN_MEMBERSHIP_JOIN)
@@ -543,6 +567,20 @@ void cn_membership_hurry(struct cn_membership *membership)
 bool cn_membership_has_reform_request(const struct cn_membership *membership)
 {
     return membership->reform_requested;
+}
+
+bool cn_membership_leaps(struct cn_membership *membership, uint32_t *member)
+{
+    for (uint32_t i = 0; i < membership->config.count; i++) {
+        struct other *other = &membership->others[i];
+
+        if (!other->leaps || other->leap_told)
+            continue;
+        other->leap_told = true;
+        *member = i;
+        return true;
+    }
+    return false;
 }
 
 bool cn_membership_few(struct cn_membership *membership, uint64_t now_ms, uint32_t *present)

@@ -47,8 +47,8 @@ struct cn_membership_view {
 
 struct cn_membership;
 
-// Begins in FORMING. config is copied. epoch is the highest epoch on this board's disk, tag its
-// present state. Returns CN_ENOMEM.
+// Begins in FORMING. config is copied. epoch is the highest epoch of config.key_epoch on this
+// board's disk, tag its present state. Returns CN_ENOMEM.
 cn_err cn_membership_open(const struct cn_membership_config *config, uint64_t epoch,
                           const struct cn_state_tag *tag, uint64_t now_ms,
                           struct cn_membership **membership);
@@ -113,6 +113,10 @@ bool cn_membership_refused(struct cn_membership *membership, uint64_t now_ms, ui
 #define CN_REFUSAL_SIZE 160
 void cn_membership_explain(const struct cn_membership *membership, const struct cn_member *members,
                            uint32_t member, char *text, size_t size);
+
+// Returns true once for each member that names an epoch which no honest group can have reached, or
+// passes on such a number. Tell the operator.
+bool cn_membership_leaps(struct cn_membership *membership, uint32_t *member);
 
 // Returns true once when fewer members than min_members are there and no other is waited for;
 // *present is their number. After a view it can do so again.

@@ -62,6 +62,8 @@ struct other {
     struct watched watched;
     uint64_t key_epoch, key_ms; // newest key epoch it claims to hold, and when; 0: never
     bool left;                  // it sent BYE; nobody waits for it until it is heard again
+    bool leaps;                 // it named an epoch above the ceiling
+    bool leap_told;             // cn_membership_leaps has returned it
 };
 
 // A leader's attempt at the next epoch, or a member's answer to one.
@@ -77,8 +79,10 @@ struct proposal {
 
 struct cn_membership {
     struct cn_membership_config config;
-    uint64_t epoch;   // highest epoch accepted; only grows
-    uint64_t highest; // highest epoch heard of
+    uint64_t epoch;     // highest epoch accepted; only grows
+    uint64_t highest;   // highest epoch heard of and believed
+    uint64_t ceiling;   // highest epoch that is believed now
+    uint64_t raised_ms; // when the ceiling was raised last; 0: never
     struct cn_stay stay;
     struct cn_state_tag tag;
     bool member;           // has a view; false: FORMING

@@ -63,6 +63,7 @@ cn_err cn_node_group_connect(struct cn_node_group *group, cn_open_peer_link *ope
 
     for (uint32_t i = 0; i < settings->member_count; i++)
         memcpy(group->members[i].pair_key, manifest->pair_keys[i], CN_KEY_SIZE);
+    group->used_key_epoch = manifest->key_epoch;
     cn_node_group_hold_keys(group, manifest->key_epoch);
     if (settings->member_count <= 1)
         return CN_OK;
@@ -102,15 +103,14 @@ static cn_err open_membership(struct cn_node_group *group, const struct cn_state
         .keyless = keyless_members(group),
         .key_epoch = group->key_epoch,
     };
-    uint64_t seen = cn_epoch_file_load(group->store);
     cn_err err;
 
     memcpy(config.job, job, CN_DIGEST_SIZE);
     err = cn_crypto_random(&config.boot_id, sizeof(config.boot_id));
     if (err)
         return err;
-    return cn_membership_open(&config, seen > epoch ? seen : epoch, tag, now_ms,
-                              &group->membership);
+    group->saved_epoch = cn_epoch_file_load(group->store, group->used_key_epoch, epoch);
+    return cn_membership_open(&config, group->saved_epoch, tag, now_ms, &group->membership);
 }
 
 static void note_unreachable(struct cn_node_group *group, uint32_t member, uint64_t now_ms)
@@ -168,7 +168,7 @@ static cn_err save_epoch(struct cn_node_group *group, uint64_t epoch)
 
     if (epoch <= group->saved_epoch)
         return CN_OK;
-    err = cn_epoch_file_save(group->store, epoch);
+    err = cn_epoch_file_save(group->store, group->used_key_epoch, epoch);
     if (!err)
         group->saved_epoch = epoch;
     return err;
@@ -267,6 +267,18 @@ static void tell_refused(struct cn_node_group *group, uint64_t now_ms)
     }
 }
 
+static void tell_leaps(struct cn_node_group *group, uint64_t now_ms)
+{
+    uint32_t member;
+
+    while (cn_membership_leaps(group->membership, &member))
+        cn_log_within(
+            &group->refusal_lines, now_ms, CN_LOG_WARN, "group",
+            "%s names an epoch that no group reaches by training: it, or a member that it "
+            "heard, lies; revoke the first that the members' logs name",
+            group->members[member].name);
+}
+
 static void tell_few(struct cn_node_group *group, uint64_t now_ms)
 {
     char members[MEMBERS_SIZE];
@@ -317,6 +329,7 @@ bool cn_node_group_poll(struct cn_node_group *group, struct cn_mailbox *box, uin
         send_due(group, now_ms);
     }
     tell_refused(group, now_ms);
+    tell_leaps(group, now_ms);
     tell_few(group, now_ms);
     abort_epoch(group, box);
     cn_mailbox_put_reform_request(box, group->leads &&

@@ -27,7 +27,8 @@ struct cn_node_group {
     struct cn_member members[CN_GROUP_MAX]; // with pair keys
     uint32_t self;                          // index of this board in members
     uint64_t key_epoch;                     // newest key epoch whose pair keys this board has
-    uint64_t saved_epoch;                   // highest epoch on the disk
+    uint64_t used_key_epoch;                // key epoch of the pair keys in use
+    uint64_t saved_epoch;                   // highest epoch of these keys on the disk
     bool leads;                             // this board leads the newest view
     struct cn_log_quota lines;              // limits log lines about epochs and members
     struct cn_log_quota refusal_lines;      // limits log lines about members that are left out
