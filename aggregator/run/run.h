@@ -132,6 +132,14 @@ cn_err cn_run_describe(struct cn_run *run, const char *group, uint64_t now_ms,
 cn_err cn_run_judge(struct cn_run *run, const char *group,
                     const struct cn_declare_request *declared, struct cn_upload_status *status);
 
+// Logs and counts an update that was refused before it could be judged. declared is NULL if it
+// cannot be read.
+void cn_run_refuse(struct cn_run *run, const char *group, const struct cn_declare_request *declared,
+                   const char *reason);
+
+// Logs something odd about an update that counts all the same. The lines of a group are limited.
+void cn_run_note_odd(struct cn_run *run, const char *group, const char *what);
+
 // Returns the seconds after which a board declares its update again after CN_EBUSY.
 uint32_t cn_run_later_s(const struct cn_run *run);
 

@@ -212,6 +212,23 @@ cn_err cn_run_judge(struct cn_run *run, const char *group,
     return err;
 }
 
+void cn_run_refuse(struct cn_run *run, const char *group, const struct cn_declare_request *declared,
+                   const char *reason)
+{
+    const struct cn_declare_request unread = {.run = cn_ledger_identity(run->config.ledger)->run,
+                                              .round = run->round};
+    struct cn_upload_status status = {0};
+
+    decide(&status, CN_VERDICT_REJECTED, reason);
+    note_refusal(run, group, declared ? declared : &unread, &status, CN_REFUSAL_FRAME);
+}
+
+void cn_run_note_odd(struct cn_run *run, const char *group, const char *what)
+{
+    cn_log_within(cn_log_quota_of(&run->rejected, group), cn_platform_now_ms(), CN_LOG_WARN, "run",
+                  "round %u: group %s: %s", run->round, group, what);
+}
+
 uint32_t cn_run_later_s(const struct cn_run *run)
 {
     return cn_async_later_s(run);

@@ -1,5 +1,6 @@
 // resources_upload.c - answers to boards that upload an update: u.
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "aggregator/serve/resources_private.h"
@@ -15,6 +16,28 @@ static bool measurement_is_sane(const struct cn_declare_request *declared)
            declared->held_out_correct <= declared->held_out_count && declared->held_out_loss >= 0 &&
            declared->held_out_loss < 1e30 && declared->train_loss > -1e30 &&
            declared->train_loss < 1e30;
+}
+
+// Lets an update count without a measurement that cannot be: it says nothing about the frame, and a
+// round must not wait for ever for a group in which one member measures nonsense.
+static void drop_measurement(const struct cn_resources *resources, const char *group,
+                             struct cn_declare_request *declared)
+{
+    cn_run_note_odd(resources->run, group,
+                    "a loss or count that was measured with the update is out of range: it counts "
+                    "as not measured");
+    declared->held_out_loss = declared->train_loss = 0;
+    declared->held_out_correct = declared->held_out_count = 0;
+    declared->measures = (struct cn_measures){0};
+}
+
+// Answers a declaration that cannot be used, and has it logged and counted.
+static void refuse_declaration(const struct cn_resources *resources, const char *group,
+                               const struct cn_declare_request *declared, enum cn_coap_code code,
+                               const char *reason, struct cn_coap_reply *reply)
+{
+    cn_run_refuse(resources->run, group, declared, reason);
+    cn_coap_reply_error(reply, code, "%s", reason);
 }
 
 static void tell_signs(struct cn_resources *resources, const struct cn_roster_board *board,
@@ -40,8 +63,10 @@ static void handle_declare(struct cn_resources *resources, const struct cn_roste
     struct cn_upload_status status;
     struct cn_spooled *upload;
     const char *group = board->enrolled.group;
+    char reason[64];
     if (cn_message_get_declare(request->body, request->size, &declared) != CN_OK) {
-        cn_coap_reply_error(reply, CN_COAP_BAD_REQUEST, "malformed declaration of an update");
+        refuse_declaration(resources, group, NULL, CN_COAP_BAD_REQUEST,
+                           "malformed declaration of an update", reply);
         return;
     }
     if (is_of_other_run(resources, declared.run)) {
@@ -49,11 +74,8 @@ static void handle_declare(struct cn_resources *resources, const struct cn_roste
                             "the update belongs to another run: register again");
         return;
     }
-    if (!measurement_is_sane(&declared)) {
-        cn_coap_reply_error(reply, CN_COAP_BAD_REQUEST,
-                            "a loss or count that was measured with the update is out of range");
-        return;
-    }
+    if (!measurement_is_sane(&declared))
+        drop_measurement(resources, group, &declared);
     if (declared.member_count)
         tell_signs(resources, board, &declared);
     cn_err err = cn_run_judge(resources->run, group, &declared, &status);
@@ -68,8 +90,9 @@ static void handle_declare(struct cn_resources *resources, const struct cn_roste
     err = cn_spool_declare(resources->spool, board->enrolled.name, group, &declared,
                            resources->now_ms(), &upload);
     if (err == CN_ERANGE) {
-        cn_coap_reply_error(reply, CN_COAP_TOO_LARGE,
-                            "no update of this model has %" PRIu64 " bytes", declared.size);
+        snprintf(reason, sizeof(reason), "no update of this model has %" PRIu64 " bytes",
+                 declared.size);
+        refuse_declaration(resources, group, &declared, CN_COAP_TOO_LARGE, reason, reply);
     } else if (err) {
         cn_resources_reply_trouble(resources, reply, err);
     } else {

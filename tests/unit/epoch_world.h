@@ -31,9 +31,12 @@ struct mortal {
     struct cn_collective base;
     struct cn_collective *ring;
     uint32_t calls_left;
-    bool hears;         // the last call runs, but the board does not see its end
-    bool stores;        // the board stores a divided state after each step
-    uint32_t pieces;    // pieces of a state that came
+    bool hears;      // the last call runs, but the board does not see its end
+    bool stores;     // the board stores a divided state after each step
+    uint32_t pieces; // pieces of a state that came
+    size_t lies_of;  // floats of the all-reduces to which the board adds a lie; 0: none
+    size_t lie_at;   // place of the lie
+    float lie;
     uint32_t exchanged; // bit m: passes of micro-batch m of a step made exchanges of shares
 };
 

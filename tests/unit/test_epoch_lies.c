@@ -6,6 +6,8 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <math.h>
+#include <stdlib.h>
 
 #include "runtime/round/epoch/epoch_limits.h"
 #include "tests/unit/epoch_world.h"
@@ -107,6 +109,77 @@ static void a_version_of_an_impossible_size_is_not_asked_for(void **state)
     assert_false(cn_session_may_take(leader->session, 1, true, 8ull << 30));
 }
 
+#define VOTES_OF_TWO 14         // floats of a step's votes in a group of two
+#define SUMS_OF_DIGITS (6 + 30) // floats of the sums over held-out samples, with ten classes
+
+// Trains a round with a second member that lies in all-reduces of so many floats.
+static void train_with_lie(struct epoch_world *world, size_t floats, size_t at, float lie,
+                           struct cn_errand_request *upload)
+{
+    struct epoch_board *leader = &world->boards[0];
+
+    world->boards[1].mortal.lies_of = floats;
+    world->boards[1].mortal.lie_at = at;
+    world->boards[1].mortal.lie = lie;
+    world_start(world, 16, 0, NOBODY, 0);
+    cn_mailbox_put_news(&leader->box, &world->news);
+    world_serve_version(world);
+    board_await_errand(leader, CN_ERRAND_UPLOAD, upload);
+    free((void *)upload->upload.frame);
+    world_end_epoch(world);
+    world->boards[1].mortal.lies_of = 0;
+}
+
+static void impossible_results_of_a_member_leave_a_version_unmeasured(void **state)
+{
+    static const struct {
+        size_t at; // loss, right, rows
+        float lie;
+    } lies[] = {{1, 1e6f}, {1, -1e30f}, {1, NAN}, {2, NAN}, {2, -1e9f}, {0, 3e38f}, {0, -1e9f}};
+    struct epoch_world *world = *state;
+    struct cn_errand_request request;
+
+    for (size_t i = 0; i < sizeof(lies) / sizeof(lies[0]); i++) {
+        world_begin_anew(world);
+        train_with_lie(world, SUMS_OF_DIGITS, lies[i].at, lies[i].lie, &request);
+        assert_int_equal(request.upload.held_out_count, 0);
+        assert_int_equal(request.upload.held_out_correct, 0);
+        assert_true(request.upload.held_out_loss == 0);
+        assert_true(request.upload.measures.top5 == 0 && request.upload.measures.f1 == 0);
+    }
+}
+
+static void impossible_shares_are_not_measured(void **state)
+{
+    struct epoch_world *world = *state;
+    struct cn_errand_request request;
+
+    train_with_lie(world, SUMS_OF_DIGITS, 3, 1e6f, &request);
+    assert_true(request.upload.held_out_count > 0);
+    assert_true(request.upload.measures.top5 == 0 && request.upload.measures.f1 > 0);
+    world_begin_anew(world);
+    train_with_lie(world, SUMS_OF_DIGITS, 6, 1e6f, &request);
+    assert_true(request.upload.measures.top5 > 0 && request.upload.measures.f1 == 0);
+}
+
+static void impossible_votes_of_a_member_do_not_stop_the_round(void **state)
+{
+    static const struct {
+        size_t at; // samples, weight, loss, ..., bucket, window, ..., computing times
+        float lie;
+    } lies[] = {{0, NAN},   {0, -1e6f},  {0, 1e30f}, {1, NAN}, {2, NAN},
+                {2, 3e38f}, {2, -3e38f}, {7, NAN},   {8, -5},  {11, NAN}};
+    struct epoch_world *world = *state;
+    struct cn_errand_request request;
+
+    for (size_t i = 0; i < sizeof(lies) / sizeof(lies[0]); i++) {
+        world_begin_anew(world);
+        train_with_lie(world, VOTES_OF_TWO, lies[i].at, lies[i].lie, &request);
+        assert_true(fabs(request.upload.train_loss) < 100);
+        assert_in_range(world->boards[0].session->held.samples, 1, 6 * 16 * 2);
+    }
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, epoch_world_set_up, epoch_world_tear_down)
@@ -116,6 +189,9 @@ int main(void)
         TEST(a_version_far_ahead_is_not_taken),
         TEST(a_state_far_ahead_is_not_taken),
         TEST(a_version_of_an_impossible_size_is_not_asked_for),
+        TEST(impossible_results_of_a_member_leave_a_version_unmeasured),
+        TEST(impossible_shares_are_not_measured),
+        TEST(impossible_votes_of_a_member_do_not_stop_the_round),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -6,7 +6,9 @@
 
 #include <cmocka.h>
 
+#include "aggregator/ledger/tally.h"
 #include "aggregator/run/run_private.h"
+#include "runtime/port/crypto.h"
 #include "tests/unit/aggregator_world.h"
 #include "transport/coap/security.h"
 
@@ -252,6 +254,58 @@ static void a_size_that_no_update_has_is_refused_at_once(void **state)
     world_ask(world, "b", CN_COAP_POST, "u", bytes, size, &reply);
     assert_int_equal(reply.code, CN_COAP_TOO_LARGE);
     assert_int_equal(world->flaky.open_count, 0);
+    assert_int_equal(cn_run_count(world->run)->rejected, 1);
+}
+
+// Else one member of a group that measures nonsense would stop the round for all.
+static void an_update_with_an_impossible_measurement_counts_without_it(void **state)
+{
+    struct aggregator_world *world = *state;
+    struct cn_round_info info = {0};
+    struct cn_buffer frame = {0};
+    struct cn_coap_reply reply;
+    struct cn_upload_status status = {0};
+    const struct cn_declare_request odd[] = {
+        {.held_out_loss = 1, .held_out_correct = 8, .held_out_count = 7},
+        {.held_out_loss = -1, .held_out_correct = 7, .held_out_count = 7},
+        {.held_out_loss = 1, .held_out_correct = 7, .held_out_count = 1ull << 41},
+        {.train_loss = 1e30},
+    };
+    assert_true(world_get_round(world, "b", &info));
+    world_make_frame(world, &info, "b", 0, &frame);
+    for (size_t i = 0; i < sizeof(odd) / sizeof(odd[0]); i++) {
+        struct cn_declare_request declared = odd[i];
+        uint8_t bytes[CN_MESSAGE_MAX];
+        size_t size;
+        declared.run = info.run;
+        declared.round = info.round;
+        declared.size = frame.size;
+        memcpy(declared.base, info.version_digest, CN_DIGEST_SIZE);
+        cn_crypto_digest(frame.data, frame.size, declared.digest);
+        assert_int_equal(cn_message_put_declare(&declared, bytes, &size), CN_OK);
+        world_ask(world, "b", CN_COAP_POST, "u", bytes, size, &reply);
+        assert_int_equal(reply.code, CN_COAP_CREATED);
+        assert_int_equal(cn_message_get_status(reply.body, reply.size, &status), CN_OK);
+        const struct cn_spooled *upload = cn_spool_find(world->spool, "b", "b", status.id);
+        assert_non_null(upload);
+        assert_int_equal(upload->declared.held_out_count, 0);
+        assert_true(upload->declared.held_out_loss == 0 && upload->declared.train_loss == 0);
+        cn_spool_drop(world->spool, cn_spool_find(world->spool, "b", "b", status.id));
+    }
+    cn_buffer_deinit(&frame);
+}
+
+static void a_declaration_that_cannot_be_read_is_counted(void **state)
+{
+    struct aggregator_world *world = *state;
+    struct cn_coap_reply reply;
+    struct cn_tally tally;
+    world_ask(world, "b", CN_COAP_POST, "u", (const uint8_t *)"\xa0", 1, &reply);
+    assert_int_equal(reply.code, CN_COAP_BAD_REQUEST);
+    assert_int_equal(cn_run_count(world->run)->rejected, 1);
+    assert_int_equal(cn_tally_read(world->ledger, "b", &tally), CN_OK);
+    assert_int_equal(tally.rejected, 1);
+    assert_string_equal(tally.reason, "malformed declaration of an update");
 }
 
 static void a_commit_before_the_last_chunk_names_what_is_missing(void **state)
@@ -543,6 +597,8 @@ int main(void)
         ROUND_TEST(another_base_or_round_is_refused),
         ROUND_TEST(an_update_of_another_run_gets_no_verdict),
         ROUND_TEST(a_size_that_no_update_has_is_refused_at_once),
+        ROUND_TEST(an_update_with_an_impossible_measurement_counts_without_it),
+        ROUND_TEST(a_declaration_that_cannot_be_read_is_counted),
         ROUND_TEST(a_commit_before_the_last_chunk_names_what_is_missing),
         ROUND_TEST(a_full_disk_asks_to_come_back),
         ROUND_TEST(a_blob_comes_in_chunks_that_make_its_digest),

@@ -193,11 +193,6 @@ static cn_err want_upload(struct cn_epoch *epoch)
                 .round = held->round,
                 .frame = held->frame,
                 .size = held->frame_size,
-                .held_out_loss = held->held_out_loss,
-                .held_out_correct = held->held_out_correct,
-                .held_out_count = held->held_out_count,
-                .measures = cn_session_measures(epoch->session),
-                .train_loss = held->samples ? held->train_loss / (double)held->samples : 0,
                 .steps = held->steps,
                 .control_epoch = held->control.epoch,
                 .control_count = held->control.count,
@@ -206,6 +201,7 @@ static cn_err want_upload(struct cn_epoch *epoch)
     };
 
     epoch->fresh = false;
+    cn_session_fill_measured(epoch->session, &request.upload);
     memcpy(request.upload.digest, held->frame_digest, CN_DIGEST_SIZE);
     memcpy(request.upload.base, held->base_digest, CN_DIGEST_SIZE);
     return cn_mailbox_request(epoch->box, &request);

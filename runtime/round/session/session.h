@@ -262,8 +262,10 @@ cn_err cn_session_take(struct cn_session *session, const uint8_t *bytes, size_t 
 // Updates the checkpoint from the trainer, before encoding or saving it.
 cn_err cn_session_snapshot(struct cn_session *session);
 
-// Returns the measures of the base other than loss and accuracy. They are unknown after a restart.
-struct cn_measures cn_session_measures(const struct cn_session *session);
+// Sets the fields of upload, which are zeros, to what was measured of the base and in the round.
+// What the aggregator does not believe, such as a loss below 0, stays unmeasured. A held state may
+// come from a member that lies.
+void cn_session_fill_measured(const struct cn_session *session, struct cn_link_upload *upload);
 
 // Fills in the fields of progress that a session knows; the others stay.
 void cn_session_fill_progress(struct cn_session *session, struct cn_progress *progress);

@@ -181,6 +181,7 @@ struct cn_session {
 
     struct {
         double step_loss;           // mean loss of the last step
+        uint32_t odd_round;         // round in which sums that cannot be were logged last
         double step_s;              // moving average of a local step; 0: not measured
         double busy_ms;             // moving average of the time computing a step
         struct cn_step_split split; // parts of a step's time: moving averages of this epoch

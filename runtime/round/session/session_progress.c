@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "runtime/round/session/session_private.h"
+#include "runtime/round/session/sum_bounds.h"
 
 #define SLOW 1.25 // factor over the others' time from which a member counts as slow
 
@@ -27,23 +28,37 @@ static struct cn_scores kept_scores(const struct cn_session *session)
     };
 }
 
-static double known(double value)
-{
-    return isfinite(value) ? value : 0;
-}
-
-struct cn_measures cn_session_measures(const struct cn_session *session)
+// Returns the measures of the base other than loss and accuracy. They are unknown after a restart.
+static struct cn_measures measures(const struct cn_session *session)
 {
     const struct cn_scores *scores = &session->measured.scores;
 
     if (!scores->rows || scores->version != session->held.version)
         return (struct cn_measures){0};
     return (struct cn_measures){
-        .top5 = known(scores->top5),
-        .f1 = known(scores->f1),
-        .mae = known(scores->mae),
-        .perplexity = known(scores->perplexity),
+        .top5 = cn_sum_within(scores->top5, 0, 1, 0),
+        .f1 = cn_sum_within(scores->f1, 0, 1, 0),
+        .mae = cn_sum_within(scores->mae, 0, CN_SUM_LOSS_MOST, 0),
+        .perplexity = cn_sum_within(scores->perplexity, 0, CN_SUM_LOSS_MOST, 0),
     };
+}
+
+void cn_session_fill_measured(const struct cn_session *session, struct cn_link_upload *upload)
+{
+    const struct cn_checkpoint *held = &session->held;
+    double mean = held->samples ? held->train_loss / (double)held->samples : 0;
+    bool counts = held->held_out_correct <= held->held_out_count &&
+                  (double)held->held_out_count <= (double)CN_SUM_COUNT_MOST &&
+                  held->held_out_loss >= 0 && held->held_out_loss < CN_SUM_LOSS_MOST;
+
+    if (mean > -CN_SUM_LOSS_MOST && mean < CN_SUM_LOSS_MOST)
+        upload->train_loss = mean;
+    if (!counts)
+        return;
+    upload->held_out_loss = held->held_out_loss;
+    upload->held_out_correct = held->held_out_correct;
+    upload->held_out_count = held->held_out_count;
+    upload->measures = measures(session);
 }
 
 // Returns a rank's time per micro-batch in ms; 0 if it has not trained. *micro is the number that

@@ -6,6 +6,7 @@
 #include "runtime/port/platform.h"
 #include "runtime/round/session/session_chain.h"
 #include "runtime/round/session/session_private.h"
+#include "runtime/round/session/sum_bounds.h"
 
 // Returns the number of a step's first batch. It follows from the state alone, so a repeated step
 // draws the same batches: of own samples by round and step, of shared samples by what the group has
@@ -141,6 +142,7 @@ enum vote {
 
 #define VOTES (COMPUTED + 2 * CN_GROUP_MAX)
 #define BUCKET_MOST 0x1p24f // KiB
+#define COMPUTED_MOST 1e9   // ms
 _Static_assert(VOTES <= CN_STEP_VOTES, "the votes of a step are kept");
 
 // Puts rank 0's choice of buckets into the votes. A bucket is a whole number of KiB, which a float
@@ -153,6 +155,30 @@ static void choose_buckets(struct cn_session *session, const struct cn_step_time
 
     sums[BUCKET] = (float)(choice.bucket >> 10);
     sums[WINDOW] = (float)choice.window;
+}
+
+// Replaces sums that cannot be: a member lies or is broken. No member trains on more samples than
+// its micro-batches have.
+static void bound_sums(struct cn_session *session, float sums[VOTES])
+{
+    uint32_t size = session->reducer ? session->reducer->size : 1;
+    struct cn_step_sums step = {sums[SAMPLES], sums[WEIGHT], sums[LOSS]};
+    uint64_t most = (uint64_t)session->plan.total * size * session->config.job->batch;
+
+    for (uint32_t r = 0; r < size; r++)
+        sums[COMPUTED + r] = (float)cn_sum_within((double)sums[COMPUTED + r], 0, COMPUTED_MOST, 0);
+    if (!session->plan.total || cn_sum_bound_step(&step, (float)most))
+        return;
+    if (session->measured.odd_round != session->held.round)
+        cn_log(CN_LOG_WARN, "session",
+               "round %u, step %u: the members' sums are %g samples, weight %g and loss %g, which "
+               "cannot be: a member lies or is broken",
+               session->held.round, session->held.step + 1, (double)sums[SAMPLES],
+               (double)sums[WEIGHT], (double)sums[LOSS]);
+    session->measured.odd_round = session->held.round;
+    sums[SAMPLES] = step.samples;
+    sums[WEIGHT] = step.weight;
+    sums[LOSS] = step.loss;
 }
 
 static cn_err vote(struct cn_session *session, struct cn_collective *collective,
@@ -176,9 +202,12 @@ static cn_err vote(struct cn_session *session, struct cn_collective *collective,
     times->voted = cn_platform_now_us();
     flags->reform_requested = sums[REFORM_REQUESTED] > 0;
     flags->abandon = sums[ABANDON] > 0;
+    if (sums[DIVERGED] > 0)
+        return CN_EDIVERGED;
+    bound_sums(session, sums);
     if (!session->data.weighted)
         sums[WEIGHT] = sums[SAMPLES];
-    return sums[DIVERGED] > 0 ? CN_EDIVERGED : CN_OK;
+    return CN_OK;
 }
 
 // Notes the pending sums of a step. A member with shards has only a part of the sums and cannot
@@ -266,7 +295,7 @@ static void note_times(struct cn_session *session, const struct cn_step_times *t
 }
 
 // Measures the calls and applies rank 0's choice of buckets, even after a step that was not
-// applied, because the others do too. CN_EFORMAT for a choice that no program makes.
+// applied, because the others do too. A choice that no program makes is passed over.
 static cn_err tune(struct cn_session *session, const struct cn_step_times *times,
                    const float sums[VOTES])
 {
@@ -274,7 +303,7 @@ static cn_err tune(struct cn_session *session, const struct cn_step_times *times
 
     if (!(sums[BUCKET] >= 0 && sums[BUCKET] <= BUCKET_MOST) ||
         !(sums[WINDOW] >= 0 && sums[WINDOW] <= CN_WINDOW_MOST))
-        return CN_EFORMAT;
+        return CN_OK;
     choice = (struct cn_bucket_choice){(size_t)sums[BUCKET] << 10, (uint32_t)sums[WINDOW]};
     if (!session->reducer || !choice.bucket || !choice.window)
         return CN_OK;
@@ -354,6 +383,10 @@ uint64_t cn_session_applied(const struct cn_session *session)
 
 cn_err cn_session_roll_forward(struct cn_session *session, const float votes[CN_STEP_VOTES])
 {
+    struct cn_step_sums step = {votes[SAMPLES], votes[WEIGHT], votes[LOSS]};
+
+    if (!cn_sum_bound_step(&step, CN_SUM_COUNT_MOST))
+        return cn_session_drop_sums(session);
     return commit(session, NULL, session->steps.pending.epoch, votes);
 }
 

@@ -11,6 +11,7 @@
 #include "runtime/port/platform.h"
 #include "runtime/round/session/session_chain.h"
 #include "runtime/round/session/session_private.h"
+#include "runtime/round/session/sum_bounds.h"
 #include "runtime/update/local_tensors.h"
 #include "runtime/update/update_stream.h"
 #include "runtime/update/version.h"
@@ -189,7 +190,7 @@ static void score(struct cn_session *session, const float *sums, size_t classes)
 
     cn_trainer_sample_shape(session->trainer, &shape);
     *scores = (struct cn_scores){
-        .rows = (uint64_t)sums[ROWS],
+        .rows = (uint64_t)cn_sum_within((double)sums[ROWS], 0, (double)CN_SUM_COUNT_MOST, 0),
         .loss = (double)sums[LOSS] / rows,
         .accuracy = NAN,
         .top5 = NAN,
@@ -200,13 +201,26 @@ static void score(struct cn_session *session, const float *sums, size_t classes)
     if (loss == CN_LOSS_CROSS_ENTROPY || loss == CN_LOSS_BINARY_ENTROPY)
         scores->accuracy = (double)sums[CORRECT] / rows;
     else if (loss != CN_LOSS_OUTPUT && sums[VALUES] > 0)
-        scores->mae = (double)sums[ABSOLUTE] / (double)sums[VALUES];
+        scores->mae =
+            cn_sum_within((double)sums[ABSOLUTE] / (double)sums[VALUES], 0, INFINITY, NAN);
     if (classes && sums[ROWS] > 0)
-        scores->f1 = cn_trainer_f1(sums + SUMS, classes);
+        scores->f1 = cn_sum_within(cn_trainer_f1(sums + SUMS, classes), 0, 1, NAN);
     if (classes > 5)
-        scores->top5 = (double)sums[TOP5] / rows;
+        scores->top5 = cn_sum_within((double)sums[TOP5] / rows, 0, 1, NAN);
     if (classes && shape.rows > 1)
         scores->perplexity = exp(scores->loss);
+}
+
+// Lets a version whose sums cannot be count as not measured. All members do, by the same sums.
+static void check_sums(const struct cn_session *session, float *sums, size_t count)
+{
+    if (cn_sum_is_measured(sums[LOSS], sums[CORRECT], sums[ROWS]))
+        return;
+    cn_log(CN_LOG_WARN, "session",
+           "after round %u: the version counts as not measured, as the members' results add up to "
+           "loss %g and %g of %g right: a member lies or is broken",
+           session->held.round, (double)sums[LOSS], (double)sums[CORRECT], (double)sums[ROWS]);
+    memset(sums, 0, count * sizeof(*sums));
 }
 
 // Measures the trainer's weights on the held-out samples of all members.
@@ -219,6 +233,7 @@ static cn_err measure(struct cn_session *session, struct cn_collective *collecti
     if (!err)
         err = cn_all_reduce(collective, CN_REDUCE_SUM, sums, count);
     if (!err) {
+        check_sums(session, sums, count);
         score(session, sums, classes);
         memcpy(kept, sums, 3 * sizeof(float));
     }
