@@ -41,6 +41,15 @@ struct cn_stay cn_membership_stay_of(const struct cn_membership_message *message
     return message->stays[rank_of(message->members, index)];
 }
 
+// Returns when the wait ends at the latest, whatever other members say.
+static uint64_t latest_ms(const struct cn_membership *membership)
+{
+    const struct cn_membership_config *config = &membership->config;
+
+    return membership->joining_ms +
+           (config->form_ms > config->rejoin_ms ? config->form_ms : config->rejoin_ms);
+}
+
 static uint32_t remaining_ms(uint64_t until_ms, uint64_t now_ms)
 {
     uint64_t left = until_ms > now_ms ? until_ms - now_ms : 0;
@@ -98,7 +107,7 @@ cn_err cn_membership_open(const struct cn_membership_config *config, uint64_t ep
     membership->ceiling = epoch < EPOCH_MAX - EPOCH_LEAP ? epoch + EPOCH_LEAP : EPOCH_MAX;
     membership->tag = *tag;
     membership->stay.boot_id = config->boot_id;
-    membership->blamed = UINT32_MAX;
+    membership->blamed = membership->stalls.suspect = UINT32_MAX;
     membership->key_epoch = config->key_epoch;
     for (uint32_t i = 0; i < config->count; i++)
         membership->others[i].present_ms = now_ms;
@@ -184,6 +193,8 @@ static bool waited_enough(const struct cn_membership *membership, uint32_t membe
         expected = other->join.members;
         until_ms = other->seen_ms + other->join.patience_ms;
     }
+    if (until_ms > latest_ms(membership))
+        until_ms = latest_ms(membership);
     expected &= ~hopeless_members(membership, now_ms);
     if (expected & cn_membership_lively(membership, now_ms) & ~forming)
         return false;
@@ -203,6 +214,7 @@ static void enter_view(struct cn_membership *membership, const struct cn_members
     membership->proposal = (struct proposal){0};
     membership->reform_requested = false;
     membership->view_ms = now_ms;
+    membership->stalls.changed |= commit->members != membership->stalls.members;
     cn_membership_watch_begin(membership, now_ms);
     for (uint32_t i = 0; i < membership->config.count; i++) {
         membership->others[i].owes_busy = false;

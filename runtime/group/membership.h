@@ -88,6 +88,13 @@ void cn_membership_leave(struct cn_membership *membership, uint32_t lost,
 uint64_t cn_membership_unreachable(struct cn_membership *membership, uint32_t member,
                                    uint64_t now_ms);
 
+// Call before leave when a call waited in vain for waited_ms although all members answer. hint is
+// the member that was waited for, if this board knows it, else UINT32_MAX. After the third time in
+// a row one member's messages are ignored for a while, longer each time, so that the others
+// continue without it. Sets *member to it and returns that time in ms; 0: nobody is left out.
+uint64_t cn_membership_stalled(struct cn_membership *membership, uint32_t waited_ms, uint32_t hint,
+                               uint64_t now_ms, uint32_t *member);
+
 // Makes the message that tells all others that this board leaves in good order, so that they do not
 // wait for it. Returns its size.
 size_t cn_membership_bye(const struct cn_membership *membership,

@@ -59,6 +59,7 @@ struct other {
     uint64_t asked_again_ms;     // before this time it is neither asked nor lets an epoch end
     uint32_t unopened;           // collectives in a row that failed because of it
     uint64_t shunned_until_ms;   // end of the time in which its messages are ignored
+    uint32_t left_out;           // times in a row that it was left out because calls waited
     struct watched watched;
     uint64_t key_epoch, key_ms; // newest key epoch it claims to hold, and when; 0: never
     bool left;                  // it sent BYE; nobody waits for it until it is heard again
@@ -75,6 +76,16 @@ struct proposal {
     uint32_t ready;                       // leader: bit per member that answered, its own included
     uint32_t owed;                        // leader: bit per member to send the PREPARE to
     uint64_t until_ms, next_ms;           // when the proposal ends; when it is repeated next
+};
+
+// Epochs in which calls waited in vain although all members answered (membership_stall.c).
+struct stalls {
+    uint32_t count;   // of them in a row
+    uint32_t members; // bit per member of the last one
+    bool changed;     // a view since the last one had other members
+    uint32_t tried;   // bit per member that was left out in vain
+    uint32_t suspect; // member that was left out last; UINT32_MAX: none
+    uint64_t last_ms; // when the last one ended
 };
 
 struct cn_membership {
@@ -101,8 +112,9 @@ struct cn_membership {
     uint64_t view_ms;                    // when the view began
     struct cn_membership_message commit; // the COMMIT that made the view
     uint32_t lost;                       // a member that gave no sign; UINT32_MAX: none
-    uint32_t blamed;    // member blamed for the end of the last epoch; UINT32_MAX: none
-    bool lost_told;     // cn_membership_lost has returned it
+    uint32_t blamed; // member blamed for the end of the last epoch; UINT32_MAX: none
+    bool lost_told;  // cn_membership_lost has returned it
+    struct stalls stalls;
     uint64_t polled_ms; // when cn_membership_next was last called
     struct other others[CN_GROUP_MAX];
 };

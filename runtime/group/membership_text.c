@@ -78,6 +78,9 @@ void cn_membership_describe(const struct cn_membership *membership, const struct
         } else if (membership->config.keyless & cn_membership_bit(i))
             print(text, size, &used, "%s%s has no key: it is not enrolled, or revoked", separator,
                   members[i].name);
+        else if (now_ms < other->shunned_until_ms && membership->stalls.suspect == i)
+            print(text, size, &used, "%s%s is left out for %" PRIu64 " s, as calls waited in vain",
+                  separator, members[i].name, (other->shunned_until_ms - now_ms + 999) / 1000);
         else if (now_ms < other->shunned_until_ms)
             print(text, size, &used, "%s%s cannot be reached at %s", separator, members[i].name,
                   members[i].address);

@@ -51,6 +51,7 @@ struct cn_errand_answer {
 struct cn_left {
     uint32_t lost;           // index of the member that failed, or UINT32_MAX
     bool unopened;           // the collective of the epoch could not be opened
+    uint32_t waited_ms;      // time that a call waited in vain for members that answer; 0: none did
     struct cn_state_tag tag; // the state that the worker holds now
 };
 

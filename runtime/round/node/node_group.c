@@ -125,6 +125,19 @@ static void note_unreachable(struct cn_node_group *group, uint32_t member, uint6
             group->members[member].name, group->members[member].address, pause_ms / 1000);
 }
 
+static void note_stalled(struct cn_node_group *group, const struct cn_left *left, uint64_t now_ms)
+{
+    uint32_t member;
+    uint64_t pause_ms =
+        cn_membership_stalled(group->membership, left->waited_ms, left->lost, now_ms, &member);
+
+    if (pause_ms)
+        cn_log_within(&group->refusal_lines, now_ms, CN_LOG_WARN, "group",
+                      "calls of the group wait in vain again and again, and all members answer: %s "
+                      "is left out for %" PRIu64 " s, to see whether it holds them up",
+                      group->members[member].name, pause_ms / 1000);
+}
+
 cn_err cn_node_group_left(struct cn_node_group *group, const struct cn_left *left,
                           const uint8_t job[CN_DIGEST_SIZE], uint64_t epoch, uint64_t now_ms)
 {
@@ -132,6 +145,8 @@ cn_err cn_node_group_left(struct cn_node_group *group, const struct cn_left *lef
         return open_membership(group, &left->tag, job, epoch, now_ms);
     if (left->unopened && left->lost < group->settings->member_count)
         note_unreachable(group, left->lost, now_ms);
+    if (left->waited_ms)
+        note_stalled(group, left, now_ms);
     cn_membership_leave(group->membership, left->lost, &left->tag, now_ms);
     return CN_OK;
 }
