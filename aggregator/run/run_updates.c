@@ -178,6 +178,13 @@ static void judge_round(const struct cn_run *run, const struct cn_declare_reques
         refuse(status, CN_REFUSAL_BASE, refusal);
 }
 
+static bool is_drained(const struct cn_run *run, const char *group)
+{
+    const struct cn_roster_group *found = cn_roster_find_group(run->config.roster, group);
+
+    return found && found->drained;
+}
+
 static cn_err judge(struct cn_run *run, const char *group,
                     const struct cn_declare_request *declared, struct cn_upload_status *status,
                     enum cn_run_refusal *refusal)
@@ -188,6 +195,8 @@ static cn_err judge(struct cn_run *run, const char *group,
     bool measures = declared->run == CN_RUN_MEASUREMENT;
     if (!measures && declared->run != cn_ledger_identity(run->config.ledger)->run)
         refuse(status, CN_REFUSAL_RUN, refusal);
+    if (measures && is_drained(run, group)) // its boards must not take room from those that train
+        decide(status, CN_VERDICT_REJECTED, "the group is drained");
     if (measures || status->decided)
         return CN_OK;
     cn_err err = judge_against_accepted(run, group, declared, status, refusal);

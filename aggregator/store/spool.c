@@ -15,7 +15,7 @@
 
 #define SAVE_MS 2000  // how long a chunk may wait to become durable
 #define LEND_MS 10000 // least time until an upload is lent again: each time copies it
-// An upload without a new chunk for this time is dropped if another one of its group needs room.
+// An upload without a new chunk for this time is dropped if another one needs room.
 #define STOPPED_MS 10000
 
 struct cn_spool {
@@ -24,6 +24,7 @@ struct cn_spool {
     uint64_t used; // bytes of all uploads
     bool full_told;
     struct cn_log_quota full;     // lines about the disk
+    struct cn_log_quotas waits;   // lines about uploads that wait for room, by group
     struct cn_log_quotas dropped; // lines about dropped uploads, by board
 };
 
@@ -178,21 +179,108 @@ static void borrow(struct cn_spool *spool, struct cn_spooled *to, uint64_t now_m
     }
 }
 
-// Checks the limits for one more upload. An upload of the same group that has stopped, as when its
-// leader died, is dropped if its bytes are needed.
+// --- room ---
+
+static bool exceeds_limit(const struct cn_spool *spool, uint64_t size)
+{
+    return spool->config.limit && spool->used + size > spool->config.limit;
+}
+
+// Sets count to the number of groups with uploads, the given group included, and returns the bytes
+// of that group's.
+static uint64_t used_by(const struct cn_spool *spool, const char *group, uint32_t *count)
+{
+    uint64_t used = 0;
+    *count = 1;
+    for (const struct cn_spooled *upload = spool->uploads; upload; upload = upload->next) {
+        const struct cn_spooled *other = spool->uploads;
+        bool own = strcmp(upload->group, group) == 0;
+        while (other != upload && strcmp(other->group, upload->group) != 0)
+            other = other->next;
+        used += own ? upload->declared.size : 0;
+        *count += !own && other == upload;
+    }
+    return used;
+}
+
+static bool has_stopped(const struct cn_spooled *upload, uint64_t now_ms)
+{
+    return upload->put_ms && now_ms - upload->put_ms >= STOPPED_MS;
+}
+
+// Says whether an upload goes on too slowly to be complete in expiry_ms. One without a chunk does.
+static bool falls_behind(const struct cn_spool *spool, const struct cn_spooled *upload,
+                         uint64_t now_ms)
+{
+    uint64_t age_ms = now_ms - upload->begun_ms;
+    return upload->begun_ms &&
+           (!upload->received || (double)upload->received * (double)spool->config.expiry_ms <
+                                     (double)upload->chunk_count * (double)age_ms);
+}
+
+// Says whether an upload of a group that needs no more than its share may take the place of this
+// one: of a group that has more than its share, and slow. A group's share is the limit divided by
+// the number of groups that upload.
+static bool yields(const struct cn_spool *spool, const struct cn_spooled *upload, uint64_t share,
+                   uint64_t now_ms)
+{
+    uint32_t groups;
+    return used_by(spool, upload->group, &groups) > share && falls_behind(spool, upload, now_ms);
+}
+
+static void give_way(struct cn_spool *spool, struct cn_spooled *upload, const char *group,
+                     uint64_t now_ms)
+{
+    cn_log_within(cn_log_quota_of(&spool->dropped, upload->board), now_ms, CN_LOG_WARN, "spool",
+                  "dropped an upload of %s, group %s: %u of %u chunks of %" PRIu64
+                  " bytes came, and group %s needs the room",
+                  upload->board, upload->group, upload->received, upload->chunk_count,
+                  upload->declared.size, group);
+    cn_spool_drop(spool, upload);
+}
+
+// Names the group that has most of the room.
+static void tell_full(struct cn_spool *spool, const char *group, uint64_t size, uint64_t now_ms)
+{
+    const struct cn_spooled *holder = spool->uploads;
+    uint64_t most = 0, used;
+    uint32_t groups;
+    for (const struct cn_spooled *upload = spool->uploads; upload; upload = upload->next) {
+        used = used_by(spool, upload->group, &groups);
+        if (used > most)
+            holder = upload;
+        most = used > most ? used : most;
+    }
+    cn_log_within(cn_log_quota_of(&spool->waits, group), now_ms, CN_LOG_WARN, "spool",
+                  "an update of group %s with %" PRIu64 " bytes waits for room: gateway.spool is "
+                  "%" PRIu64 " bytes, of which group %s has %" PRIu64,
+                  group, size, spool->config.limit, holder ? holder->group : "-", most);
+}
+
+// Checks the limits for one more upload. Uploads that have stopped, as when a leader died, are
+// dropped if their bytes are needed, those of the same group first.
 static cn_err make_room(struct cn_spool *spool, const char *group,
                         const struct cn_declare_request *declared, uint64_t now_ms)
 {
-    uint64_t limit = spool->config.limit;
+    enum { OWN, STOPPED, SLOW, KINDS };
     struct cn_spooled *next;
-    for (struct cn_spooled *upload = spool->uploads;
-         upload && limit && spool->used + declared->size > limit; upload = next) {
-        next = upload->next;
-        if (strcmp(upload->group, group) == 0 && now_ms - upload->put_ms >= STOPPED_MS)
-            cn_spool_drop(spool, upload);
+    uint32_t groups;
+    uint64_t own = used_by(spool, group, &groups), share = spool->config.limit / groups;
+    for (int kind = OWN; kind < KINDS; kind++) {
+        for (struct cn_spooled *upload = spool->uploads;
+             upload && exceeds_limit(spool, declared->size); upload = next) {
+            bool same = strcmp(upload->group, group) == 0;
+            next = upload->next;
+            if (kind == SLOW
+                    ? !same && own + declared->size <= share && yields(spool, upload, share, now_ms)
+                    : same == (kind == OWN) && has_stopped(upload, now_ms))
+                give_way(spool, upload, group, now_ms);
+        }
     }
-    if (limit && spool->used + declared->size > limit)
+    if (exceeds_limit(spool, declared->size)) {
+        tell_full(spool, group, declared->size, now_ms);
         return CN_EAGAIN;
+    }
     return fits_disk(spool, declared->size) ? CN_OK : CN_ENOSPC;
 }
 
@@ -204,7 +292,12 @@ cn_err cn_spool_declare(struct cn_spool *spool, const char *board, const char *g
     if (declared->size == 0 || declared->size > spool->config.frame_max)
         return CN_ERANGE;
     struct cn_spooled *found = find_by_board(spool, board, group);
+    uint64_t put_ms = now_ms, begun_ms = now_ms;
     if (found && (strcmp(found->group, group) != 0 || !same_frame(&found->declared, declared))) {
+        if (!found->received && found->put_ms) { // another declaration alone is no progress
+            put_ms = found->put_ms;
+            begun_ms = found->begun_ms;
+        }
         cn_spool_drop(spool, found);
         found = NULL;
     }
@@ -218,7 +311,8 @@ cn_err cn_spool_declare(struct cn_spool *spool, const char *board, const char *g
     if (!found->is_declared) {
         found->declared = *declared;
         found->is_declared = true;
-        found->put_ms = now_ms;
+        found->put_ms = put_ms;
+        found->begun_ms = begun_ms;
         cn_message_upload_id(board, declared->run, declared->round, declared->digest, found->id);
         borrow(spool, found, now_ms);
     }
@@ -439,6 +533,8 @@ void cn_spool_expire(struct cn_spool *spool, uint32_t first, uint32_t last, uint
     for (struct cn_spooled *upload = spool->uploads; upload; upload = next) {
         next = upload->next;
         uint32_t round = upload->declared.round;
+        if (!upload->put_ms) // restored: its board has as much time as others
+            upload->put_ms = upload->begun_ms = now_ms;
         if (!is_slow(spool, upload, now_ms) && round >= first && round <= last) {
             save(spool, upload, SAVE_MS, now_ms);
             continue;

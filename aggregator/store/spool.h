@@ -9,10 +9,12 @@
 // crash the upload continues from the saved parts, and the board sends the rest again.
 //
 // Each board has at most one upload. A new upload replaces the board's old one. It replaces another
-// board's only to make room: one of its group, to which no chunk has come for ten seconds. When
-// several boards of a group send the same frame, chunks that one of them has sent are copied to the
-// upload of another: they are lent (spool_lend.c). A declared size is checked against the largest
-// possible frame before anything is allocated for it. Threading: none.
+// board's only to make room: first those to which no chunk has come for ten seconds. A group that
+// needs no more than its share of the limit also replaces uploads of groups that have more than
+// theirs and are too slow to be complete in expiry_ms. When several boards of a group send the same
+// frame, chunks that one of them has sent are copied to the upload of another: they are lent
+// (spool_lend.c). A declared size is checked against the largest possible frame before anything is
+// allocated for it. Threading: none.
 #pragma once
 
 #include <stdbool.h>
@@ -62,7 +64,8 @@ struct cn_spooled {
     uint8_t *lent;       // which chunks another board of the group has sent, in the form of bitmap
     uint32_t lent_count; // chunks in lent
     uint64_t lent_ms;    // clock when this upload was last lent; 0: never
-    uint64_t put_ms;     // clock when a chunk last came, or when the upload began
+    uint64_t put_ms;     // clock when a chunk last came, or when the upload began; 0: restored
+    uint64_t begun_ms;   // clock when the upload began
     uint64_t since_ms;   // clock when the current expiry_ms began; 0: not set yet
     uint32_t since_received; // value of received at since_ms
     struct cn_spooled *next;

@@ -6,6 +6,7 @@
 
 #include <cmocka.h>
 
+#include "aggregator/ledger/steering.h"
 #include "aggregator/ledger/tally.h"
 #include "aggregator/run/run_private.h"
 #include "runtime/port/crypto.h"
@@ -177,6 +178,24 @@ static void a_group_that_was_not_invited_is_refused(void **state)
     assert_true(send_salted(world, "c", "c", 0, &status));
     assert_int_equal(status.verdict, CN_VERDICT_REJECTED);
     assert_string_equal(status.reason, "the group is not invited to this round");
+}
+
+// Measuring the link takes room in the spool, but only a group that takes part may have it.
+static void a_drained_group_does_not_measure_with_uploads(void **state)
+{
+    struct aggregator_world *world = *state;
+    struct cn_declare_request declared = {.run = CN_RUN_MEASUREMENT, .round = 1, .size = 1000};
+    struct cn_upload_status status;
+    assert_int_equal(cn_run_judge(world->run, "b", &declared, &status), CN_OK);
+    assert_false(status.decided);
+    struct cn_ledger *ledger;
+    assert_int_equal(cn_ledger_open(world->directory, &ledger), CN_OK);
+    assert_int_equal(cn_steering_drain(ledger, "b", true), CN_OK);
+    cn_ledger_close(ledger);
+    assert_int_equal(cn_roster_refresh(world->roster, NULL, NULL), CN_OK);
+    assert_int_equal(cn_run_judge(world->run, "b", &declared, &status), CN_OK);
+    assert_true(status.decided);
+    assert_string_equal(status.reason, "the group is drained");
 }
 
 static void a_frame_of_another_group_is_refused(void **state)
@@ -592,6 +611,7 @@ int main(void)
         ROUND_TEST(the_weight_is_capped_at_enrolment),
         ROUND_TEST(an_update_after_the_quorum_is_late),
         ROUND_TEST(a_group_that_was_not_invited_is_refused),
+        ROUND_TEST(a_drained_group_does_not_measure_with_uploads),
         ROUND_TEST(a_frame_of_another_group_is_refused),
         ROUND_TEST(a_broken_frame_is_refused_and_changes_nothing),
         ROUND_TEST(another_base_or_round_is_refused),

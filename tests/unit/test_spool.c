@@ -240,6 +240,74 @@ static void the_spool_has_a_limit(void **state)
     declare(fixture, "c", "c");
 }
 
+// Declares another frame of `size` bytes, whose digest has this salt.
+static cn_err declare_size(struct fixture *fixture, const char *board, const char *group,
+                           uint64_t size, uint8_t salt, uint64_t now_ms, struct cn_spooled **upload)
+{
+    struct cn_declare_request declared = {.run = 1, .round = 3, .size = size, .digest = {salt}};
+    return cn_spool_declare(fixture->spool, board, group, &declared, now_ms, upload);
+}
+
+static void an_upload_without_chunks_makes_room_for_another_group(void **state)
+{
+    struct fixture *fixture = *state;
+    struct cn_spooled *upload;
+    assert_int_equal(declare_size(fixture, "m", "evil", 250, 1, 1000, &upload), CN_OK);
+    assert_int_equal(declare_size(fixture, "a", "g", 200, 2, 10999, &upload), CN_EAGAIN);
+    assert_int_equal(declare_size(fixture, "a", "g", 200, 2, 11000, &upload), CN_OK);
+}
+
+static void declaring_other_frames_again_and_again_holds_no_room(void **state)
+{
+    struct fixture *fixture = *state;
+    struct cn_spooled *upload;
+    for (uint8_t n = 0; n < 11; n++)
+        assert_int_equal(declare_size(fixture, "m", "evil", 250, n, 1000 + n * 1000u, &upload),
+                         CN_OK);
+    assert_int_equal(declare_size(fixture, "a", "g", 200, 99, 11001, &upload), CN_OK);
+}
+
+// The rate that counts is that of a frame in expiry_ms, here 10 s.
+static void a_slow_upload_above_its_groups_share_makes_room(void **state)
+{
+    struct fixture *fixture = *state;
+    struct cn_spooled *m, *n, *upload;
+    const uint8_t chunk[CHUNK] = {0};
+    reopen(fixture, 125);
+    assert_int_equal(declare_size(fixture, "m", "evil", 125, 1, 1000, &m), CN_OK);
+    assert_int_equal(declare_size(fixture, "n", "evil", 125, 1, 1000, &n), CN_OK);
+    for (uint32_t i = 0; i < 2; i++) {
+        uint64_t now_ms = 1000 + 500ull * i;
+        assert_int_equal(cn_spool_put(fixture->spool, m, i, chunk, CHUNK, now_ms), CN_OK);
+        assert_int_equal(cn_spool_put(fixture->spool, n, i, chunk, CHUNK, now_ms), CN_OK);
+    }
+    assert_int_equal(declare_size(fixture, "a", "g", 125, 2, 3000, &upload), CN_EAGAIN);
+    assert_int_equal(declare_size(fixture, "a", "g", 125, 2, 4000, &upload), CN_OK);
+}
+
+static void a_declaration_above_its_groups_share_holds_no_room(void **state)
+{
+    struct fixture *fixture = *state;
+    struct cn_spooled *upload;
+    assert_int_equal(declare_size(fixture, "m", "evil", 250, 1, 1000, &upload), CN_OK);
+    assert_int_equal(declare_size(fixture, "a", "g", 125, 2, 1000, &upload), CN_OK);
+    assert_int_equal(declare_size(fixture, "m", "evil", 250, 1, 1000, &upload), CN_EAGAIN);
+}
+
+static void an_upload_that_goes_on_keeps_its_room(void **state)
+{
+    struct fixture *fixture = *state;
+    struct cn_spooled *upload, *big;
+    const uint8_t chunk[CHUNK] = {0};
+    assert_int_equal(declare_size(fixture, "a", "g", 250, 1, 1000, &big), CN_OK);
+    for (uint32_t n = 0; n < 12; n++) {
+        assert_int_equal(cn_spool_put(fixture->spool, big, n, chunk, CHUNK, 1000 + 50ull * n),
+                         CN_OK);
+        assert_int_equal(declare_size(fixture, "b", "h", 50, 2, 1000 + 50ull * n, &upload),
+                         CN_EAGAIN);
+    }
+}
+
 static void sizes_that_no_frame_has_are_refused(void **state)
 {
     struct fixture *fixture = *state;
@@ -477,6 +545,11 @@ int main(void)
         SPOOL_TEST(the_measurements_of_the_first_declaration_count),
         SPOOL_TEST(a_new_frame_of_the_board_replaces_the_old),
         SPOOL_TEST(the_spool_has_a_limit),
+        SPOOL_TEST(an_upload_without_chunks_makes_room_for_another_group),
+        SPOOL_TEST(declaring_other_frames_again_and_again_holds_no_room),
+        SPOOL_TEST(a_slow_upload_above_its_groups_share_makes_room),
+        SPOOL_TEST(a_declaration_above_its_groups_share_holds_no_room),
+        SPOOL_TEST(an_upload_that_goes_on_keeps_its_room),
         SPOOL_TEST(sizes_that_no_frame_has_are_refused),
         SPOOL_TEST(uploads_that_stopped_or_are_of_another_round_are_dropped),
         SPOOL_TEST(an_upload_that_hardly_gets_on_or_is_never_committed_makes_room),
