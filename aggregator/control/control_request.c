@@ -142,6 +142,19 @@ static bool take_member(const cJSON *item, struct cn_control_request *request,
     return !wanted;
 }
 
+// Returns whether a text of the line holds the character 0, at which it would end here.
+static bool holds_zero(const char *line, size_t size)
+{
+    for (size_t i = 0; i + 1 < size; i++) {
+        if (line[i] != '\\')
+            continue;
+        if (size - i >= 6 && memcmp(line + i + 1, "u0000", 5) == 0)
+            return true;
+        i++; // the character that is escaped
+    }
+    return false;
+}
+
 static bool take_all(const cJSON *root, struct cn_control_request *request,
                      char reason[CN_CONTROL_REASON])
 {
@@ -170,12 +183,13 @@ cn_err cn_control_request_parse(const char *line, size_t size, struct cn_control
     const char *end = NULL;
     *request = (struct cn_control_request){0};
     reason[0] = '\0';
-    cJSON *root = cJSON_ParseWithLengthOpts(line, size + 1, &end, true);
+    cJSON *root =
+        holds_zero(line, size) ? NULL : cJSON_ParseWithLengthOpts(line, size + 1, &end, true);
     bool fine = cJSON_IsObject(root) && end == line + size;
     if (fine)
         fine = take_all(root, request, reason);
     else
-        snprintf(reason, CN_CONTROL_REASON, "the line is no JSON object");
+        snprintf(reason, CN_CONTROL_REASON, "the line is no JSON object, or holds \\u0000");
     cJSON_Delete(root);
     if (!fine)
         return CN_EFORMAT;

@@ -49,6 +49,8 @@ static void a_mistake_is_named_and_the_id_kept(void **state)
         {"{\"id\":\"a\",\"id\":\"b\",\"command\":\"x\"}", "id: expected"},
         {"{\"id\":\"a\",\"command\":\"x\",\"command\":\"y\"}", "command: expected"},
         {"{\"id\":\"a\",\"command\":\"a-name-of-more-than-24-bytes\"}", "command: expected"},
+        {"{\"id\":\"q\\u0000z\",\"command\":\"pause\"}", "or holds \\u0000"},
+        {"{\"id\":\"q\",\"command\":\"pause\",\"group\":\"a\\u0000\"}", "or holds \\u0000"},
         {"{\"id\":\"a\",\"command\":\"x\",\"now\":1}", "now: expected true or false"},
         {"{\"id\":\"a\",\"command\":\"x\",\"now\":true,\"now\":true}", "now: is there twice"},
         {"{\"id\":\"a\",\"command\":\"x\",\"board\":\"../x\"}", "board: expected a name"},
