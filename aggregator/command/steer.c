@@ -12,6 +12,7 @@
 #include "aggregator/command/aggregator_commands.h"
 #include "aggregator/command/steer_explain.h"
 #include "aggregator/control/control.h"
+#include "runtime/base/printable.h"
 #include "transport/local/local_client.h"
 #include "transport/local/local_listen.h"
 
@@ -112,6 +113,18 @@ static cn_err choose_id(struct cn_steer *steer)
     return err;
 }
 
+// Cleans all texts of an answer: the socket may be anybody's, and they go to a terminal.
+static void clean(cJSON *item)
+{
+    for (; item; item = item->next) {
+        if (item->string)
+            cn_printable_clean(item->string);
+        if (item->valuestring)
+            cn_printable_clean_lines(item->valuestring);
+        clean(item->child); // as deep as cJSON reads, 1000 at most
+    }
+}
+
 // Prints the answer, or only an error if there is one.
 static int print_answer(const cJSON *root)
 {
@@ -137,6 +150,7 @@ static cJSON *ask(struct cn_steer *steer, int descriptor)
     cn_err err = line ? cn_local_ask(descriptor, line, TIMEOUT_MS, &answer) : CN_ENOMEM;
     if (!err)
         root = cJSON_Parse((const char *)answer.data);
+    clean(root);
     steer->unanswered =
         line && !cJSON_HasObjectItem(root, "text") && !cJSON_HasObjectItem(root, "state");
     if (err)

@@ -42,3 +42,22 @@ void cn_printable_clean(char *text)
     }
     *to = '\0';
 }
+
+void cn_printable_clean_lines(char *text)
+{
+    char *to = text, *end;
+
+    do {
+        size_t size;
+
+        end = strchr(text, '\n');
+        if (end)
+            *end = '\0';
+        cn_printable_clean(text);
+        size = strlen(text);
+        memmove(to, text, size);
+        to += size;
+        *to++ = end ? '\n' : '\0';
+        text = end ? end + 1 : text;
+    } while (end);
+}

@@ -13,3 +13,6 @@ bool cn_is_printable(uint32_t point);
 // Replaces in text, in place, each character that may not be printed and each byte that is not
 // UTF-8 with '?'. The text may get shorter.
 void cn_printable_clean(char *text);
+
+// As cn_printable_clean, but ends of lines stay.
+void cn_printable_clean_lines(char *text);

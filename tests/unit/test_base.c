@@ -165,9 +165,19 @@ static void what_a_terminal_would_obey_becomes_a_question_mark(void **state)
     assert_string_equal(text, "?[2J a  b?\xc3\xa4??q??");
 }
 
+static void ends_of_lines_may_stay(void **state)
+{
+    char text[] = "\033[2Jone\n\ntwo\xc2\x9b\n";
+
+    (void)state;
+    cn_printable_clean_lines(text);
+    assert_string_equal(text, "?[2Jone\n\ntwo?\n");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ends_of_lines_may_stay),
         cmocka_unit_test(hex_takes_exactly_the_digits_it_needs),
         cmocka_unit_test(a_buffer_keeps_its_limit),
         cmocka_unit_test(names_are_safe_as_files_and_segments),
