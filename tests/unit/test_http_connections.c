@@ -140,6 +140,36 @@ static void whoever_idles_the_longest_makes_room(void **state)
     web_close(&web);
 }
 
+// Else the newcomer would always be the only one without a request, and be the one to go.
+static void connections_that_ask_without_end_make_room_for_a_newcomer(void **state)
+{
+    struct web_server web = web_open("", NULL);
+    int clients[CN_HTTP_CONNECTIONS];
+    char line[64];
+    (void)state;
+    for (int i = 0; i < CN_HTTP_CONNECTIONS - 1; i++) {
+        clients[i] = web_join(&web);
+        web_put(clients[i], "GET / HTTP/1.1\r\n" HOST "\r\n");
+        assert_false(web_collect(&web, clients[i]));
+    }
+    for (int i = 0; i < CN_HTTP_CONNECTIONS;
+         i++) { // the first asks twice; then all wait for a turn
+        snprintf(line, sizeof(line), "GET /slow?from=%d HTTP/1.1\r\n" HOST "\r\n", i);
+        web_put(clients[i % (CN_HTTP_CONNECTIONS - 1)], line);
+        for (int k = 0; k < STEPS; k++)
+            assert_int_equal(cn_http_step(web.server, web.now_ms), CN_OK);
+    }
+    clients[CN_HTTP_CONNECTIONS - 1] = web_join(&web);
+    for (int i = 0; i < STEPS; i++)
+        assert_int_equal(cn_http_step(web.server, web.now_ms), CN_OK);
+    web_put(clients[CN_HTTP_CONNECTIONS - 1], "GET / HTTP/1.1\r\n" HOST "\r\n");
+    assert_false(web_collect(&web, clients[CN_HTTP_CONNECTIONS - 1]));
+    assert_true(web_says(&web, "HTTP/1.1 200"));
+    for (int i = 0; i < CN_HTTP_CONNECTIONS; i++)
+        close(clients[i]);
+    web_close(&web);
+}
+
 // Returns how many of 12 connections from one address a server keeps.
 static unsigned count_kept(bool local)
 {
@@ -205,6 +235,7 @@ int main(void)
         cmocka_unit_test(a_client_that_does_not_read_is_dropped_and_keeps_nobody_waiting),
         cmocka_unit_test(connections_are_limited_and_come_back),
         cmocka_unit_test(whoever_idles_the_longest_makes_room),
+        cmocka_unit_test(connections_that_ask_without_end_make_room_for_a_newcomer),
         cmocka_unit_test(one_address_cannot_take_all_connections),
         cmocka_unit_test(a_port_or_socket_file_in_use_is_refused),
     };

@@ -17,6 +17,7 @@
 #define MEMORY_MAX (2 * CN_HTTP_HEAD_MAX)
 #define STRICTNESS 2   // refuse what only lenient servers accept
 #define LISTEN_MAX 600 // bytes of "unix:PATH"
+#define IDLES_MS 1000  // a connection without a request for this time idles
 #define ROOM_MS 20     // between two looks whether the time that answers share has some left
 
 struct connection {
@@ -24,6 +25,7 @@ struct connection {
     int descriptor;
     bool used;
     bool busy;                       // a request is being answered
+    uint32_t answered;               // requests that were answered
     uint64_t idle_ms;                // clock; since when it waits, or is answered
     uint64_t deadline_ms;            // clock; the connection is closed then
     char target[CN_HTTP_TARGET_MAX]; // target of the request that is being read
@@ -103,6 +105,7 @@ static void note_end(void *context, struct MHD_Connection *library, void **seen,
     (void)code;
     if (connection) {
         connection->busy = false;
+        connection->answered++;
         connection->idle_ms = server->now_ms;
     }
 }
@@ -387,20 +390,39 @@ static void end_late(struct cn_http_server *server)
     }
 }
 
-// Makes room when nobody could come in any more. A connection that is answered goes last.
+static bool idles(const struct cn_http_server *server, const struct connection *connection)
+{
+    return !connection->busy && server->now_ms - connection->idle_ms >= IDLES_MS;
+}
+
+// Tells which of two connections makes room first: one that idles, else the one that had more
+// answers, so that newcomers get theirs. Of two that had as many, one that is being answered again
+// goes last, else the one that has waited longest goes first.
+static bool goes_before(const struct cn_http_server *server, const struct connection *a,
+                        const struct connection *b)
+{
+    if (idles(server, a) != idles(server, b))
+        return idles(server, a);
+    if (!idles(server, a) && a->answered != b->answered)
+        return a->answered > b->answered;
+    if (a->answered && a->busy != b->busy)
+        return !a->busy;
+    return a->idle_ms < b->idle_ms;
+}
+
+// Makes room when nobody could come in any more.
 static void end_idle(struct cn_http_server *server)
 {
-    struct connection *longest = &server->connections[0];
+    struct connection *first = &server->connections[0];
     for (size_t i = 0; i < CN_HTTP_CONNECTIONS; i++) {
         struct connection *connection = &server->connections[i];
         if (!connection->used || connection->deadline_ms == UINT64_MAX)
             return; // there is room, or there soon will be
-        if (connection->busy < longest->busy ||
-            (connection->busy == longest->busy && connection->idle_ms < longest->idle_ms))
-            longest = connection;
+        if (goes_before(server, connection, first))
+            first = connection;
     }
-    longest->deadline_ms = UINT64_MAX;
-    shutdown(longest->descriptor, SHUT_RDWR);
+    first->deadline_ms = UINT64_MAX;
+    shutdown(first->descriptor, SHUT_RDWR);
 }
 
 cn_err cn_http_step(struct cn_http_server *server, uint64_t now_ms)
