@@ -267,12 +267,13 @@ static void show(struct cn_control *control, const struct cn_control_command *co
 }
 
 // Counts a command of an operator. Returns whether there were too many, and refuses it then.
-static bool is_too_often(struct cn_control *control, enum cn_control_role role, uint32_t uid,
-                         struct cn_control_answer *answer)
+static bool is_too_often(struct cn_control *control, enum cn_control_role role,
+                         const struct cn_local_peer *peer, struct cn_control_answer *answer)
 {
     if (role >= CN_CONTROL_ADMIN)
         return false;
-    uint32_t wait_s = cn_operator_limit_take(&control->operators, uid, control->now_ms);
+    uint32_t wait_s =
+        cn_operator_limit_take(&control->operators, peer->uid, peer->pid, control->now_ms);
     if (wait_s)
         cn_control_refuse(answer,
                           "an operator has %d commands a minute and %d an hour: wait for %u s",
@@ -297,7 +298,7 @@ static void handle(void *context, size_t socket, const struct cn_local_peer *pee
     else if (!is_refused(control, command, role, &request, &answer) && !command->changes) {
         show(control, command, &request, &answer, out);
         return;
-    } else if (!answer.text[0] && !is_too_often(control, role, peer->uid, &answer))
+    } else if (!answer.text[0] && !is_too_often(control, role, peer, &answer))
         change(control, command, &who, &request, &answer);
     write_answer(&request, &answer, NULL, out);
     cn_crypto_wipe(&request, sizeof(request));
