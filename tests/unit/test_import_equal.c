@@ -67,10 +67,9 @@ static void masks_that_layers_compute_alike_are_in_memory_once(void **state)
 
 static void a_shared_mask_stays_what_it_was(void **state)
 {
-    static const struct net net = {
-        "32,32",
-        {LAYER, MASK("1", "0"), MASK("2", "0"), "Add h mask1 -> i", "Relu i -> j",
-         "Add j mask2 -> y"}};
+    static const struct net net = {"32,32",
+                                   {LAYER, MASK("1", "0"), MASK("2", "0"), "Add h mask1 -> i",
+                                    "Relu i -> j", "Add j mask2 -> y"}};
     const struct cn_value *mask;
 
     (void)state;
@@ -89,10 +88,10 @@ static void a_shared_mask_stays_what_it_was(void **state)
 // The hash of an odd number of floats leaves out the last.
 static void what_differs_in_one_number_shares_nothing(void **state)
 {
-    static const struct net net = {
-        "32,32",
-        {LAYER, LIST("1", "7"), LIST("2", "8"), "Cast list1 -> floats1 to=1",
-         "Cast list2 -> floats2 to=1", "Cast list1 -> floats3 to=1", "Relu h -> y"}};
+    static const struct net net = {"32,32",
+                                   {LAYER, LIST("1", "7"), LIST("2", "8"),
+                                    "Cast list1 -> floats1 to=1", "Cast list2 -> floats2 to=1",
+                                    "Cast list1 -> floats3 to=1", "Relu h -> y"}};
     const struct cn_value *lists[2], *floats[3];
 
     (void)state;

@@ -19,8 +19,8 @@ static const void *elements_of(const struct cn_graph *graph, const struct cn_val
 
 static size_t size_of(const struct cn_graph *graph, const struct cn_value *value)
 {
-    return value->words * (value->kind == CN_VALUE_SHAPE ? sizeof(*graph->numbers)
-                                                         : sizeof(*graph->constants));
+    return value->words *
+           (value->kind == CN_VALUE_SHAPE ? sizeof(*graph->numbers) : sizeof(*graph->constants));
 }
 
 // Returns the number of elements in the value's pool.
