@@ -4,6 +4,7 @@
 
 #include "ports/cuda/convolution.h"
 #include "ports/cuda/device.h"
+#include "ports/cuda/lower_sizes.h"
 #include "ports/cuda/products.h"
 #include "runtime/base/log.h"
 
@@ -16,23 +17,6 @@
 #define SHORT_SUM 64      // most terms of a sum for one thread
 #define MANY_SUMS 4096    // with this many sums or more, one thread computes each
 #define WORDS_MAX INT32_MAX
-
-// Multiplies and saturates: callers compare with limits, which a saturated product exceeds.
-static uint64_t times(uint64_t a, uint64_t b)
-{
-    uint64_t product;
-
-    return __builtin_mul_overflow(a, b, &product) ? UINT64_MAX : product;
-}
-
-static uint64_t product_of(const size_t *dims, uint32_t rank)
-{
-    uint64_t product = 1;
-
-    for (uint32_t d = 0; d < rank; d++)
-        product = times(product, dims[d]);
-    return product;
-}
 
 static uint64_t samples_of(const struct cuda_args *a)
 {
@@ -55,172 +39,12 @@ static uint64_t groups_of(size_t columns)
     return (columns + 31) / 32;
 }
 
-// How an op is done. `elements` returns the elements of the largest operand that each sample has
-// its own of, for one sample; `shared` those of the largest that all samples share.
+// How an op is done.
 struct lowering {
     cn_err (*lower)(struct cuda *cuda, struct cuda_args *args);
-    uint64_t (*elements)(const struct cn_call *call);
     size_t (*workspace)(const struct cn_call *call, size_t samples); // returns words; NULL: none
     enum cuda_kernel kernel;                                         // the kernel of lower_elements
-    uint64_t (*shared)(const struct cn_call *call);                  // NULL: none
 };
-
-static uint64_t matmul_elements(const struct cn_call *call)
-{
-    const struct cn_matmul *op = &call->matmul;
-    uint64_t of_a = times(op->rows, op->inner);
-
-    return most(of_a, op->inner_batched ? times(op->inner, op->cols) : times(op->rows, op->cols));
-}
-
-static uint64_t matmul_shared(const struct cn_call *call)
-{
-    const struct cn_matmul *op = &call->matmul;
-
-    return op->inner_batched ? times(op->rows, op->cols) : times(op->inner, op->cols);
-}
-
-static uint64_t products_elements(const struct cn_call *call)
-{
-    const struct cn_products *op = &call->products;
-    uint64_t one = most(times(op->rows, op->inner),
-                        most(times(op->inner, op->cols), times(op->rows, op->cols)));
-
-    return times(one, op->count);
-}
-
-static uint64_t window_elements(const struct cn_call *call)
-{
-    const struct cn_window *w = &call->window;
-    uint64_t in = times(w->channels_in, times(w->in[0], w->in[1]));
-    uint64_t out = times(w->channels_out, times(w->out[0], w->out[1]));
-
-    return most(in, out);
-}
-
-// Returns the elements of a window with its padding.
-static uint64_t pool_shared(const struct cn_call *call)
-{
-    const struct cn_window *w = &call->window;
-
-    return times(times((uint64_t)w->kernel[0] + w->pad[0], w->dilation[0]),
-                 times((uint64_t)w->kernel[1] + w->pad[1], w->dilation[1]));
-}
-
-static uint64_t conv_shared(const struct cn_call *call)
-{
-    const struct cn_window *w = &call->window;
-    uint64_t weight = times(times(w->channels_out, w->channels_in / w->groups),
-                            times(w->kernel[0], w->kernel[1]));
-
-    return most(pool_shared(call), weight);
-}
-
-static uint64_t bias_elements(const struct cn_call *call)
-{
-    return times(call->bias.rows, times(call->bias.channels, call->bias.inner));
-}
-
-static uint64_t map_elements(const struct cn_call *call)
-{
-    return call->map.count;
-}
-
-static uint64_t combine_elements(const struct cn_call *call)
-{
-    return product_of(call->combine.dims, call->combine.rank);
-}
-
-static uint64_t copy_elements(const struct cn_call *call)
-{
-    return product_of(call->copy.dims, call->copy.rank);
-}
-
-static uint64_t fill_elements(const struct cn_call *call)
-{
-    return call->fill.count;
-}
-
-static uint64_t extreme_elements(const struct cn_call *call)
-{
-    return product_of(call->extreme.dims, call->extreme.rank);
-}
-
-static uint64_t softmax_elements(const struct cn_call *call)
-{
-    return times(call->softmax.outer, times(call->softmax.cols, call->softmax.inner));
-}
-
-static uint64_t norm_elements(const struct cn_call *call)
-{
-    return times(call->norm.rows, call->norm.cols);
-}
-
-static uint64_t batch_norm_elements(const struct cn_call *call)
-{
-    return times(call->batch_norm.channels, call->batch_norm.inner);
-}
-
-static uint64_t dropout_elements(const struct cn_call *call)
-{
-    return call->dropout.count;
-}
-
-static uint64_t gather_elements(const struct cn_call *call)
-{
-    const struct cn_gather *op = &call->gather;
-
-    return times(times(op->outer, op->count), op->inner);
-}
-
-// The table. Where each sample has its own, the call that made it has been checked.
-static uint64_t gather_shared(const struct cn_call *call)
-{
-    const struct cn_gather *op = &call->gather;
-
-    return times(times(op->outer, op->rows), op->inner);
-}
-
-static uint64_t resize_elements(const struct cn_call *call)
-{
-    const struct cn_resize *op = &call->resize;
-
-    return times(op->channels, most(times(op->in[0], op->in[1]), times(op->out[0], op->out[1])));
-}
-
-static size_t gates_of(const struct cn_recurrent *op)
-{
-    return op->kind == CN_RECURRENT_LSTM ? 4 : op->kind == CN_RECURRENT_GRU ? 3 : 1;
-}
-
-static uint64_t recurrent_elements(const struct cn_call *call)
-{
-    const struct cn_recurrent *op = &call->recurrent;
-
-    return times(times(op->steps, gates_of(op) + 1), op->hidden);
-}
-
-static uint64_t recurrent_shared(const struct cn_call *call)
-{
-    const struct cn_recurrent *op = &call->recurrent;
-
-    return times(times(gates_of(op), op->hidden), op->hidden);
-}
-
-static uint64_t attention_elements(const struct cn_call *call)
-{
-    const struct cn_attention *op = &call->attention;
-
-    // Wider heads do not fit into the kernel's registers.
-    if (op->width > CN_ATTENTION_WIDTH_MAX || op->v_width > CN_ATTENTION_WIDTH_MAX)
-        return UINT64_MAX;
-    return times(op->heads, times(most(op->q_rows, op->k_rows), most(op->width, op->v_width)));
-}
-
-static uint64_t loss_elements(const struct cn_call *call)
-{
-    return times(call->loss.outputs, call->loss.rows);
-}
 
 // Queues an op's kernel with one thread for each element of the result.
 
@@ -229,7 +53,7 @@ static cn_err lower_elements(struct cuda *cuda, struct cuda_args *args);
 static cn_err lower_combine_grad(struct cuda *cuda, struct cuda_args *args)
 {
     const struct cn_combine *op = &args->call.combine;
-    uint64_t all = product_of(op->dims, op->rank), kept = 1, summed;
+    uint64_t all = cuda_product_of(op->dims, op->rank), kept = 1, summed;
 
     for (uint32_t d = 0; d < op->rank; d++)
         if (op->side ? op->b[d] : op->a[d])
@@ -363,7 +187,7 @@ static size_t norm_affine_workspace(const struct cn_call *call, size_t samples)
 // Returns the number of parts into which the elements of a channel are divided.
 static uint32_t channel_parts(const struct cn_batch_norm *op, size_t samples)
 {
-    uint64_t parts = times(op->inner, samples) / CHANNEL_PART;
+    uint64_t parts = cuda_times(op->inner, samples) / CHANNEL_PART;
 
     return parts < 1 ? 1 : parts > PARTS ? PARTS : (uint32_t)parts;
 }
@@ -493,7 +317,7 @@ static cn_err lower_gather(struct cuda *cuda, struct cuda_args *args)
 // Returns whether a block holds the weight in registers, a row for each thread.
 static bool is_held(const struct cuda *cuda, const struct cn_recurrent *op)
 {
-    return op->hidden <= CUDA_HELD && gates_of(op) * op->hidden <= cuda->threads;
+    return op->hidden <= CUDA_HELD && cuda_gates_of(op) * op->hidden <= cuda->threads;
 }
 
 static cn_err lower_recurrent(struct cuda *cuda, struct cuda_args *args)
@@ -511,7 +335,7 @@ static cn_err lower_recurrent(struct cuda *cuda, struct cuda_args *args)
             args, args->samples);
     }
     err = cuda_launch_threads(cuda, CUDA_KERNEL_transpose_weight, args,
-                              gates_of(op) * op->hidden * op->hidden);
+                              cuda_gates_of(op) * op->hidden * op->hidden);
     return err ? err
                : cuda_launch_blocks(
                      cuda, is_held(cuda, op) ? CUDA_KERNEL_recurrent_held : CUDA_KERNEL_recurrent,
@@ -524,7 +348,7 @@ static size_t recurrent_workspace(const struct cn_call *call, size_t samples)
 
     if (call->op == CN_OP_RECURRENT_GRAD)
         return 3 * samples * op->hidden;
-    return gates_of(op) * op->hidden * op->hidden + samples * op->hidden;
+    return cuda_gates_of(op) * op->hidden * op->hidden + samples * op->hidden;
 }
 
 // The variants of a kernel of attention: for rows of at most CUDA_ATTENTION_WIDTH words, in each
@@ -602,49 +426,46 @@ static size_t loss_workspace(const struct cn_call *call, size_t samples)
 }
 
 static const struct lowering lowerings[CN_OP_BATCH_COUNT] = {
-    [CN_OP_MATMUL] = {cuda_products_matmul, matmul_elements, .shared = matmul_shared},
-    [CN_OP_PRODUCTS] = {cuda_products_batch, products_elements},
-    [CN_OP_CONV] = {cuda_conv_run, window_elements, .shared = conv_shared},
-    [CN_OP_CONV_GRAD_INPUT] = {cuda_conv_run, window_elements, .shared = conv_shared},
-    [CN_OP_CONV_GRAD_WEIGHT] = {cuda_conv_run, window_elements, .shared = conv_shared},
-    [CN_OP_BIAS_GRAD] = {lower_bias_grad, bias_elements, bias_workspace},
-    [CN_OP_MAX_POOL] = {lower_pool, window_elements, .shared = pool_shared},
-    [CN_OP_MAX_POOL_GRAD] = {lower_pool, window_elements, .shared = pool_shared},
-    [CN_OP_AVERAGE_POOL] = {lower_pool, window_elements, .shared = pool_shared},
-    [CN_OP_AVERAGE_POOL_GRAD] = {lower_pool, window_elements, .shared = pool_shared},
-    [CN_OP_MAP] = {lower_elements, map_elements, NULL, CUDA_KERNEL_map},
-    [CN_OP_MAP_GRAD] = {lower_elements, map_elements, NULL, CUDA_KERNEL_map_grad},
-    [CN_OP_COMBINE] = {lower_elements, combine_elements, NULL, CUDA_KERNEL_combine},
-    [CN_OP_COMBINE_GRAD] = {lower_combine_grad, combine_elements},
-    [CN_OP_WHERE] = {lower_elements, combine_elements, NULL, CUDA_KERNEL_combine},
-    [CN_OP_COPY] = {lower_elements, copy_elements, NULL, CUDA_KERNEL_copy},
-    [CN_OP_FILL] = {lower_elements, fill_elements, NULL, CUDA_KERNEL_fill},
-    [CN_OP_EXTREME] = {lower_extreme, extreme_elements},
-    [CN_OP_EXTREME_GRAD] = {lower_elements, extreme_elements, NULL, CUDA_KERNEL_extreme_grad},
-    [CN_OP_SOFTMAX] = {lower_softmax, softmax_elements},
-    [CN_OP_SOFTMAX_GRAD] = {lower_softmax, softmax_elements},
-    [CN_OP_NORM] = {lower_norm, norm_elements},
-    [CN_OP_NORM_GRAD] = {lower_norm, norm_elements},
-    [CN_OP_NORM_GRAD_AFFINE] = {lower_norm_affine, norm_elements, norm_affine_workspace},
-    [CN_OP_BATCH_NORM] = {lower_batch_norm, batch_norm_elements, batch_norm_workspace},
-    [CN_OP_BATCH_NORM_GRAD] = {lower_batch_norm, batch_norm_elements, batch_norm_workspace},
-    [CN_OP_DROPOUT] = {lower_dropout, dropout_elements},
-    [CN_OP_GATHER] = {lower_gather, gather_elements, .shared = gather_shared},
-    [CN_OP_GATHER_GRAD] = {lower_gather, gather_elements, gather_workspace,
-                           .shared = gather_shared},
-    [CN_OP_RESIZE] = {lower_resize, resize_elements},
-    [CN_OP_RESIZE_GRAD] = {lower_resize, resize_elements},
-    [CN_OP_RECURRENT] = {lower_recurrent, recurrent_elements, recurrent_workspace,
-                         .shared = recurrent_shared},
-    [CN_OP_RECURRENT_GRAD] = {lower_recurrent, recurrent_elements, recurrent_workspace,
-                              .shared = recurrent_shared},
-    [CN_OP_ATTENTION] = {lower_attention, attention_elements},
-    [CN_OP_ATTENTION_GRAD] = {lower_attention, attention_elements, attention_workspace},
-    [CN_OP_CROSS_ENTROPY] = {lower_loss, loss_elements, loss_workspace},
-    [CN_OP_BINARY_ENTROPY] = {lower_loss, loss_elements, loss_workspace},
-    [CN_OP_MSE] = {lower_loss, loss_elements, loss_workspace},
-    [CN_OP_HUBER] = {lower_loss, loss_elements, loss_workspace},
-    [CN_OP_MEAN_LOSS] = {lower_loss, loss_elements, loss_workspace},
+    [CN_OP_MATMUL] = {cuda_products_matmul},
+    [CN_OP_PRODUCTS] = {cuda_products_batch},
+    [CN_OP_CONV] = {cuda_conv_run},
+    [CN_OP_CONV_GRAD_INPUT] = {cuda_conv_run},
+    [CN_OP_CONV_GRAD_WEIGHT] = {cuda_conv_run},
+    [CN_OP_BIAS_GRAD] = {lower_bias_grad, bias_workspace},
+    [CN_OP_MAX_POOL] = {lower_pool},
+    [CN_OP_MAX_POOL_GRAD] = {lower_pool},
+    [CN_OP_AVERAGE_POOL] = {lower_pool},
+    [CN_OP_AVERAGE_POOL_GRAD] = {lower_pool},
+    [CN_OP_MAP] = {lower_elements, NULL, CUDA_KERNEL_map},
+    [CN_OP_MAP_GRAD] = {lower_elements, NULL, CUDA_KERNEL_map_grad},
+    [CN_OP_COMBINE] = {lower_elements, NULL, CUDA_KERNEL_combine},
+    [CN_OP_COMBINE_GRAD] = {lower_combine_grad},
+    [CN_OP_WHERE] = {lower_elements, NULL, CUDA_KERNEL_combine},
+    [CN_OP_COPY] = {lower_elements, NULL, CUDA_KERNEL_copy},
+    [CN_OP_FILL] = {lower_elements, NULL, CUDA_KERNEL_fill},
+    [CN_OP_EXTREME] = {lower_extreme},
+    [CN_OP_EXTREME_GRAD] = {lower_elements, NULL, CUDA_KERNEL_extreme_grad},
+    [CN_OP_SOFTMAX] = {lower_softmax},
+    [CN_OP_SOFTMAX_GRAD] = {lower_softmax},
+    [CN_OP_NORM] = {lower_norm},
+    [CN_OP_NORM_GRAD] = {lower_norm},
+    [CN_OP_NORM_GRAD_AFFINE] = {lower_norm_affine, norm_affine_workspace},
+    [CN_OP_BATCH_NORM] = {lower_batch_norm, batch_norm_workspace},
+    [CN_OP_BATCH_NORM_GRAD] = {lower_batch_norm, batch_norm_workspace},
+    [CN_OP_DROPOUT] = {lower_dropout},
+    [CN_OP_GATHER] = {lower_gather},
+    [CN_OP_GATHER_GRAD] = {lower_gather, gather_workspace},
+    [CN_OP_RESIZE] = {lower_resize},
+    [CN_OP_RESIZE_GRAD] = {lower_resize},
+    [CN_OP_RECURRENT] = {lower_recurrent, recurrent_workspace},
+    [CN_OP_RECURRENT_GRAD] = {lower_recurrent, recurrent_workspace},
+    [CN_OP_ATTENTION] = {lower_attention},
+    [CN_OP_ATTENTION_GRAD] = {lower_attention, attention_workspace},
+    [CN_OP_CROSS_ENTROPY] = {lower_loss, loss_workspace},
+    [CN_OP_BINARY_ENTROPY] = {lower_loss, loss_workspace},
+    [CN_OP_MSE] = {lower_loss, loss_workspace},
+    [CN_OP_HUBER] = {lower_loss, loss_workspace},
+    [CN_OP_MEAN_LOSS] = {lower_loss, loss_workspace},
 };
 
 static cn_err lower_elements(struct cuda *cuda, struct cuda_args *args)
@@ -652,7 +473,7 @@ static cn_err lower_elements(struct cuda *cuda, struct cuda_args *args)
     const struct lowering *how = &lowerings[args->call.op];
 
     return cuda_launch_threads(cuda, how->kernel, args,
-                               how->elements(&args->call) * samples_of(args));
+                               cuda_call_elements(&args->call) * samples_of(args));
 }
 
 cn_err cuda_lower_query(struct cuda *cuda, const struct cn_call *call, size_t samples,
@@ -663,8 +484,8 @@ cn_err cuda_lower_query(struct cuda *cuda, const struct cn_call *call, size_t sa
     *workspace = 0;
     if (call->op >= CN_OP_BATCH_COUNT)
         return CN_OK;
-    if (!how->lower || times(how->elements(call), samples) > WORDS_MAX ||
-        (how->shared && how->shared(call) > WORDS_MAX)) {
+    if (!how->lower || cuda_times(cuda_call_elements(call), samples) > WORDS_MAX ||
+        cuda_call_shared(call) > WORDS_MAX) {
         cn_log(CN_LOG_ERROR, "cuda", "a call of op %d has more than %d elements for %zu samples",
                (int)call->op, WORDS_MAX, samples);
         return CN_ENOTSUP;
