@@ -84,7 +84,7 @@ static void reference_row(struct trial *trial, size_t row, size_t label)
             share *= weights ? (double)weights[c] : 1;
             if (pass == 0) {
                 shares += share;
-                trial->loss += share * (log(sum) - x);
+                trial->loss += share == 0 ? 0 : share * (log(sum) - x);
             } else {
                 trial->wanted[CN_CALL_INPUTS][logit(op, row, c)] = shares * exp(x) / sum - share;
             }
@@ -113,6 +113,31 @@ static void check_cross_entropy(struct cn_loss_call op, bool weighted)
     }
     trial_check(&trial, "cross-entropy");
     trial_deinit(&trial);
+}
+
+// Classes that -inf hides, also where a thread sees no other before.
+static void cross_entropy_leaves_out_hidden_classes(void **state)
+{
+    (void)state;
+    for (size_t outputs = 3; outputs < 3000; outputs = 30 * outputs + 1) {
+        struct trial trial = {.call = {.op = CN_OP_CROSS_ENTROPY}, .samples = 4};
+
+        trial.call.loss = (struct cn_loss_call){.outputs = outputs, .rows = 2, .ignore = INT32_MIN};
+        trial.extent[0] = trial.extent[CN_CALL_INPUTS] = (struct extent){2 * outputs, true};
+        trial.extent[1] = (struct extent){2, true};
+        trial_init(&trial);
+        for (size_t row = 0; row < 8; row++) {
+            int32_t label = (int32_t)(row * 7 % outputs);
+
+            for (size_t c = 0; c < outputs; c++)
+                if (c != (size_t)label && (c + row) % 3)
+                    trial.data[0][row * outputs + c] = -INFINITY;
+            memcpy(&trial.data[1][row], &label, sizeof(label));
+            reference_row(&trial, row, (size_t)label);
+        }
+        trial_check(&trial, "cross-entropy of some classes");
+        trial_deinit(&trial);
+    }
 }
 
 static void cross_entropy_counts_rows_weights_and_smoothed_targets(void **state)
@@ -191,6 +216,7 @@ int main(void)
         cmocka_unit_test(every_entry_of_every_port_is_filled_in),
         cmocka_unit_test(bias_gradients_sum_rows_and_planes),
         cmocka_unit_test(cross_entropy_counts_rows_weights_and_smoothed_targets),
+        cmocka_unit_test(cross_entropy_leaves_out_hidden_classes),
         cmocka_unit_test(losses_of_values_and_their_gradients_are_right),
     };
 
