@@ -20,7 +20,7 @@
 #define LOG2_E 1.4426950408889634f
 // A score that a finite mask hides, in units of log 2: far below others, and with bits left for a
 // sum of such scores.
-#define HIDDEN -65536.0f
+#define HIDDEN (-65536.0f)
 #define LN_2 0.6931471805599453f
 
 // Two tiles of each matrix, used by turns. Also holds the 128 rows that a block owns, at first.

@@ -130,7 +130,7 @@ DEVICE void entropy_join(const struct team *team, struct entropy_row *row, uint3
     row->targets = team_sum(team, row->targets);
     row->product = team_sum(team, row->product);
     if (*largest == -INFINITY)
-        row->sum = NAN;
+        row->sum = bits_float(0x7fc00000); // NaN
 }
 
 // Reads every width-th class from c on.
