@@ -1,6 +1,5 @@
 #include "aggregator/store/spool.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,25 +7,14 @@
 #include "aggregator/store/spool_lend.h"
 #include "aggregator/store/spool_name.h"
 #include "aggregator/store/spool_parts.h"
+#include "aggregator/store/spool_private.h"
+#include "aggregator/store/spool_room.h"
 #include "runtime/base/log.h"
-#include "runtime/base/log_limit.h"
 #include "runtime/port/crypto.h"
 #include "runtime/port/platform.h"
 
 #define SAVE_MS 2000  // how long a chunk may wait to become durable
 #define LEND_MS 10000 // least time until an upload is lent again: each time copies it
-// An upload without a new chunk for this time is dropped if another one needs room.
-#define STOPPED_MS 10000
-
-struct cn_spool {
-    struct cn_spool_config config;
-    struct cn_spooled *uploads;
-    uint64_t used; // bytes of all uploads
-    bool full_told;
-    struct cn_log_quota full;     // lines about the disk
-    struct cn_log_quotas waits;   // lines about uploads that wait for room, by group
-    struct cn_log_quotas dropped; // lines about dropped uploads, by board
-};
 
 static void free_upload(struct cn_spool *spool, struct cn_spooled *upload)
 {
@@ -107,24 +95,6 @@ static bool same_frame(const struct cn_declare_request *a, const struct cn_decla
            memcmp(a->base, b->base, CN_DIGEST_SIZE) == 0;
 }
 
-// Says whether the uploads under way and one more of size bytes leave the reserve free. Bytes of
-// uploads that are already written count twice, which errs on the safe side.
-static bool fits_disk(struct cn_spool *spool, uint64_t size)
-{
-    const struct cn_spool_config *config = &spool->config;
-    uint64_t available;
-    if (!config->disk || !config->reserve || cn_platform_disk_free(config->disk, &available))
-        return true;
-    bool fits = available >= config->reserve && available - config->reserve >= size + spool->used;
-    if (!fits && !spool->full_told)
-        cn_log_within(&spool->full, cn_platform_now_ms(), CN_LOG_ERROR, "spool",
-                      "%s has %" PRIu64 " MiB left and storage.reserve is %" PRIu64
-                      " MiB: updates are refused until there is more",
-                      config->disk, available >> 20, config->reserve >> 20);
-    spool->full_told = !fits;
-    return fits;
-}
-
 // The caller has checked that declared->size is at most frame_max.
 static cn_err begin(struct cn_spool *spool, const char *board, const char *group,
                     const struct cn_declare_request *declared, struct cn_spooled **upload)
@@ -179,111 +149,6 @@ static void borrow(struct cn_spool *spool, struct cn_spooled *to, uint64_t now_m
     }
 }
 
-// --- room ---
-
-static bool exceeds_limit(const struct cn_spool *spool, uint64_t size)
-{
-    return spool->config.limit && spool->used + size > spool->config.limit;
-}
-
-// Sets count to the number of groups with uploads, the given group included, and returns the bytes
-// of that group's.
-static uint64_t used_by(const struct cn_spool *spool, const char *group, uint32_t *count)
-{
-    uint64_t used = 0;
-    *count = 1;
-    for (const struct cn_spooled *upload = spool->uploads; upload; upload = upload->next) {
-        const struct cn_spooled *other = spool->uploads;
-        bool own = strcmp(upload->group, group) == 0;
-        while (other != upload && strcmp(other->group, upload->group) != 0)
-            other = other->next;
-        used += own ? upload->declared.size : 0;
-        *count += !own && other == upload;
-    }
-    return used;
-}
-
-static bool has_stopped(const struct cn_spooled *upload, uint64_t now_ms)
-{
-    return upload->put_ms && now_ms - upload->put_ms >= STOPPED_MS;
-}
-
-// Says whether an upload goes on too slowly to be complete in expiry_ms. One without a chunk does.
-static bool falls_behind(const struct cn_spool *spool, const struct cn_spooled *upload,
-                         uint64_t now_ms)
-{
-    uint64_t age_ms = now_ms - upload->begun_ms;
-    return upload->begun_ms &&
-           (!upload->received || (double)upload->received * (double)spool->config.expiry_ms <
-                                     (double)upload->chunk_count * (double)age_ms);
-}
-
-// Says whether an upload of a group that needs no more than its share may take the place of this
-// one: of a group that has more than its share, and slow. A group's share is the limit divided by
-// the number of groups that upload.
-static bool yields(const struct cn_spool *spool, const struct cn_spooled *upload, uint64_t share,
-                   uint64_t now_ms)
-{
-    uint32_t groups;
-    return used_by(spool, upload->group, &groups) > share && falls_behind(spool, upload, now_ms);
-}
-
-static void give_way(struct cn_spool *spool, struct cn_spooled *upload, const char *group,
-                     uint64_t now_ms)
-{
-    cn_log_within(cn_log_quota_of(&spool->dropped, upload->board), now_ms, CN_LOG_WARN, "spool",
-                  "dropped an upload of %s, group %s: %u of %u chunks of %" PRIu64
-                  " bytes came, and group %s needs the room",
-                  upload->board, upload->group, upload->received, upload->chunk_count,
-                  upload->declared.size, group);
-    cn_spool_drop(spool, upload);
-}
-
-// Names the group that has most of the room.
-static void tell_full(struct cn_spool *spool, const char *group, uint64_t size, uint64_t now_ms)
-{
-    const struct cn_spooled *holder = spool->uploads;
-    uint64_t most = 0, used;
-    uint32_t groups;
-    for (const struct cn_spooled *upload = spool->uploads; upload; upload = upload->next) {
-        used = used_by(spool, upload->group, &groups);
-        if (used > most)
-            holder = upload;
-        most = used > most ? used : most;
-    }
-    cn_log_within(cn_log_quota_of(&spool->waits, group), now_ms, CN_LOG_WARN, "spool",
-                  "an update of group %s with %" PRIu64 " bytes waits for room: gateway.spool is "
-                  "%" PRIu64 " bytes, of which group %s has %" PRIu64,
-                  group, size, spool->config.limit, holder ? holder->group : "-", most);
-}
-
-// Checks the limits for one more upload. Uploads that have stopped, as when a leader died, are
-// dropped if their bytes are needed, those of the same group first.
-static cn_err make_room(struct cn_spool *spool, const char *group,
-                        const struct cn_declare_request *declared, uint64_t now_ms)
-{
-    enum { OWN, STOPPED, SLOW, KINDS };
-    struct cn_spooled *next;
-    uint32_t groups;
-    uint64_t own = used_by(spool, group, &groups), share = spool->config.limit / groups;
-    for (int kind = OWN; kind < KINDS; kind++) {
-        for (struct cn_spooled *upload = spool->uploads;
-             upload && exceeds_limit(spool, declared->size); upload = next) {
-            bool same = strcmp(upload->group, group) == 0;
-            next = upload->next;
-            if (kind == SLOW
-                    ? !same && own + declared->size <= share && yields(spool, upload, share, now_ms)
-                    : same == (kind == OWN) && has_stopped(upload, now_ms))
-                give_way(spool, upload, group, now_ms);
-        }
-    }
-    if (exceeds_limit(spool, declared->size)) {
-        tell_full(spool, group, declared->size, now_ms);
-        return CN_EAGAIN;
-    }
-    return fits_disk(spool, declared->size) ? CN_OK : CN_ENOSPC;
-}
-
 cn_err cn_spool_declare(struct cn_spool *spool, const char *board, const char *group,
                         const struct cn_declare_request *declared, uint64_t now_ms,
                         struct cn_spooled **upload)
@@ -302,7 +167,7 @@ cn_err cn_spool_declare(struct cn_spool *spool, const char *board, const char *g
         found = NULL;
     }
     if (!found) {
-        cn_err err = make_room(spool, group, declared, now_ms);
+        cn_err err = cn_spool_make_room(spool, group, declared->size, now_ms);
         if (!err)
             err = begin(spool, board, group, declared, &found);
         if (err)

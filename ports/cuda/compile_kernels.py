@@ -72,7 +72,7 @@ class Program:
 
 
 def main(library, source, architecture, output):
-    program = Program(ctypes.CDLL(library), os.path.join(source, "ports", "cuda", "kernels.cu"))
+    program = Program(ctypes.CDLL(library), os.path.join(source, "ports", "cuda", "kernels", "kernels.cu"))
     # The headers of the runtime declare functions of the host too. No kernel calls them.
     program.compile(f"--include-path={source}", f"--gpu-architecture={architecture}", "--device-as-default-execution-space")
     data = program.get("CUBIN") if architecture.startswith("sm_") else program.get("PTX").rstrip(b"\0")

@@ -1,10 +1,9 @@
-// convolution.h - convolutions and their gradients: by cuDNN if it is installed and supports the
-// call, else by the port's kernels.
+// convolution.h - convolutions and their gradients: those of 1 x 1 as products (pointwise.h),
+// others by cuDNN if it is installed and supports the call, else by the port's kernels.
 //
 // A plan is found when the engine asks for the workspace, and is kept until the device closes. Only
-// deterministic plans are used, and with float32 only those that do not round the factors (TF32).
-// With 16 bits, tensors are packed as n x plane x channels. With float32 they stay n x channels x
-// plane.
+// deterministic plans are used, and with float32 only those that do not round the factors. With 16
+// bits, tensors are packed as n x plane x channels; otherwise they stay n x channels x plane.
 #pragma once
 
 #include "ports/cuda/device.h"

@@ -12,7 +12,7 @@
 #include <stdbool.h>
 
 #include "ports/cuda/cuda_library.h"
-#include "ports/cuda/kernels.h"
+#include "ports/cuda/kernels/kernels.h"
 #include "runtime/port/compute.h"
 
 struct cuda_conv; // the plan of a convolution, see convolution.c

@@ -1,7 +1,5 @@
 #include "ports/cuda/dnn_plan.h"
 
-#include <stdbool.h>
-
 #include "runtime/base/log.h"
 
 // Most proposals that the library is asked for. cuDNN 9.26 makes up to 40 for a convolution on an
@@ -70,16 +68,29 @@ static cudnnBackendDescriptor_t make_tensor(const struct cuda_dnn *dnn, struct d
     return make(dnn, plan, CUDNN_BACKEND_TENSOR_DESCRIPTOR, attributes, LENGTH(attributes));
 }
 
+int64_t dnn_plan_least_end(const struct cn_window *w, int axis)
+{
+    int64_t reach = ((int64_t)w->out[axis] - 1) * w->stride[axis] +
+                    ((int64_t)w->kernel[axis] - 1) * w->dilation[axis] + 1;
+
+    return reach - w->in[axis] - w->pad[axis];
+}
+
+bool dnn_plan_is_even(const struct cn_window *w, int axis)
+{
+    int64_t least = dnn_plan_least_end(w, axis);
+
+    return w->pad[axis] >= least && w->pad[axis] < least + w->stride[axis];
+}
+
 // Returns the padding at the end. The library derives the output's size from it, so any value will
 // do that gives w->out. If the padding before is such a value it is taken, because most of the
 // library's engines want both to be equal. Otherwise it is the least.
 static int64_t pad_end(const struct cn_window *w, int axis)
 {
-    int64_t reach = ((int64_t)w->out[axis] - 1) * w->stride[axis] +
-                    ((int64_t)w->kernel[axis] - 1) * w->dilation[axis] + 1;
-    int64_t least = reach - w->in[axis] - w->pad[axis];
+    int64_t least = dnn_plan_least_end(w, axis);
 
-    if (w->pad[axis] >= least && w->pad[axis] < least + w->stride[axis])
+    if (dnn_plan_is_even(w, axis))
         return w->pad[axis];
     return least > 0 ? least : 0;
 }

@@ -3,6 +3,7 @@
 // Threading: one thread, with the device's context current.
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -28,6 +29,13 @@ struct dnn_plan {
     size_t workspace;                          // bytes of workspace that the plan needs
     int64_t engine;                            // the library's number of the engine; -1: not told
 };
+
+// Returns the least padding at the end of an axis that gives w->out. Below 0 so many rows or
+// columns are reached by no window.
+int64_t dnn_plan_least_end(const struct cn_window *w, int axis);
+
+// Returns whether as much padding at the end as at the start gives w->out.
+bool dnn_plan_is_even(const struct cn_window *w, int axis);
 
 // Finds a plan for a convolution or one of its gradients. CN_ENOTSUP when cuDNN has none that is
 // deterministic, keeps the precision and needs at most workspace bytes; plan->plan is then

@@ -486,8 +486,9 @@ cn_err cuda_lower_query(struct cuda *cuda, const struct cn_call *call, size_t sa
         return CN_OK;
     if (!how->lower || cuda_times(cuda_call_elements(call), samples) > WORDS_MAX ||
         cuda_call_shared(call) > WORDS_MAX) {
-        cn_log(CN_LOG_ERROR, "cuda", "a call of op %d has more than %d elements for %zu samples",
-               (int)call->op, WORDS_MAX, samples);
+        cn_log(CN_LOG_ERROR, "cuda",
+               "a layer's input, output or weight has more than %d elements with %zu samples",
+               WORDS_MAX, samples);
         return CN_ENOTSUP;
     }
     if (how->lower == cuda_conv_run)

@@ -1,7 +1,7 @@
 #include "ports/cuda/packed.h"
 
 // For each multiprocessor: the least multiplications of a product that is packed, and the most
-// words of packed lines of a factor, and most words of a factor that is packed as a whole.
+// words of packed lines of a factor, and the most words of a factor that is packed as a whole.
 #define WORK_LEAST (1u << 25)
 #define CHUNK_WORDS (1u << 19)
 #define WHOLE_WORDS (1u << 20)

@@ -1,14 +1,6 @@
 #include "ports/cuda/padding.h"
 
-// Returns the least padding at the end of an axis, which follows from the outputs. Rows and columns
-// that no window reaches count as padding below 0.
-static int64_t pad_end(const struct cn_window *w, int axis)
-{
-    int64_t reach = ((int64_t)w->out[axis] - 1) * w->stride[axis] +
-                    ((int64_t)w->kernel[axis] - 1) * w->dilation[axis] + 1;
-
-    return reach - w->in[axis] - w->pad[axis];
-}
+#include "ports/cuda/dnn_plan.h"
 
 enum cuda_padding cuda_padding_of(const struct cn_window *w, struct cn_window *even)
 {
@@ -16,10 +8,9 @@ enum cuda_padding cuda_padding_of(const struct cn_window *w, struct cn_window *e
 
     *even = *w;
     for (int i = 0; i < 2; i++) {
-        int64_t least = pad_end(w, i), end = least > 0 ? least : 0;
+        int64_t least = dnn_plan_least_end(w, i), end = least > 0 ? least : 0;
 
-        // With as much padding at the end as at the start there may be as many outputs.
-        if (w->pad[i] >= least && w->pad[i] < least + w->stride[i])
+        if (dnn_plan_is_even(w, i))
             continue;
         if (least <= -(int64_t)w->stride[i]) // no padding gives so few outputs
             return CUDA_PADDING_OWN;
@@ -37,7 +28,7 @@ size_t cuda_padding_words(const struct cn_window *even, uint32_t samples)
     return cuda_round_words((size_t)samples * even->channels_in * even->in[0] * even->in[1]);
 }
 
-// Describes the copy between x and the larger one; far is the larger one's side.
+// Describes the copy from x to its place in the larger one.
 static void describe(const struct cn_window *w, const struct cn_window *even, struct cn_copy *copy)
 {
     *copy = (struct cn_copy){.rank = 3,

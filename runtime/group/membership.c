@@ -6,19 +6,16 @@
 
 #include "runtime/group/membership_private.h"
 
-#define JOIN_MS 100             // time between announcements
-#define FRESH_MS 750            // time for which a member counts as present: three heartbeats
-#define SUCCESSOR_MS 100        // added to FRESH_MS for each member before this one
-#define BUSY_FRESH_MS 1500      // time for which a BUSY counts
-#define BEACON_MS 1000          // time between BUSYs to members outside of the view
-#define OPEN_TRIES 3            // failures to open because of a member, until it is ignored
-#define SHUN_MIN_MS 10000       // time for which it is ignored first; doubles each time
-#define SHUN_MAX_MS 160000      // longest time for which it is ignored
-#define HEARD_MS 1000           // a member heard within this time is there
-#define UNABLE_MS 5000          // time without leading after the disk took no epoch
-#define EPOCH_LEAP (1ull << 32) // no honest group uses up as many numbers
-#define EPOCH_MAX (1ull << 63)  // no number is believed beyond this one
-#define RAISE_MS 1000           // least time between two rises of the ceiling
+#define JOIN_MS 100        // time between announcements
+#define FRESH_MS 750       // time for which a member counts as present: three heartbeats
+#define SUCCESSOR_MS 100   // added to FRESH_MS for each member before this one
+#define BUSY_FRESH_MS 1500 // time for which a BUSY counts
+#define BEACON_MS 1000     // time between BUSYs to members outside of the view
+#define OPEN_TRIES 3       // failures to open because of a member, until it is ignored
+#define SHUN_MIN_MS 10000  // time for which it is ignored first; doubles each time
+#define SHUN_MAX_MS 160000 // longest time for which it is ignored
+#define HEARD_MS 1000      // a member heard within this time is there
+#define UNABLE_MS 5000     // time without leading after the disk took no epoch
 
 static uint32_t all_members(const struct cn_membership *membership)
 {
@@ -104,7 +101,7 @@ cn_err cn_membership_open(const struct cn_membership_config *config, uint64_t ep
         return CN_ENOMEM;
     membership->config = *config;
     membership->epoch = membership->highest = epoch;
-    membership->ceiling = epoch < EPOCH_MAX - EPOCH_LEAP ? epoch + EPOCH_LEAP : EPOCH_MAX;
+    cn_membership_begin_ceiling(membership);
     membership->tag = *tag;
     membership->stay.boot_id = config->boot_id;
     membership->blamed = membership->stalls.suspect = UINT32_MAX;
@@ -395,30 +392,6 @@ static void receive_commit(struct cn_membership *membership, uint32_t from,
     enter_view(membership, commit, now_ms);
 }
 
-// Returns whether a message with this epoch counts. A member that lies must not make a number
-// that others never believe: so a number above the ceiling raises the ceiling while the group
-// forms, but slowly, so that the numbers last. In a view nothing is proposed, and the message
-// counts without its number.
-static bool believe_epoch(struct cn_membership *membership, uint32_t from, uint64_t epoch,
-                          uint64_t now_ms)
-{
-    if (epoch > membership->ceiling) {
-        membership->others[from].leaps = true;
-        if (membership->member)
-            return true;
-        if (now_ms - membership->raised_ms >= RAISE_MS &&
-            membership->ceiling <= EPOCH_MAX - EPOCH_LEAP) {
-            membership->ceiling += EPOCH_LEAP;
-            membership->raised_ms = now_ms;
-        }
-    }
-    if (epoch > membership->ceiling)
-        return false;
-    if (epoch > membership->highest)
-        membership->highest = epoch;
-    return true;
-}
-
 void cn_membership_receive(struct cn_membership *membership, uint32_t member,
                            const uint8_t *message, size_t size, uint64_t now_ms)
 {
@@ -431,7 +404,7 @@ void cn_membership_receive(struct cn_membership *membership, uint32_t member,
     if (err && err != CN_ENOTSUP)
         return;
     if (cn_membership_refuse(membership, member, &decoded, !err, now_ms) ||
-        !believe_epoch(membership, member, decoded.epoch, now_ms) ||
+        !cn_membership_believe(membership, member, decoded.epoch, now_ms) ||
         now_ms < membership->others[member].shunned_until_ms)
         return;
     cn_membership_note_keys(&membership->others[member], &decoded, now_ms);
@@ -579,20 +552,6 @@ void cn_membership_hurry(struct cn_membership *membership)
 bool cn_membership_has_reform_request(const struct cn_membership *membership)
 {
     return membership->reform_requested;
-}
-
-bool cn_membership_leaps(struct cn_membership *membership, uint32_t *member)
-{
-    for (uint32_t i = 0; i < membership->config.count; i++) {
-        struct other *other = &membership->others[i];
-
-        if (!other->leaps || other->leap_told)
-            continue;
-        other->leap_told = true;
-        *member = i;
-        return true;
-    }
-    return false;
 }
 
 bool cn_membership_few(struct cn_membership *membership, uint64_t now_ms, uint32_t *present)

@@ -195,3 +195,11 @@ void cn_membership_watch_poll(struct cn_membership *membership, uint64_t now_ms)
 // Fills message and returns true when a heartbeat, probe or suspicion is due to the member index.
 bool cn_membership_watch_next(struct cn_membership *membership, uint32_t index, uint64_t now_ms,
                               struct cn_membership_message *message);
+
+// Sets the ceiling of the epochs that are believed, from the highest that is known.
+void cn_membership_begin_ceiling(struct cn_membership *membership);
+
+// Returns whether a message with this epoch counts, and takes note of the epoch. In a view nothing
+// is proposed, and a message with too high an epoch counts without it.
+bool cn_membership_believe(struct cn_membership *membership, uint32_t from, uint64_t epoch,
+                           uint64_t now_ms);

@@ -1,10 +1,15 @@
-// Times the proposals that cuDNN makes for convolutions, on a GPU. usage: bench_dnn_plans SAMPLES
-// SIZE [PRECISION]
+// Times the proposals that cuDNN makes for convolutions, on a GPU, or checks their results.
+//
+//     bench_dnn_plans SAMPLES SIZE [PRECISION]
+//     bench_dnn_plans check WINDOWS
 //
 // The convolutions are those of a ResNet-50 for images of SIZE x SIZE. PRECISION: 0 float32, 1
-// bfloat16, 2 float16, 3 TF32. A line for each convolution or gradient: what the port would take
-// (proposal 0), and each proposal with the number of its engine and its milliseconds. Ends with 77
-// where there is no GPU.
+// bfloat16, 2 float16, 3 TF32. A line for each convolution or gradient has each proposal: the
+// number of its engine and its milliseconds, first the one that the port takes. With check, each
+// proposal computes WINDOWS random convolutions and their gradients in float32. A line for each
+// engine says how many of its results were wrong, of windows with equal padding at both ends and of
+// the others. Ends with 77 where there is no GPU.
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

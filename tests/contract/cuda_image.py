@@ -34,7 +34,7 @@ def no_kernel_adds_atomically(nvcc, source):
     with tempfile.TemporaryDirectory(prefix="cairn-cuda-") as folder:
         path = os.path.join(folder, "kernels.ptx")
         subprocess.run([nvcc, "-ptx", "-arch=compute_80", "-O3", "-I", source, "-o", path,
-                        os.path.join(source, "ports", "cuda", "kernels.cu")], check=True)
+                        os.path.join(source, "ports", "cuda", "kernels", "kernels.cu")], check=True)
         with open(path) as file:
             text = file.read()
     entries, found = text.count(".entry"), re.findall(r"\b(?:atom|red)\.[\w.]+", text)

@@ -77,6 +77,6 @@ def the_libraries_for_aarch64_have_the_functions(exports, header):
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory(prefix="cairn-cuda-") as temporary:
-        kernels = kernels_in(os.path.join(os.path.dirname(sys.argv[3]), "kernels.h"))
+        kernels = kernels_in(os.path.join(os.path.dirname(sys.argv[3]), "kernels", "kernels.h"))
         the_package_has_kernels_for_the_boards(sys.argv[1], kernels, temporary)
     the_libraries_for_aarch64_have_the_functions(sys.argv[2], sys.argv[3])

@@ -17,7 +17,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "ports/cuda/kernels.h"
+#include "ports/cuda/kernels/kernels.h"
 #include "runtime/port/compute.h"
 
 // The port on the emulated GPU, for the contract tests; its name is "cuda_host".

@@ -6,7 +6,7 @@
 // waits, the other threads run one after the other without fibers. With the setting `backwards` the
 // last block, warp and thread run first, so that a missing wait shows in one of the two orders. All
 // threads are fibers then, as the last thread may have less to do than the first.
-#include "ports/cuda/kernels.cu"
+#include "ports/cuda/kernels/kernels.cu"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -591,11 +591,3 @@ cn_err cn_session_take_rows(struct cn_session *session, const struct cn_checkpoi
 
 // Lets the trainer continue with its rows from the step of the held state.
 cn_err cn_session_resume_trainer(struct cn_session *session);
-
-// --- session_trace.c ---
-
-// Collects the times of all members in a step, and writes them if a timeline is wanted.
-cn_err cn_session_trace(struct cn_session *session, const struct cn_step_times *times);
-
-// Writes the epoch to the timeline. Call it at the end of an epoch.
-void cn_session_trace_epoch(const struct cn_session *session);

@@ -1,4 +1,5 @@
 #include "runtime/round/session/session_private.h"
+#include "runtime/round/session/session_trace.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -6,6 +6,7 @@
 #include "runtime/port/platform.h"
 #include "runtime/round/session/session_chain.h"
 #include "runtime/round/session/session_private.h"
+#include "runtime/round/session/session_trace.h"
 #include "runtime/round/session/sum_bounds.h"
 
 // Returns the number of a step's first batch. It follows from the state alone, so a repeated step

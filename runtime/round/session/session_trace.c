@@ -3,6 +3,8 @@
 // A member that writes a timeline says so in its votes; then all members gather the times of each
 // step. On the first such step of an epoch every member measures how far rank 0's clock is ahead of
 // its own. It takes the middle of the fastest of several round trips.
+#include "runtime/round/session/session_trace.h"
+
 #include <string.h>
 
 #include "runtime/port/platform.h"

@@ -2,7 +2,7 @@
 // 64 words a row. A warp has 16 rows of q, and of a tile's scores all that belong to them, so a
 // row's softmax is done by the four threads that share its scores (Dao, FlashAttention-2, 2023).
 // Scores are in units of log 2.
-#include "ports/cuda/kernel_short.h"
+#include "ports/cuda/kernels/kernel_short.h"
 
 // The softmax of a thread's two rows so far: the largest score, and this thread's part of the sum
 // relative to it.

@@ -1,8 +1,8 @@
 // kernel_common.h - functions that several kernel files share.
 #pragma once
 
-#include "ports/cuda/kernel_language.h"
-#include "ports/cuda/kernels.h"
+#include "ports/cuda/kernels/kernel_language.h"
+#include "ports/cuda/kernels/kernels.h"
 
 // Returns this thread's first element. A grid is smaller than most work, so a thread takes every
 // index_step()-th element.

@@ -1,6 +1,6 @@
 // The gradient of attention. The scores are computed again from q, k and saved, a tile at a time. A
 // block owns 64 rows of dq, another 64 rows of dk and dv, so no two blocks add to one word.
-#include "ports/cuda/kernel_tiles.h"
+#include "ports/cuda/kernels/kernel_tiles.h"
 
 // The matrices of a head that both kernels read. in: dy, q, k, v, y, saved, [mask].
 struct grad_sides {

@@ -9,8 +9,8 @@
 // over all banks.
 #pragma once
 
-#include "ports/cuda/kernel_heads.h"
-#include "ports/cuda/kernel_mma.h"
+#include "ports/cuda/kernels/kernel_heads.h"
+#include "ports/cuda/kernels/kernel_mma.h"
 
 #define SHORT_SIDE CUDA_SHORT_ROWS // rows that a block owns: 16 for each warp
 #define SHORT_TILE 64              // rows of a tile

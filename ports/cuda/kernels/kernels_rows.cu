@@ -1,5 +1,5 @@
 // Softmax, normalization of rows, and sums over rows.
-#include "ports/cuda/kernel_common.h"
+#include "ports/cuda/kernels/kernel_common.h"
 
 #define ROWS_AHEAD 8 // rows whose loads are on their way together
 

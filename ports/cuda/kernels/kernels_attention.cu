@@ -1,7 +1,7 @@
 // Attention without the matrix of scores. A block owns 64 rows of a head's result and goes through
 // the rows of the other side, 64 at a time. Scores are kept relative to the largest so far (Milakov
 // and Gimelshein, 2018; Dao et al., 2022). saved holds log(sum exp(score)) of each q row.
-#include "ports/cuda/kernel_tiles.h"
+#include "ports/cuda/kernels/kernel_tiles.h"
 
 // A softmax sum that grows: the largest score of a row so far, and this thread's part of the sum
 // relative to it.

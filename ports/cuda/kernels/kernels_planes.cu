@@ -1,6 +1,6 @@
 // Pooling and resizing of planes. A thread computes one output. In a gradient, each input collects
 // its terms, so that no two threads add to one word.
-#include "ports/cuda/kernel_common.h"
+#include "ports/cuda/kernels/kernel_common.h"
 
 // The sample, channel and position of an output or input.
 struct spot {

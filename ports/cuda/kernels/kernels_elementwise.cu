@@ -1,6 +1,6 @@
 // Maps, broadcasting arithmetic, copies, fills, dropout and extremes. A thread computes one output
 // at a time.
-#include "ports/cuda/kernel_common.h"
+#include "ports/cuda/kernels/kernel_common.h"
 
 #define ROOT_HALF 0.70710678118654752f     // 1 / sqrt(2)
 #define DENSITY_SCALE 0.39894228040143268f // 1 / sqrt(2 pi)

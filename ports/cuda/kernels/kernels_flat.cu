@@ -1,7 +1,7 @@
 // Work on whole arenas, word by word, and the kernels that begin a run. The optimizers give the
 // bits of the CPU, as the contract requires: each operation is rounded once, in the order that the
 // contract states.
-#include "ports/cuda/kernel_common.h"
+#include "ports/cuda/kernels/kernel_common.h"
 
 #define GROUP 256             // numbers of a partial sum: see struct cn_hyper
 #define CHUNK 32              // of them that a thread brings to shared memory at a time

@@ -1,6 +1,6 @@
 // Matrix products and convolutions without a library: those that the libraries cannot do, or all if
 // they are missing. Also the steps before and after a library's work.
-#include "ports/cuda/kernel_common.h"
+#include "ports/cuda/kernels/kernel_common.h"
 
 #define TILE 32
 #define PITCH 33 // words from row to row of a tile; avoids bank conflicts

@@ -5,7 +5,7 @@
 // words at once, and uses each word four times, so arithmetic and not memory limits the speed.
 #pragma once
 
-#include "ports/cuda/kernel_heads.h"
+#include "ports/cuda/kernels/kernel_heads.h"
 
 #define TILE_SIDE 64   // rows, and columns, of a tile
 #define TILE_ACROSS 16 // threads across a tile, and down

@@ -3,7 +3,7 @@
 // weight, which is that of one gate of one unit; the gradient's threads own a column of one gate.
 // The state lies in shared memory. What a step reads from elsewhere is on its way since the step
 // before.
-#include "ports/cuda/kernel_common.h"
+#include "ports/cuda/kernels/kernel_common.h"
 
 // What the threads of a block leave for each other. Words beyond the units are 0.
 struct held {

@@ -1,6 +1,6 @@
 // Losses and their gradients. Each block adds up its rows in double precision, in their order;
 // loss_finish adds up the blocks.
-#include "ports/cuda/kernel_common.h"
+#include "ports/cuda/kernels/kernel_common.h"
 
 #define ENTROPY_AHEAD 8 // elements whose loads are on their way together
 

@@ -1,6 +1,6 @@
 // Gathers rows by their numbers. In the gradient, each row of dx collects its terms, in the order
 // of the numbers, so that no two threads add to one word.
-#include "ports/cuda/kernel_common.h"
+#include "ports/cuda/kernels/kernel_common.h"
 
 // Returns the row that an index names. An index out of range is noted and read as 0.
 DEVICE uint32_t row_of(const struct cuda_args *a, float word)

@@ -1,7 +1,7 @@
 // kernel_heads.h - where the kernels of attention find the rows of a head.
 #pragma once
 
-#include "ports/cuda/kernel_common.h"
+#include "ports/cuda/kernels/kernel_common.h"
 
 // A matrix of one head. Row r begins r * leading words after base.
 struct rows {

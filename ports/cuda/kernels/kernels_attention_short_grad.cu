@@ -1,7 +1,7 @@
 // The gradient of attention on tensor cores, as kernels_attention_grad.cu, for heads of at most 64
 // words a row. A block owns 128 rows of dq, another 128 rows of dk and dv. Both go through tiles of
 // the other side, in steps of 16 rows: a step's scores and their gradients are factors at once.
-#include "ports/cuda/kernel_short.h"
+#include "ports/cuda/kernels/kernel_short.h"
 
 // What the gradient needs of each q row of two tiles.
 struct q_rows {

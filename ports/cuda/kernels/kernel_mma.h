@@ -15,7 +15,7 @@
 // the format is float16; otherwise it is bfloat16.
 #pragma once
 
-#include "ports/cuda/kernel_common.h"
+#include "ports/cuda/kernels/kernel_common.h"
 
 #ifdef __CUDACC__
 

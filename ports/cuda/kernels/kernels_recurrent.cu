@@ -1,6 +1,6 @@
 // Recurrent cells. A block takes a sample through all steps; each thread computes some units of the
 // hidden state. The state lies in y and in saved, which the whole block sees after block_sync.
-#include "ports/cuda/kernel_common.h"
+#include "ports/cuda/kernels/kernel_common.h"
 
 DEVICE uint32_t gates_of(enum cn_recurrent_kind kind)
 {

@@ -1,6 +1,6 @@
 // Normalization of batches. A team works on a channel, or on a part of a long one; then another
 // kernel comes first, which finds the sums of the parts.
-#include "ports/cuda/kernel_common.h"
+#include "ports/cuda/kernels/kernel_common.h"
 
 // Groups of elements whose loads are on their way together.
 #define AHEAD 4

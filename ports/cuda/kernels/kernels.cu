@@ -1,0 +1,16 @@
+// All kernels in one translation unit: nvcc makes one image of it, the tests one object for the
+// host.
+#include "ports/cuda/kernels/kernels_attention.cu"
+#include "ports/cuda/kernels/kernels_attention_grad.cu"
+#include "ports/cuda/kernels/kernels_attention_short.cu"
+#include "ports/cuda/kernels/kernels_attention_short_grad.cu"
+#include "ports/cuda/kernels/kernels_batch_norm.cu"
+#include "ports/cuda/kernels/kernels_elementwise.cu"
+#include "ports/cuda/kernels/kernels_flat.cu"
+#include "ports/cuda/kernels/kernels_gather.cu"
+#include "ports/cuda/kernels/kernels_losses.cu"
+#include "ports/cuda/kernels/kernels_planes.cu"
+#include "ports/cuda/kernels/kernels_products.cu"
+#include "ports/cuda/kernels/kernels_recurrent.cu"
+#include "ports/cuda/kernels/kernels_recurrent_held.cu"
+#include "ports/cuda/kernels/kernels_rows.cu"
