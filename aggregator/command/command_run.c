@@ -135,7 +135,7 @@ static cn_err tick(struct cn_daemon *daemon, struct cn_run_state *state)
     cn_err trouble = daemon->first.trouble ? daemon->first.trouble : state->trouble;
     bool over = state->phase == CN_RUN_ENDED && cn_job_set_is_over(&daemon->jobs);
     cn_event_service_step(&daemon->events, state, trouble, over, now_ms);
-    cn_http_service_step(&daemon->http, trouble, now_ms);
+    cn_http_service_step(&daemon->http, trouble, over, now_ms);
     return cn_report_update(&daemon->report, state, now_ms);
 }
 

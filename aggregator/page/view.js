@@ -36,6 +36,7 @@ const Cairn = {};
     left_out: ["○", "none", "not invited", 4],
     accepted: ["●", "ok", "accepted", 5],
     over: ["●", "ok", "finished", 5],
+    gone: ["○", "none", "gone", 4],
     revoked: ["–", "none", "revoked", 6],
   };
   const UNKNOWN = ["?", "none", "unknown", 2];
@@ -248,8 +249,10 @@ const Cairn = {};
     const counts = {};
     for (const board of trouble) counts[stateOf(board)[2]] = (counts[stateOf(board)[2]] || 0) + 1;
     const words = Object.entries(counts).map(([word, count]) => `${plain(count)} ${word}`).join(", ");
+    const gone = enrolled.filter((board) => board.state === "gone").length;
+    const rest = gone ? `${plain(gone)} gone, now that the run is over` : "none needs a person";
     return tile("Boards", [`${plain(enrolled.length - trouble.length)} `, el("small", {},
-      `of ${plain(enrolled.length)} well`)], words || "none needs a person", `in ${plural(store.state.run.groups, "group")}`);
+      `of ${plain(enrolled.length)} well`)], words || rest, `in ${plural(store.state.run.groups, "group")}`);
   }
 
   function costTile(store) {

@@ -73,6 +73,7 @@ static cn_err produce_metrics(void *context, const struct cn_http_request *reque
         .disk_reserve = from->settings->reserve,
         .retries = service->retries,
         .store_up = service->trouble == CN_OK,
+        .over = service->over,
         .board_series = from->settings->http.board_series,
         .now_ms = now_ms,
     };
@@ -313,8 +314,10 @@ uint32_t cn_http_service_wait(struct cn_http_service *service, uint32_t timeout_
     return 0;
 }
 
-void cn_http_service_step(struct cn_http_service *service, cn_err trouble, uint64_t now_ms)
+void cn_http_service_step(struct cn_http_service *service, cn_err trouble, bool over,
+                          uint64_t now_ms)
 {
+    service->over = over;
     if (trouble && trouble != service->trouble)
         service->retries++;
     service->trouble = trouble;

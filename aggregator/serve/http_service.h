@@ -63,6 +63,7 @@ struct cn_http_service {         // zero it before use
     uint64_t awake_us;          // clock; when the loop last woke; 0: it never waited
     uint64_t retries;           // times that the run waited after an error
     cn_err trouble;             // why the run waits now; CN_OK: it does not
+    bool over;                  // no job of the gateway goes on
 };
 
 // Begins to listen as the profile says; does nothing without http.listen. What is wrong with the
@@ -78,9 +79,10 @@ cn_err cn_http_service_check(const struct cn_settings *settings, bool held);
 // may wait after that: 0, or all of timeout_ms where there is no HTTP service.
 uint32_t cn_http_service_wait(struct cn_http_service *service, uint32_t timeout_ms);
 
-// Answers clients. trouble: why the run waits, or CN_OK. A server that fails is logged and closed:
-// the run goes on without it.
-void cn_http_service_step(struct cn_http_service *service, cn_err trouble, uint64_t now_ms);
+// Answers clients. trouble: why the run waits, or CN_OK. over: no job of the gateway goes on. A
+// server that fails is logged and closed: the run goes on without it.
+void cn_http_service_step(struct cn_http_service *service, cn_err trouble, bool over,
+                          uint64_t now_ms);
 
 // Writes what GET /v1/state answers, with all boards. Works without http.listen, too.
 cn_err cn_http_service_state(struct cn_http_service *service, struct cn_buffer *out);

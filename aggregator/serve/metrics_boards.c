@@ -17,14 +17,24 @@ enum cn_board_condition cn_board_condition_of(const struct cn_roster_board *boar
     return now_ms - sign_ms > CN_REASON_SILENT_MS ? CN_CONDITION_SILENT : CN_CONDITION_LIVE;
 }
 
+// Returns the state of a board, by whether a job goes on.
+static enum cn_board_condition condition_now(const struct cn_metrics_source *source,
+                                             const struct cn_roster_board *board)
+{
+    enum cn_board_condition condition = cn_board_condition_of(board, source->now_ms);
+    bool away = condition == CN_CONDITION_SILENT || condition == CN_CONDITION_NEVER;
+    return source->over && away ? CN_CONDITION_GONE : condition;
+}
+
 static void write_states(const struct cn_metrics_source *source,
                          const struct cn_roster_board *boards, size_t count,
                          struct cn_metric_text *text)
 {
-    static const char *const names[] = {"live", "silent", "paused", "failed", "never", "revoked"};
+    static const char *const names[] = {"live",  "silent",  "paused", "failed",
+                                        "never", "revoked", "gone"};
     size_t states[CN_CONDITION_COUNT] = {0};
     for (size_t i = 0; i < count; i++)
-        states[cn_board_condition_of(&boards[i], source->now_ms)]++;
+        states[condition_now(source, &boards[i])]++;
     cn_metric_begin(text, "cairn_boards", "gauge", "Boards that were ever enrolled, by state.");
     for (int i = 0; i < CN_CONDITION_COUNT; i++)
         cn_metric_add_by(text, "state", names[i], (double)states[i]);
