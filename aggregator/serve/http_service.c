@@ -65,6 +65,7 @@ static cn_err produce_metrics(void *context, const struct cn_http_request *reque
         .roster = from->roster,
         .spool = from->spool,
         .server = &stats,
+        .boards = from->server,
         .pauses = &service->pauses,
         .release = from->release,
         .run = cn_ledger_identity(from->ledger)->run,

@@ -138,6 +138,19 @@ static void write_score(const struct cn_metrics_source *source, struct cn_metric
     }
 }
 
+static void write_handshakes(const struct cn_coap_server_stats *server, struct cn_metric_text *text)
+{
+    static const char *const results[CN_COAP_HANDSHAKES] = {
+        [CN_COAP_HANDSHAKE_OK] = "ok",         [CN_COAP_HANDSHAKE_UNKNOWN] = "unknown",
+        [CN_COAP_HANDSHAKE_FAILED] = "failed", [CN_COAP_HANDSHAKE_UNFINISHED] = "unfinished",
+        [CN_COAP_HANDSHAKE_FULL] = "full",
+    };
+    cn_metric_begin(text, "cairn_handshakes_total", COUNTER,
+                    "Handshakes of boards, by what became of them.");
+    for (int i = 0; i < CN_COAP_HANDSHAKES; i++)
+        cn_metric_add_by(text, "result", results[i], (double)server->handshakes[i]);
+}
+
 static void write_traffic(const struct cn_metrics_source *source, struct cn_metric_text *text)
 {
     static const char *const classes[CN_COAP_CLASSES] = {[2] = "2", [4] = "4", [5] = "5"};
@@ -149,8 +162,7 @@ static void write_traffic(const struct cn_metrics_source *source, struct cn_metr
     cn_metric_add_by(text, "direction", "out", (double)source->state->traffic.out.messages);
     cn_metric_one(text, "cairn_sessions", GAUGE, "Live sessions of boards.",
                   source->server->sessions);
-    cn_metric_begin(text, "cairn_handshakes_total", COUNTER, "Handshakes of boards.");
-    cn_metric_add_by(text, "result", "ok", (double)source->server->handshakes);
+    write_handshakes(source->server, text);
     cn_metric_begin(text, "cairn_requests_total", COUNTER,
                     "Requests of boards, by the class of the answer's code.");
     for (int i = 0; i < CN_COAP_CLASSES; i++)

@@ -16,7 +16,8 @@ struct cn_metrics_source {
     const struct cn_roster *roster;
     const struct cn_spool *spool;
     const struct cn_coap_server_stats *server;
-    const struct cn_histogram *pauses; // of the loop, in seconds
+    const struct cn_coap_server *boards; // has the bytes of each board; NULL: not known
+    const struct cn_histogram *pauses;   // of the loop, in seconds
     const char *release;
     uint64_t run;          // id
     uint32_t version;      // the newest

@@ -96,6 +96,27 @@ static void write_versions(const struct cn_metrics_source *source,
     }
 }
 
+// Writes the bytes of each board's messages, both ways.
+static void write_bytes(const struct cn_metrics_source *source,
+                        const struct cn_roster_board *boards, size_t count,
+                        struct cn_metric_text *text)
+{
+    cn_metric_begin(text, "cairn_board_bytes_total", "counter",
+                    "Bytes of CoAP messages from a board and to it since the start.");
+    for (size_t i = 0; i < count; i++) {
+        const struct cn_ledger_board *board = &boards[i].enrolled;
+        struct cn_link_bytes in, out;
+        if (board->revoked)
+            continue;
+        cn_coap_server_board_bytes(source->boards, board->name, &in, &out);
+        for (int way = 0; way < 2; way++) {
+            const struct cn_metric_label labels[] = {
+                {"board", board->name}, {"group", board->group}, {"direction", way ? "out" : "in"}};
+            cn_metric_add(text, labels, 3, (double)(way ? out.messages : in.messages));
+        }
+    }
+}
+
 struct health_value {
     const char *name, *help;
     bool (*read)(const struct cn_health *said, double *value);
@@ -164,4 +185,6 @@ void cn_metrics_write_boards(const struct cn_metrics_source *source, struct cn_m
     write_each(source, boards, count, text);
     write_versions(source, boards, count, text);
     write_health(source, boards, count, text);
+    if (source->boards)
+        write_bytes(source, boards, count, text);
 }
