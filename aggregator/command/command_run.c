@@ -10,6 +10,7 @@
 #include "aggregator/command/audited.h"
 #include "aggregator/daemon/chain_check.h"
 #include "aggregator/daemon/daemon.h"
+#include "aggregator/daemon/job_events.h"
 #include "aggregator/daemon/reload.h"
 #include "aggregator/ledger/job_settings.h"
 #include "aggregator/serve/status.h"
@@ -135,6 +136,7 @@ static cn_err tick(struct cn_daemon *daemon, struct cn_run_state *state)
     cn_err trouble = daemon->first.trouble ? daemon->first.trouble : state->trouble;
     bool over = state->phase == CN_RUN_ENDED && cn_job_set_is_over(&daemon->jobs);
     cn_event_service_step(&daemon->events, state, trouble, over, now_ms);
+    cn_job_events_look(&daemon->jobs, &daemon->events, now_ms);
     cn_http_service_step(&daemon->http, trouble, over, now_ms);
     return cn_report_update(&daemon->report, state, now_ms);
 }

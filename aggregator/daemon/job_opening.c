@@ -108,4 +108,5 @@ void cn_job_opening_close(struct cn_job_slot *slot)
     slot->resources = NULL;
     slot->roster = NULL;
     slot->run = NULL;
+    slot->events = (struct cn_event_run){0};
 }

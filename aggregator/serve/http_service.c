@@ -141,7 +141,22 @@ static cn_err produce_events(void *context, const struct cn_http_request *reques
     cn_json_text_init(&json, &answer->body);
     cn_json_open(&json, NULL, '{');
     cn_json_count(&json, "v", CN_SHOW_FORMAT);
-    cn_events_write_from(service->sources.events, request->number, &json);
+    cn_events_write_from(service->sources.events, NULL, request->number, &json);
+    cn_json_close(&json, '}');
+    return json.err;
+}
+
+// The gateway's own job has the events that are about no submitted one.
+static cn_err produce_job_events(void *context, const struct cn_http_request *request,
+                                 struct cn_http_answer *answer)
+{
+    const struct cn_http_service *service = context;
+    bool own = strcmp(request->name, service->sources.job->name) == 0;
+    struct cn_json_text json;
+    cn_json_text_init(&json, &answer->body);
+    cn_json_open(&json, NULL, '{');
+    cn_json_count(&json, "v", CN_SHOW_FORMAT);
+    cn_events_write_from(service->sources.events, own ? "" : request->name, request->number, &json);
     cn_json_close(&json, '}');
     return json.err;
 }
@@ -204,6 +219,12 @@ static const struct cn_http_route produced[] = {
      .named = true,
      .type = JSON,
      .produce = produce_job_state,
+     .fresh_ms = FRESH_MS},
+    {.path = "/v1/job-events",
+     .named = true,
+     .parameter = "from",
+     .type = JSON,
+     .produce = produce_job_events,
      .fresh_ms = FRESH_MS},
     {.path = "/v1/job-versions",
      .named = true,

@@ -10,6 +10,7 @@
 //   GET /v1/events        events.h; ?from=SEQ
 //   GET /v1/jobs          the gateway's jobs
 //   GET /v1/job-state/NAME     as /v1/state without since, of the job with this name
+//   GET /v1/job-events/NAME    as /v1/events, of the job with this name; ?from=SEQ
 //   GET /v1/job-versions/NAME  as /v1/versions, of the job with this name; ?from=N
 //
 // An answer without parameter and name is made at most once a second, however many clients ask. All

@@ -243,6 +243,8 @@ def each_job_has_its_page(build):
         page.wait("the page of second", lambda: page.text("#job") == "second" and shown_version(page) >= 1)
         assert page.text("#jobs-table a[aria-current]") == "second"
         page.wait("its end", lambda: cluster.jobs()["second"]["state"] == "ended" and shown_version(page) == 3)
+        page.wait("what happened in its run", lambda: "round 3 made version 3" in page.text("#events-list"))
+        assert "gateway runs" not in page.text("#events-list"), page.text("#events-list")
         assert page.count("#matrix tbody tr td.a") == 3 * len(GROUPS), "not each group has an accepted update in each round"
         page.wait("boards that are well", lambda: "4 of 4 well" in page.text("#tiles"))
         assert page.text("#alerts-none"), page.text("#alerts-list")
