@@ -125,7 +125,7 @@ static cn_err tick(struct cn_daemon *daemon, struct cn_run_state *state)
         return err;
     refresh_roster(daemon, now_ms);
     if (cn_reload_is_asked())
-        (void)cn_reload_here(&daemon->first.setup, daemon->profile, NULL, 0);
+        (void)cn_reload_here(&daemon->first.setup, NULL, daemon->profile, NULL, 0);
     cn_control_step(daemon->control, now_ms);
     err = cn_job_run_tick(&daemon->first, now_ms);
     if (err)
