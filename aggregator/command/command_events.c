@@ -18,7 +18,8 @@
 #define LOOK_MS 250
 
 static const char help[] =
-    "Usage: cairn-aggregator events [--alarms] [--job JOB] [--json] [--follow] PROFILE\n"
+    "Usage: cairn-aggregator events [--alarms] [--job JOB] [--json] [--follow]\n"
+    "                               PROFILE\n"
     "\n"
     "Prints what happened at this gateway, oldest first: rounds, versions, boards\n"
     "that fail, fall silent or come back (docs/events.md). The files keep the newest\n"

@@ -127,7 +127,7 @@ static void paint(struct watch *watch, enum cn_screen_color color, const char *l
 
 static void print_run(struct watch *watch)
 {
-    char line[LINE_SIZE], bar[CN_SPARKLINE_SIZE], left[CN_SCREEN_LEFT_SIZE];
+    char line[LINE_SIZE], bar[CN_SPARKLINE_SIZE], left[CN_SCREEN_LEFT_SIZE], lag[CN_SCORE_LAG];
     const struct cn_round_view *view = &watch->view;
     uint32_t made = view->has_version ? view->version.number : 0;
     snprintf(line, sizeof(line), "%s, run %016" PRIx64 ": %s", watch->job.name,
@@ -152,6 +152,9 @@ static void print_run(struct watch *watch)
     snprintf(line, sizeof(line), "round %u: %u of %u updates", view->round.number, view->accepted,
              cn_job_updates_needed(&watch->job));
     print(watch, line);
+    cn_score_lag_text(&view->progress, made, view->end_reason != NULL, lag);
+    if (view->end_reason && lag[0])
+        print(watch, lag);
 }
 
 static void print_curve(struct watch *watch, const char *name, const struct curve *curve,

@@ -16,9 +16,8 @@ struct look {
     uint64_t now_ms;
 };
 
-__attribute__((format(printf, 4, 5))) static void say(const struct look *look,
-                                                      enum cn_event_kind kind, const char *subject,
-                                                      const char *format, ...)
+__attribute__((format(printf, 4, 5))) static void
+say(const struct look *look, enum cn_event_kind kind, const char *subject, const char *format, ...)
 {
     struct cn_event_run *watch = look->watch;
     char text[CN_FAULT_SIZE];

@@ -23,8 +23,8 @@ struct cn_event_run_source {
 // Takes an event.
 typedef void cn_event_teller(void *context, const struct cn_event_facts *facts, uint64_t now_ms);
 
-struct cn_event_run { // state of a run at the last look; zero it before use
-    bool known;       // the first look was made
+struct cn_event_run {       // state of a run at the last look; zero it before use
+    bool known;             // the first look was made
     char job[CN_NAME_SIZE]; // a submitted job; "": the gateway's own
     cn_event_teller *tell;
     void *context; // passed to tell

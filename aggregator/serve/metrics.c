@@ -130,6 +130,10 @@ static void write_score(const struct cn_metrics_source *source, struct cn_metric
         {"cairn_perplexity", "Perplexity of the newest version that was measured.",
          score->measures.perplexity, score->measures.perplexity > 0},
     };
+    if (score->known)
+        cn_metric_one(text, "cairn_measured_version", GAUGE,
+                      "The newest version that was measured.",
+                      source->state->progress.newest_known);
     for (size_t i = 0; score->known && i < sizeof(rows) / sizeof(rows[0]); i++) {
         if (!rows[i].known)
             continue;

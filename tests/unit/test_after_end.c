@@ -102,11 +102,30 @@ static void metrics_count_boards_as_gone_when_no_job_goes_on(void **state)
     world_deinit(&world);
 }
 
+static void the_last_version_that_only_boards_would_measure_has_no_score(void **state)
+{
+    struct cn_run_progress progress = {.newest_known = 2, .newest_score = {.known = true}};
+    char text[CN_SCORE_LAG];
+    (void)state;
+    cn_score_lag_text(&progress, 3, true, text);
+    assert_string_equal(text,
+                        "version 3 has no score: boards measure a version in the round after it");
+    cn_score_lag_text(&progress, 3, false, text);
+    assert_string_equal(
+        text, "version 3 has no score yet: boards measure a version in the round after it");
+    cn_score_lag_text(&progress, 2, true, text);
+    assert_string_equal(text, "");
+    progress.newest_score.central = true;
+    cn_score_lag_text(&progress, 3, true, text);
+    assert_string_equal(text, "");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_board_that_leaves_after_the_end_is_gone),
         cmocka_unit_test(boards_have_time_to_come_back_to_a_gateway_whose_run_is_over),
+        cmocka_unit_test(the_last_version_that_only_boards_would_measure_has_no_score),
         cmocka_unit_test(metrics_count_boards_as_gone_when_no_job_goes_on),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
