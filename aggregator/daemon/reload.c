@@ -113,8 +113,9 @@ bool cn_reload_is_asked(void)
 
 // Where the lines about a reload go besides the log: to the client of a control socket.
 struct told {
-    const char *job; // that each line names; NULL: none
-    char *text;      // NULL: only to the log
+    const char *job;  // that each line names; NULL: none
+    const char *path; // of the profile
+    char *text;       // NULL: only to the log
     size_t size;
 };
 
@@ -134,8 +135,10 @@ static void tell_refusal(struct told *told, cn_err err, const struct cn_diag *di
     char text[CN_DIAG_LINE_SIZE];
     for (size_t i = 0; i < diag->count && i < CN_DIAG_LINES; i++)
         tell(told, CN_LOG_ERROR, diag->lines[i]);
-    snprintf(text, sizeof(text), "nothing is changed: %s",
-             diag->count ? "the profile is refused" : cn_err_text(err));
+    if (diag->count)
+        snprintf(text, sizeof(text), "nothing is changed: the profile %s is refused", told->path);
+    else
+        snprintf(text, sizeof(text), "nothing is changed: %s: %s", told->path, cn_err_text(err));
     tell(told, CN_LOG_ERROR, text);
 }
 
@@ -183,7 +186,7 @@ bool cn_reload_here(const struct cn_setup *setup, const char *job, const char *p
 {
     struct cn_profile *profile = NULL;
     struct cn_diag diag;
-    struct told told = {job, text, size};
+    struct told told = {job, path, text, size};
     bool taken = false;
     cn_diag_init(&diag);
     if (text)

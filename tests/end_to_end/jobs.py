@@ -294,6 +294,26 @@ def people_steer_the_round_of_a_submitted_job(build):
         check_job_events(cluster, run, profile, number)
 
 
+@scenario
+def a_profile_at_fault_is_named(build):
+    """The log and the list name the file of the job that cannot be opened, and the mistake in it; it can be tried again."""
+    file, good = "state/gateway/jobs/second/submitted.yaml", ("deadline: 1 min", "deadline: 1 parsec")
+    with Gateway(build, GROUPS, rounds=ENDLESS, quorum=3) as cluster:
+        cluster.write_job("second", rounds=ENDLESS)
+        cluster.start("gateway", "--log-format", "json")
+        cluster.submit("second")
+        cluster.edit(file, good)
+        cluster.kill("gateway")
+        cluster.start("gateway", "--log-format", "json")
+        wait_until(lambda: cluster.jobs()["second"]["state"] == "failed", "the end of the job")
+        assert f"{file}:" in cluster.jobs()["second"]["text"] and "'1 parsec'" in cluster.jobs()["second"]["text"], cluster.jobs()
+        lines = [json.loads(line) for line in cluster.log("gateway").splitlines() if "parsec" in line]
+        assert any(f"job second: {file}:" in line["message"] for line in lines), lines
+        cluster.edit(file, good[::-1])
+        cluster.steer("resume", "second")
+        wait_until(lambda: cluster.jobs()["second"]["state"] == "active", "the job goes on")
+
+
 def check_job_events(cluster, run, profile, number):
     """Its profile, or --job, leaves out what happened in other runs; the list of the gateway names the job."""
     made = f"round {number} made version {number} of 2 updates"
