@@ -6,7 +6,7 @@
 
 #include "runtime/port/platform.h"
 
-#define STEP_MS 50  // between looks whether to stop
+#define STEP_MS 50 // between looks whether to stop
 #define PLAIN_MARK ' '
 
 // The program ends as after Ctrl-C, so that the terminal is restored.

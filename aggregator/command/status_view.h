@@ -1,4 +1,5 @@
-// status_view.h - a page of lines on a terminal: drawn again and again, paused and scrolled by keys.
+// status_view.h - a page of lines on a terminal: drawn again and again, paused and scrolled by
+// keys.
 //
 // Where no keys can be read, or nothing can be drawn over, all lines are printed. Threading: none.
 #pragma once
@@ -18,10 +19,10 @@ struct cn_status_view { // zero it before use
     bool keyed;         // keys can be read
     bool paused;        // by a person: what is shown stays
     struct cn_keys keys;
-    FILE *page;           // of the lines that are being added; NULL: none are
-    char *text;           // owned; the lines: a character for the colour each, and a newline
-    size_t size;          // bytes of text
-    unsigned count, top;  // lines, and the first one that is shown
+    FILE *page;             // of the lines that are being added; NULL: none are
+    char *text;             // owned; the lines: a character for the colour each, and a newline
+    size_t size;            // bytes of text
+    unsigned count, top;    // lines, and the first one that is shown
     unsigned columns, rows; // of the terminal
 };
 

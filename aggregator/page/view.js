@@ -377,6 +377,7 @@ const Cairn = {};
       ["group", board.group],
       ["last heard", heard(board)],
       ...healthFacts(healthOf(store, board)),
+      ...Cairn.sensorCurves(more && more.sensors),
       ...lastError(store, more),
       ["group's updates", `${plain(counts.a)} accepted, ${plain(counts.l)} late, ${plain(counts.r)} rejected`],
       ["most samples a round", board.max_weight ? plain(board.max_weight) : "the job's limit"],

@@ -100,6 +100,7 @@ static cn_err show(struct cn_http_service *service, const struct cn_http_wish *w
         .parameters = from->parameters,
         .events = from->events->newest,
         .jobs = from->jobs.count(from->jobs.jobs),
+        .curves = &service->curves,
     };
     return cn_http_show(&run, wish, out);
 }
@@ -300,6 +301,7 @@ void cn_http_service_close(struct cn_http_service *service)
 {
     cn_http_close(service->http);
     cn_show_tracker_deinit(&service->tracker);
+    cn_sensor_curves_deinit(&service->curves);
     service->http = NULL;
 }
 
@@ -340,6 +342,8 @@ void cn_http_service_step(struct cn_http_service *service, cn_err trouble, bool 
                           uint64_t now_ms)
 {
     service->over = over;
+    if (service->http)
+        cn_sensor_curves_look(&service->curves, service->sources.roster, now_ms);
     if (trouble && trouble != service->trouble)
         service->retries++;
     service->trouble = trouble;

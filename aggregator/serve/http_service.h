@@ -60,6 +60,7 @@ struct cn_http_service {         // zero it before use
     size_t route_count;
     struct cn_http_sources sources;
     struct cn_show_tracker tracker;
+    struct cn_sensor_curves curves;
     struct cn_histogram pauses; // of the loop, in seconds
     uint64_t awake_us;          // clock; when the loop last woke; 0: it never waited
     uint64_t retries;           // times that the run waited after an error

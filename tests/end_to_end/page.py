@@ -157,6 +157,16 @@ def every_chart_is_a_table_too_and_keys_are_enough(build):
         page.press("south")
         assert page.count("#boards-table tbody tr") == 1 and "board-2" in page.text("#boards-table")
         check_quiet(page)
+        # Curves of a board's sensors: in two pieces where it said nothing for long, and their range as text.
+        curves = page.run(
+            "return Cairn.sensorCurves({ at_ms: [0, 60000, 9e6, 9.06e6], temperature_c: [50, 61.5, 48, 52],"
+            " power_w: [null, null, null, null], samples_per_s: [null, 10, 20, null] })"
+            ".map(([name, value]) => { document.body.append(value); return [name, value.textContent,"
+            " value.querySelectorAll('polyline').length, value.querySelector('svg').getBoundingClientRect().height] })")
+        assert [curve[:3] for curve in curves] == [["temperature so far", "48.0 to 61.5 °C in 2 h 31 min", 2],
+                                                   ["speed so far", "10 to 20 samples a second in 2 h 31 min", 2]], curves
+        assert all(20 < curve[3] < 80 for curve in curves), curves
+        check_quiet(page)
         # Without Chart.js the tables are there at once.
         with open(cluster.path("run.html"), encoding="utf-8") as file:
             text = file.read()
