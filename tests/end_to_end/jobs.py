@@ -255,6 +255,20 @@ def people_steer_jobs(build):
         has("second")
 
 
+def hold_round(cluster):
+    """Stops board-2. Returns the round of the second job that then waits for it alone."""
+    os.kill(cluster.processes["board-2"].pid, signal.SIGSTOP)
+    seen = []
+
+    def waits():
+        state = cluster.job_status("second")
+        seen.append((state["state"], state["round"], state["accepted"]))
+        return seen[-1][0] == "open" and seen[-1][2] == 2 and seen[-6:] == 6 * seen[-1:]
+
+    wait_until(waits, "a round without board-2")
+    return seen[-1][1]
+
+
 @scenario
 def people_steer_the_round_of_a_submitted_job(build):
     """Its profile, or --job, says which run a round or values belong to; the gateway's own stays as it is."""
@@ -267,9 +281,7 @@ def people_steer_the_round_of_a_submitted_job(build):
         run("pause", "gateway.yaml")
         cluster.submit("second")
         wait_until(lambda: cluster.job_status("second")["version"] > 0, "a version of the job")
-        os.kill(cluster.processes["board-2"].pid, signal.SIGSTOP)
-        wait_until(lambda: cluster.job_status("second")["accepted"] == 2, "a round without board-2")
-        number = cluster.job_status("second")["round"]
+        number = hold_round(cluster)
         expect(run("extend-round", "gateway.yaml", "10min", check=False), 1, "no round is open")
         expect(run("extend-round", profile, "10min"), 0, f"job second: round {number} has ")
         expect(run("close-round", "gateway.yaml", "--job", "second", check=False), 1,
@@ -292,6 +304,37 @@ def people_steer_the_round_of_a_submitted_job(build):
         assert [line["arguments"].get("job") for line in asked if line["what"] == "reload" and line["result"] == "asked"
                 ] == ["second", None], asked
         check_job_events(cluster, run, profile, number)
+
+
+@scenario
+def a_round_of_a_job_is_closed_once_whenever_the_gateway_is_killed(build):
+    """The command is sent again with its id, and closes the round that it was about, and no later one."""
+    profile, chance = "state/gateway/jobs/second/profile.yaml", random.Random(int(os.environ.get("SEED") or 5))
+    with Gateway(build, GROUPS, rounds=ENDLESS, quorum=3) as cluster:
+        cluster.write_job("second", rounds=ENDLESS)
+        cluster.start_all()
+        cluster.wait_for_version(1)
+        cluster.command(cluster.aggregator, "pause", "gateway.yaml")
+        cluster.submit("second")
+        wait_until(lambda: cluster.job_status("second")["version"] > 0, "a version of the job")
+        for i in range(6):
+            number = hold_round(cluster)
+            command = [cluster.aggregator, "close-round", profile, "--yes", "--id", f"close-{i}"]
+            first = subprocess.Popen(command, cwd=cluster.directory, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+            time.sleep(chance.uniform(0, 0.08))
+            cluster.kill("gateway")
+            said = [first.communicate(timeout=60)[0]]
+            cluster.start("gateway")
+            wait_until(lambda: said.append(cluster.command(*command, check=False).stdout) or said[-1], "an answer")
+            wanted = f"job second: round {number} is closed with 2 updates"
+            assert {text.strip() for text in said if text.strip()} == {wanted}, (said, wanted)
+            os.kill(cluster.processes["board-2"].pid, signal.SIGCONT)
+            wait_until(lambda: cluster.job_status("second")["version"] > number, "versions after the closed round")
+        with sqlite3.connect(cluster.path("state/gateway/jobs/second/ledger.sqlite")) as ledger:
+            [(closed,)] = ledger.execute("SELECT count(*) FROM steered_round WHERE closed_with>0").fetchall()
+        assert closed == 6, f"{closed} rounds were closed by 6 commands"
+        lines = cluster.command(cluster.aggregator, "replay", profile).stdout
+        assert ", 0 differ" in lines, lines
 
 
 @scenario
