@@ -265,14 +265,27 @@ int cn_steer_write(struct cn_steer *steer, const struct cn_setup *setup, const c
     return answer.ok ? CN_EXIT_DONE : CN_EXIT_FAILED;
 }
 
+// A command that needs the aggregator opens nothing: the lock could keep one that starts from its
+// state.
+static int refuse_alone(const struct cn_steer *steer, const char *profile, const char *command)
+{
+    struct cn_profile *loaded = cn_command_load_profile(profile, CN_PROFILE_GATEWAY);
+    if (loaded && !cn_steer_explain(cn_profile_settings(loaded), command, steer->of_run))
+        fprintf(stderr, "error: no aggregator runs\n");
+    cn_profile_free(loaded);
+    return CN_EXIT_FAILED;
+}
+
 static int write_alone(struct cn_steer *steer, const char *profile, const char *command)
 {
     struct cn_setup setup = {0};
+    if (!cn_control_works_alone(command))
+        return refuse_alone(steer, profile, command);
     int result = cn_setup_open(&setup, profile, CN_SETUP_ALONE);
     if (!result)
         result = cn_steer_write(steer, &setup, command);
     else if (setup.settings && !setup.store)
-        cn_steer_explain(setup.settings, command);
+        (void)cn_steer_explain(setup.settings, command, steer->of_run);
     cn_setup_deinit(&setup);
     return result;
 }

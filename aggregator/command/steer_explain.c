@@ -17,18 +17,23 @@ static bool is_running(const char *state)
     return running;
 }
 
-void cn_steer_explain(const struct cn_settings *settings, const char *command)
+bool cn_steer_explain(const struct cn_settings *settings, const char *command, bool of_run)
 {
     struct cn_job_place place;
-    if (cn_job_place_find(settings->state, &place) && is_running(place.gateway))
+    bool job = cn_job_place_find(settings->state, &place);
+    const char *state = job ? place.gateway : settings->state;
+    if (!is_running(state))
+        return false;
+    if (job && !of_run)
         fprintf(stderr,
                 "error: this is job %s of the gateway with the state %s, and %s is for the "
                 "gateway's own job: 'cairn-aggregator job hold GATEWAY.yaml %s' and job resume, "
                 "next and stop steer it\n",
-                place.job, place.gateway, command, place.job);
-    else if (is_running(settings->state))
+                place.job, state, command, place.job);
+    else
         fprintf(stderr,
                 "error: its control socket is neither in %s nor in " CN_STEER_SERVICE
                 ": name it with --socket\n",
-                settings->state);
+                state);
+    return true;
 }

@@ -82,6 +82,9 @@ struct cn_control_answer {
 #define CN_CONTROL_ENROLLED                                                                        \
     "%s is enrolled already, in group %s; revoke it first to give it a new key"
 
+// Says whether cn_control_alone can carry out a command of this name.
+bool cn_control_works_alone(const char *command);
+
 // Carries out a command that changes only the ledger, without a socket. The caller holds the lock
 // of the state directory, except for enroll and revoke, which may also come while an aggregator
 // runs. run and the functions of config are NULL.

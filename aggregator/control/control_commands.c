@@ -113,3 +113,9 @@ const struct cn_control_command *cn_control_find(const char *name)
             return &commands[i];
     return NULL;
 }
+
+bool cn_control_works_alone(const char *command)
+{
+    const struct cn_control_command *found = cn_control_find(command);
+    return found && found->alone;
+}
