@@ -9,6 +9,7 @@
 #include <time.h>
 
 #include "aggregator/command/aggregator_commands.h"
+#include "aggregator/command/job_place.h"
 #include "aggregator/daemon/setup.h"
 #include "aggregator/serve/event_file.h"
 #include "runtime/port/platform.h"
@@ -17,13 +18,15 @@
 #define LOOK_MS 250
 
 static const char help[] =
-    "Usage: cairn-aggregator events [--alarms] [--json] [--follow] PROFILE\n"
+    "Usage: cairn-aggregator events [--alarms] [--job JOB] [--json] [--follow]\n"
+    "                               PROFILE\n"
     "\n"
     "Prints what happened at this gateway, oldest first: rounds, versions, boards\n"
     "that fail, fall silent or come back (docs/events.md). The files keep the newest\n"
-    "64 MiB.\n"
+    "64 MiB. With the profile of a submitted job, only what happened in its run.\n"
     "\n"
     "  --alarms         only what needs a person\n"
+    "  --job JOB        only what happened in the run of a submitted job\n"
     "  --json           one object a line, as in the files\n"
     "  --follow         then waits for more, until it is interrupted\n";
 
@@ -31,7 +34,8 @@ struct reader {
     char path[PATH_MAX];
     FILE *stream; // the newest file; NULL: it is not there yet
     bool alarms, json;
-    char *line; // owned
+    const char *job; // only events about it; NULL: all
+    char *line;      // owned
     size_t size;
 };
 
@@ -41,7 +45,8 @@ static void print(const struct reader *reader, const char *line, size_t length)
     char date[32] = "";
     struct tm utc;
     if (!cn_event_file_parse(line, length, &event) ||
-        (reader->alarms && !cn_event_kind_is_alarm(event.kind)))
+        (reader->alarms && !cn_event_kind_is_alarm(event.kind)) ||
+        (reader->job && strcmp(event.job, reader->job) != 0))
         return;
     if (reader->json) {
         fwrite(line, 1, length, stdout);
@@ -51,8 +56,11 @@ static void print(const struct reader *reader, const char *line, size_t length)
     time_t seconds = (time_t)(event.date_ms / 1000);
     if (gmtime_r(&seconds, &utc))
         strftime(date, sizeof(date), "%Y-%m-%dT%H:%M:%SZ", &utc);
-    printf("%s %s%s%s: %s\n", date, cn_event_kind_word(event.kind), event.subject[0] ? " " : "",
-           event.subject, event.text);
+    // The subject of the end of a job is the job.
+    bool named = event.job[0] && !reader->job && strcmp(event.job, event.subject) != 0;
+    printf("%s %s%s%s%s%s%s: %s\n", date, cn_event_kind_word(event.kind),
+           event.subject[0] ? " " : "", event.subject, named ? " (job " : "",
+           named ? event.job : "", named ? ")" : "", event.text);
 }
 
 // Prints the whole lines that are there. The beginning of a line that is still being written stays
@@ -109,12 +117,16 @@ static void print_newest(struct reader *reader)
         print_lines(reader, reader->stream);
 }
 
-static int read_events(const struct cn_setup *setup, bool alarms, bool json, bool follow)
+static int read_events(const struct cn_setup *setup, struct reader reader, bool follow)
 {
-    struct reader reader = {.alarms = alarms, .json = json};
+    struct cn_job_place place;
+    const char *state = setup->settings->state;
     const atomic_bool *stop = follow ? cn_command_catch_signals() : NULL;
-    int length =
-        snprintf(reader.path, sizeof(reader.path), "%s/" CN_EVENT_FILE, setup->settings->state);
+    if (cn_job_place_find(state, &place)) { // the gateway has the events of all its jobs
+        state = place.gateway;
+        reader.job = reader.job ? reader.job : place.job;
+    }
+    int length = snprintf(reader.path, sizeof(reader.path), "%s/" CN_EVENT_FILE, state);
     if (length < 0 || (size_t)length >= sizeof(reader.path))
         return CN_EXIT_FAILED;
     print_older(&reader);
@@ -134,18 +146,22 @@ static int read_events(const struct cn_setup *setup, bool alarms, bool json, boo
 static int run(const struct cn_ports *ports, int argc, char **argv)
 {
     static const struct option known[] = {{"alarms", no_argument, NULL, 'a'},
+                                          {"job", required_argument, NULL, 'J'},
                                           {"json", no_argument, NULL, 'j'},
                                           {"follow", no_argument, NULL, 'f'},
                                           {0}};
-    bool alarms = false, json = false, follow = false;
+    struct reader reader = {0};
+    bool follow = false;
     const char *positional[1];
     (void)ports;
     int option;
     while ((option = getopt_long(argc, argv, "", known, NULL)) != -1) {
         if (option == 'a')
-            alarms = true;
+            reader.alarms = true;
+        else if (option == 'J')
+            reader.job = optarg;
         else if (option == 'j')
-            json = true;
+            reader.json = true;
         else if (option == 'f')
             follow = true;
         else
@@ -156,7 +172,7 @@ static int run(const struct cn_ports *ports, int argc, char **argv)
     struct cn_setup setup = {0};
     int result = cn_setup_open(&setup, positional[0], CN_SETUP_LOOK);
     if (!result)
-        result = read_events(&setup, alarms, json, follow);
+        result = read_events(&setup, reader, follow);
     cn_setup_deinit(&setup);
     return result;
 }

@@ -4,12 +4,13 @@
 
 #include "aggregator/command/aggregator_commands.h"
 #include "aggregator/command/audited.h"
+#include "aggregator/command/job_place.h"
 #include "aggregator/command/steer.h"
 #include "aggregator/daemon/reload.h"
 #include "aggregator/daemon/setup.h"
 
 static const char help[] =
-    "Usage: cairn-aggregator reload PROFILE [--socket PATH] [--id ID]\n"
+    "Usage: cairn-aggregator reload PROFILE [--job JOB] [--socket PATH] [--id ID]\n"
     "\n"
     "Takes the job's values from the profile into the run, from its next round on.\n"
     "The quorum, the deadline and what ends the run hold for the open round, too,\n"
@@ -21,11 +22,16 @@ static const char help[] =
     "All values are taken or none: a value that may not change in a run is named,\n"
     "and so is each mistake in the profile. A running aggregator does the same when\n"
     "it gets SIGHUP, and says in its log what it took. With --socket, or where this\n"
-    "user may not write to the state, the running aggregator reads the profile.\n" CN_STEER_HELP;
+    "user may not write to the state, the running aggregator reads the profile: its\n"
+    "own, or that of the submitted job that --job or PROFILE names.\n\n" CN_STEER_JOB_HELP
+        CN_STEER_HELP;
 
 static void print(const struct cn_setup *setup, const struct cn_job_reload *reload)
 {
+    struct cn_job_place place;
     char text[CN_RELOAD_LINE];
+    if (cn_job_place_find(setup->settings->state, &place))
+        printf("job %s of the gateway with the state %s:\n", place.job, place.gateway);
     uint32_t groups;
     for (size_t i = 0; i < reload->changed.count && i < CN_DIAG_LINES; i++) {
         cn_reload_describe(reload, i, text);
@@ -69,8 +75,8 @@ static int reload_run(const struct cn_setup *setup)
 
 static int run(const struct cn_ports *ports, int argc, char **argv)
 {
-    static const struct option known[] = {CN_STEER_OPTIONS, {0}};
-    struct cn_steer steer = {0};
+    static const struct option known[] = {CN_STEER_JOB_OPTION, CN_STEER_OPTIONS, {0}};
+    struct cn_steer steer = {.of_run = true};
     int option;
     const char *positional[1];
     (void)ports;
@@ -79,7 +85,8 @@ static int run(const struct cn_ports *ports, int argc, char **argv)
             return CN_EXIT_USAGE;
     if (!cn_aggregator_positional(argc, argv, 1, positional))
         return CN_EXIT_USAGE;
-    if (cn_steer_is_needed(&steer, positional[0], CN_STEER_WRITE))
+    if (steer.request.members & CN_CONTROL_JOB ||
+        cn_steer_is_needed(&steer, positional[0], CN_STEER_WRITE))
         return cn_steer_send(&steer, positional[0], "reload");
     struct cn_setup setup = {0};
     struct cn_audited audited;

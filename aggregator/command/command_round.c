@@ -7,25 +7,30 @@
 #include "runtime/profile/quantity.h"
 
 static const char close_help[] =
-    "Usage: cairn-aggregator close-round PROFILE --yes [--socket PATH] [--id ID]\n"
+    "Usage: cairn-aggregator close-round PROFILE --yes [--job JOB] [--socket PATH]\n"
+    "                                   [--id ID]\n"
     "\n"
     "Closes the open round with the updates that it has, at least one, although its\n"
     "quorum is not reached. Groups that still train are late: they keep their change\n"
     "for the next round. The ledger notes it with the round, and replay makes the\n"
     "same version.\n"
     "\n"
-    "  --yes            without it, says what would happen and does nothing\n" CN_STEER_HELP;
+    "  --yes            without it, says what would happen and does nothing\n" CN_STEER_JOB_HELP
+        CN_STEER_HELP;
 
 static const char extend_help[] =
-    "Usage: cairn-aggregator extend-round PROFILE TIME [--socket PATH] [--id ID]\n"
+    "Usage: cairn-aggregator extend-round PROFILE TIME [--job JOB] [--socket PATH]\n"
+    "                                    [--id ID]\n"
     "\n"
     "Gives the open round more time, such as 10min: its deadline is later by TIME.\n"
-    "The ledger notes it with the round, so a restart keeps it.\n" CN_STEER_HELP;
+    "The ledger notes it with the round, so a restart keeps it.\n\n" CN_STEER_JOB_HELP
+        CN_STEER_HELP;
 
 static int run_close(const struct cn_ports *ports, int argc, char **argv)
 {
-    static const struct option known[] = {{"yes", no_argument, NULL, 'y'}, CN_STEER_OPTIONS, {0}};
-    struct cn_steer steer = {0};
+    static const struct option known[] = {
+        {"yes", no_argument, NULL, 'y'}, CN_STEER_JOB_OPTION, CN_STEER_OPTIONS, {0}};
+    struct cn_steer steer = {.of_run = true};
     const char *positional[1];
     int option;
     (void)ports;
@@ -44,8 +49,8 @@ static int run_close(const struct cn_ports *ports, int argc, char **argv)
 
 static int run_extend(const struct cn_ports *ports, int argc, char **argv)
 {
-    static const struct option known[] = {CN_STEER_OPTIONS, {0}};
-    struct cn_steer steer = {.request = {.members = CN_CONTROL_DURATION}};
+    static const struct option known[] = {CN_STEER_JOB_OPTION, CN_STEER_OPTIONS, {0}};
+    struct cn_steer steer = {.of_run = true, .request = {.members = CN_CONTROL_DURATION}};
     const char *positional[2];
     int option;
     (void)ports;

@@ -10,6 +10,7 @@
 #include "aggregator/command/audited.h"
 #include "aggregator/daemon/chain_check.h"
 #include "aggregator/daemon/daemon.h"
+#include "aggregator/daemon/job_events.h"
 #include "aggregator/daemon/reload.h"
 #include "aggregator/ledger/job_settings.h"
 #include "aggregator/serve/status.h"
@@ -124,7 +125,7 @@ static cn_err tick(struct cn_daemon *daemon, struct cn_run_state *state)
         return err;
     refresh_roster(daemon, now_ms);
     if (cn_reload_is_asked())
-        (void)cn_reload_here(&daemon->first.setup, daemon->profile, NULL, 0);
+        (void)cn_reload_here(&daemon->first.setup, NULL, daemon->profile, NULL, 0);
     cn_control_step(daemon->control, now_ms);
     err = cn_job_run_tick(&daemon->first, now_ms);
     if (err)
@@ -135,7 +136,8 @@ static cn_err tick(struct cn_daemon *daemon, struct cn_run_state *state)
     cn_err trouble = daemon->first.trouble ? daemon->first.trouble : state->trouble;
     bool over = state->phase == CN_RUN_ENDED && cn_job_set_is_over(&daemon->jobs);
     cn_event_service_step(&daemon->events, state, trouble, over, now_ms);
-    cn_http_service_step(&daemon->http, trouble, now_ms);
+    cn_job_events_look(&daemon->jobs, &daemon->events, now_ms);
+    cn_http_service_step(&daemon->http, trouble, over, now_ms);
     return cn_report_update(&daemon->report, state, now_ms);
 }
 

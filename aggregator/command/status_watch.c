@@ -8,15 +8,14 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "aggregator/command/status_view.h"
 #include "aggregator/serve/status.h"
 #include "aggregator/show/board_list.h"
-#include "runtime/command/terminal/screen.h"
 #include "runtime/command/terminal/sparkline.h"
 #include "runtime/command/terminal/wrap.h"
 #include "runtime/port/platform.h"
 
 #define DRAW_MS 1000
-#define STEP_MS 50     // between looks whether to stop
 #define VERSIONS 400   // newest ones, in the curves
 #define LABEL 10       // columns before a curve
 #define LEGEND 28      // columns behind it
@@ -36,9 +35,9 @@ struct watch {
     struct cn_board_list boards;
     size_t count; // of values in each curve
     struct curve accuracy, loss, bytes;
-    uint64_t pace_ms; // from one round to the next; 0: not known
-    unsigned columns, rows;
-    unsigned used; // rows printed so far
+    uint64_t pace_ms;              // from one round to the next; 0: not known
+    struct cn_status_view *screen; // borrowed
+    unsigned columns;
 };
 
 // --- reading ---
@@ -109,25 +108,19 @@ static void forget(struct watch *watch)
 
 // --- drawing ---
 
-// Prints a line, cut to the width.
 static void print(struct watch *watch, const char *line)
 {
-    printf("%.*s\n", cn_screen_fit(line, watch->columns), line);
-    watch->used++;
+    cn_status_view_add(watch->screen, CN_STATUS_PLAIN, line);
 }
 
 static void paint(struct watch *watch, enum cn_screen_color color, const char *line)
 {
-    char cut[LINE_SIZE];
-    snprintf(cut, sizeof(cut), "%.*s", cn_screen_fit(line, watch->columns), line);
-    cn_screen_paint(stdout, color, cut);
-    putchar('\n');
-    watch->used++;
+    cn_status_view_add(watch->screen, (int)color, line);
 }
 
 static void print_run(struct watch *watch)
 {
-    char line[LINE_SIZE], bar[CN_SPARKLINE_SIZE], left[CN_SCREEN_LEFT_SIZE];
+    char line[LINE_SIZE], bar[CN_SPARKLINE_SIZE], left[CN_SCREEN_LEFT_SIZE], lag[CN_SCORE_LAG];
     const struct cn_round_view *view = &watch->view;
     uint32_t made = view->has_version ? view->version.number : 0;
     snprintf(line, sizeof(line), "%s, run %016" PRIx64 ": %s", watch->job.name,
@@ -152,6 +145,9 @@ static void print_run(struct watch *watch)
     snprintf(line, sizeof(line), "round %u: %u of %u updates", view->round.number, view->accepted,
              cn_job_updates_needed(&watch->job));
     print(watch, line);
+    cn_score_lag_text(&view->progress, made, view->end_reason != NULL, lag);
+    if (view->end_reason && lag[0])
+        print(watch, lag);
 }
 
 static void print_curve(struct watch *watch, const char *name, const struct curve *curve,
@@ -207,7 +203,7 @@ static void print_board(struct watch *watch, const struct cn_board_entry *board,
     }
 }
 
-// Prints the boards with trouble, as many as there are rows for.
+// Prints the boards with trouble: without keys to scroll, as many as there are rows for.
 static void print_boards(struct watch *watch, uint64_t now_ms)
 {
     char line[LINE_SIZE], reason[CN_REASON_SIZE];
@@ -222,7 +218,8 @@ static void print_boards(struct watch *watch, uint64_t now_ms)
         const struct cn_board_entry *board = &watch->boards.boards[i];
         if (!is_trouble(board->reason.kind))
             continue;
-        if (watch->used + 3 + REASON_LINES > watch->rows) {
+        if (!watch->screen->keyed &&
+            watch->screen->count + 3 + REASON_LINES > watch->screen->rows) {
             print(watch, "  ... more: status without --watch has all");
             return;
         }
@@ -231,13 +228,14 @@ static void print_boards(struct watch *watch, uint64_t now_ms)
     }
 }
 
-static void draw(struct watch *watch, uint64_t now_ms, bool live)
+static cn_err draw(struct watch *watch, uint64_t now_ms)
 {
-    watch->columns = cn_screen_columns(stdout);
-    watch->rows = cn_screen_rows(stdout);
-    watch->used = 0;
-    if (live)
-        fputs("\033[H\033[J", stdout); // ECMA-48: to the upper left, erase all behind
+    struct cn_status_view *screen = watch->screen;
+    bool over = watch->view.end_reason != NULL;
+    cn_err err = cn_status_view_begin(screen);
+    if (err)
+        return err;
+    watch->columns = screen->columns;
     print_run(watch);
     if (watch->live.warning[0])
         paint(watch, CN_SCREEN_RED, watch->live.warning);
@@ -246,11 +244,12 @@ static void draw(struct watch *watch, uint64_t now_ms, bool live)
     print_curve(watch, "loss", &watch->loss, "%.5g", 1);
     print_curve(watch, "kB/round", &watch->bytes, "%.1f", 1e-3);
     print_boards(watch, now_ms);
-    if (live && !watch->view.end_reason)
+    if (screen->live && !over && !screen->keyed)
         print(watch, "Ctrl-C ends this view, not the run");
-    else if (!live)
+    else if (!screen->live)
         print(watch, "");
-    fflush(stdout);
+    cn_status_view_show(screen, over);
+    return CN_OK;
 }
 
 // Returns whether nobody reads what is written any more, such as `head` that has enough.
@@ -260,35 +259,39 @@ static bool has_no_reader(void)
     return ferror(stdout) || (poll(&out, 1, 0) > 0 && (out.revents & (POLLERR | POLLNVAL)));
 }
 
-static void wait_a_moment(const atomic_bool *stop)
+// Looks at the run and draws it. Without a terminal that can be drawn over, *drawn is the newest
+// version in what was drawn last, which is not drawn again. Sets *over when the run has ended.
+static cn_err show(const struct cn_setup *setup, struct cn_status_view *screen, uint32_t *drawn,
+                   bool *over)
 {
-    for (unsigned waited = 0; waited < DRAW_MS && !atomic_load(stop); waited += STEP_MS)
-        cn_platform_sleep_ms(STEP_MS);
+    static struct watch watch; // large
+    uint64_t now_ms = cn_platform_now_ms();
+    watch = (struct watch){.setup = setup, .screen = screen};
+    cn_err err = look(&watch, now_ms);
+    uint32_t newest = watch.view.has_version ? watch.view.version.number : 0;
+    *over = watch.view.end_reason != NULL;
+    if (!err && (screen->live || newest != *drawn || *over))
+        err = draw(&watch, now_ms);
+    *drawn = newest;
+    forget(&watch);
+    return err;
 }
 
 int cn_status_watch(const struct cn_setup *setup, const atomic_bool *stop)
 {
-    static struct watch watch; // large
-    bool live = cn_screen_is_live(stdout), over = false;
-    uint32_t drawn = UINT32_MAX; // newest version in what was drawn last
-    while (!atomic_load(stop) && !over) {
-        uint64_t now_ms = cn_platform_now_ms();
-        watch = (struct watch){.setup = setup};
-        cn_err err = look(&watch, now_ms);
-        uint32_t newest = watch.view.has_version ? watch.view.version.number : 0;
-        over = watch.view.end_reason != NULL;
-        if (!err && (live || newest != drawn || over))
-            draw(&watch, now_ms, live);
-        drawn = newest;
-        forget(&watch);
-        if (err) {
-            fprintf(stderr, "error: %s: %s\n", setup->state_name, cn_err_text(err));
-            return CN_EXIT_FAILED;
-        }
-        if (has_no_reader())
-            return CN_EXIT_FAILED;
-        if (!over)
-            wait_a_moment(stop);
+    struct cn_status_view screen = {0};
+    bool over = false, gone = false;
+    uint32_t drawn = UINT32_MAX;
+    cn_err err = CN_OK;
+    cn_status_view_open(&screen);
+    while (!err && !over && !gone && !atomic_load(stop)) {
+        err = show(setup, &screen, &drawn, &over);
+        gone = has_no_reader();
+        if (!err && !over && !gone && !cn_status_view_wait(&screen, DRAW_MS, stop))
+            break;
     }
-    return CN_EXIT_DONE;
+    cn_status_view_close(&screen);
+    if (err)
+        fprintf(stderr, "error: %s: %s\n", setup->state_name, cn_err_text(err));
+    return err || gone ? CN_EXIT_FAILED : CN_EXIT_DONE;
 }

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "aggregator/command/aggregator_commands.h"
+#include "aggregator/command/job_place.h"
 #include "aggregator/command/steer_explain.h"
 #include "aggregator/control/control.h"
 #include "runtime/base/printable.h"
@@ -25,7 +26,11 @@ bool cn_steer_read_option(struct cn_steer *steer, int option, const char *value)
         steer->socket = value;
     else if (option == 'I')
         steer->id = value;
-    return option == 'S' || option == 'I';
+    else if (option == 'J' && steer->of_run && cn_steer_set_name(value, steer->request.job))
+        steer->request.members |= CN_CONTROL_JOB;
+    else
+        return false;
+    return true;
 }
 
 bool cn_steer_set_name(const char *text, char name[CN_NAME_SIZE])
@@ -80,23 +85,36 @@ static cn_err connect_path(const char *path, int *descriptor)
 // Tries the socket in the state directory, then those of the service, beginning with the one that
 // permits most. The request to the service also names the state directory, because the service may
 // have another one.
-static cn_err connect_any(struct cn_steer *steer, const struct cn_settings *settings,
-                          int *descriptor)
+static cn_err connect_any(struct cn_steer *steer, const char *state, int *descriptor)
 {
     if (steer->socket)
         return connect_path(steer->socket, descriptor);
-    cn_err err = cn_local_connect(settings->state, CN_CONTROL_SOCKET, descriptor);
+    cn_err err = cn_local_connect(state, CN_CONTROL_SOCKET, descriptor);
     for (int role = CN_CONTROL_ROLES - 1; err && role >= 0; role--) {
         char name[CN_LOCAL_NAME_SIZE];
         snprintf(name, sizeof(name), "%s.sock", cn_control_role_name((enum cn_control_role)role));
         cn_err next = cn_local_connect(CN_STEER_SERVICE, name, descriptor);
         if (!next) {
-            snprintf(steer->request.state, sizeof(steer->request.state), "%s", settings->state);
+            snprintf(steer->request.state, sizeof(steer->request.state), "%s", state);
             steer->request.members |= CN_CONTROL_STATE;
         }
         err = next == CN_ENOTFOUND ? err : next;
     }
     return err;
+}
+
+// Finds the gateway of the profile. If that of a submitted job was given, the request names the
+// job.
+static cn_err connect_gateway(struct cn_steer *steer, const struct cn_settings *settings,
+                              int *descriptor)
+{
+    struct cn_job_place place;
+    if (!steer->of_run || !cn_job_place_find(settings->state, &place))
+        return connect_any(steer, settings->state, descriptor);
+    if (!(steer->request.members & CN_CONTROL_JOB))
+        memcpy(steer->request.job, place.job, sizeof(steer->request.job));
+    steer->request.members |= CN_CONTROL_JOB;
+    return connect_any(steer, place.gateway, descriptor);
 }
 
 // --- asking ---
@@ -188,7 +206,7 @@ static cJSON *reach(struct cn_steer *steer, const struct cn_settings *settings, 
     if (!prepare(steer, command))
         return NULL;
     *result = CN_EXIT_FAILED;
-    cn_err err = connect_any(steer, settings, &descriptor);
+    cn_err err = connect_gateway(steer, settings, &descriptor);
     if (err == CN_ENOTFOUND) {
         *reached = false;
         return NULL;
@@ -247,14 +265,27 @@ int cn_steer_write(struct cn_steer *steer, const struct cn_setup *setup, const c
     return answer.ok ? CN_EXIT_DONE : CN_EXIT_FAILED;
 }
 
+// A command that needs the aggregator opens nothing: the lock could keep one that starts from its
+// state.
+static int refuse_alone(const struct cn_steer *steer, const char *profile, const char *command)
+{
+    struct cn_profile *loaded = cn_command_load_profile(profile, CN_PROFILE_GATEWAY);
+    if (loaded && !cn_steer_explain(cn_profile_settings(loaded), command, steer->of_run))
+        fprintf(stderr, "error: no aggregator runs\n");
+    cn_profile_free(loaded);
+    return CN_EXIT_FAILED;
+}
+
 static int write_alone(struct cn_steer *steer, const char *profile, const char *command)
 {
     struct cn_setup setup = {0};
+    if (!cn_control_works_alone(command))
+        return refuse_alone(steer, profile, command);
     int result = cn_setup_open(&setup, profile, CN_SETUP_ALONE);
     if (!result)
         result = cn_steer_write(steer, &setup, command);
     else if (setup.settings && !setup.store)
-        cn_steer_explain(setup.settings, command);
+        (void)cn_steer_explain(setup.settings, command, steer->of_run);
     cn_setup_deinit(&setup);
     return result;
 }

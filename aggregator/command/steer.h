@@ -21,6 +21,10 @@
     "                   the service's in /run/cairn-aggregator\n"                                  \
     "  --id ID          for 10 minutes, a command with this id is done only once\n"
 
+// Option of the commands about one run, for their help.
+#define CN_STEER_JOB_HELP                                                                          \
+    "  --job JOB        the run of a submitted job; its own profile names it, too\n"
+
 // Entries for getopt_long, and the letters under which it returns them.
 #define CN_STEER_OPTIONS                                                                           \
     {"socket", required_argument, NULL, 'S'},                                                      \
@@ -28,14 +32,22 @@
         "id", required_argument, NULL, 'I'                                                         \
     }
 
+// Entry for --job, and its letter.
+#define CN_STEER_JOB_OPTION                                                                        \
+    {                                                                                              \
+        "job", required_argument, NULL, 'J'                                                        \
+    }
+
 struct cn_steer {
     const char *socket; // path; NULL: that of the profile's aggregator
     const char *id;     // id of the request; NULL: a random one
+    bool of_run;        // the command is about one run: that of a submitted job, if one is named
     struct cn_control_request request;
     bool unanswered; // the request was sent and no answer was understood: it may have been done
 };
 
-// Takes one of CN_STEER_OPTIONS. Returns false for any other letter.
+// Takes one of CN_STEER_OPTIONS, or CN_STEER_JOB_OPTION where the command is about one run. Returns
+// false for any other letter, and after it printed what is wrong with a name.
 bool cn_steer_read_option(struct cn_steer *steer, int option, const char *value);
 
 // Sets a name of the request. Prints what is wrong with it and returns false.

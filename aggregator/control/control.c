@@ -169,6 +169,37 @@ static void change(struct cn_control *control, const struct cn_control_command *
     note_result(control, who, request, answer, seq);
 }
 
+// Carries out a command about the run of a submitted job, in the ledger of that job.
+static void change_job(struct cn_control *control, const struct cn_control_command *command,
+                       const struct cn_audit_who *who, const struct cn_control_request *request,
+                       struct cn_control_answer *answer)
+{
+    struct cn_control_job found;
+    struct cn_control other = *control;
+    if (!control->config.find_job(control->config.context, request->job, &found)) {
+        cn_control_refuse(answer, "the run of job %s is not open now: see `job list`",
+                          request->job);
+        return;
+    }
+    other.job = request->job;
+    other.config.job = found.job;
+    other.config.run = found.run;
+    cn_err err = cn_ledger_open_existing(found.state, &other.ledger);
+    if (err)
+        cn_control_refuse(answer, "the ledger of job %s: %s", request->job, cn_err_text(err));
+    else
+        change(&other, command, who, request, answer);
+    cn_ledger_close(err ? NULL : other.ledger);
+}
+
+// Says whether a request names a submitted job whose run it is about.
+static bool is_about_job(const struct cn_control *control, const struct cn_control_command *command,
+                         const struct cn_control_request *request)
+{
+    return command->of_run && request->members & CN_CONTROL_JOB && control->config.find_job &&
+           strcmp(request->job, control->config.job->name) != 0;
+}
+
 void cn_control_alone(const struct cn_control_config *config,
                       const struct cn_control_request *request, struct cn_control_answer *answer)
 {
@@ -298,8 +329,12 @@ static void handle(void *context, size_t socket, const struct cn_local_peer *pee
     else if (!is_refused(control, command, role, &request, &answer) && !command->changes) {
         show(control, command, &request, &answer, out);
         return;
-    } else if (!answer.text[0] && !is_too_often(control, role, peer, &answer))
-        change(control, command, &who, &request, &answer);
+    } else if (!answer.text[0] && !is_too_often(control, role, peer, &answer)) {
+        if (is_about_job(control, command, &request))
+            change_job(control, command, &who, &request, &answer);
+        else
+            change(control, command, &who, &request, &answer);
+    }
     write_answer(&request, &answer, NULL, out);
     cn_crypto_wipe(&request, sizeof(request));
 }

@@ -9,6 +9,8 @@
 // any moment leaves both or neither, and a request is carried out once, however often it is sent.
 // reload, stop, logs and selftest are exceptions: their effect comes before the answer is
 // remembered. After a kill between the two, the same request has its effect a second time.
+// What changes the run of a submitted job is in the ledger of that job, and so is its answer; the
+// audit is that of the gateway.
 // Threading: that of the run.
 #pragma once
 
@@ -29,15 +31,24 @@ enum cn_control_role {
 // Returns "view", "operator" or "admin".
 const char *cn_control_role_name(enum cn_control_role role);
 
+// The run of a submitted job that is open now; borrowed for a request.
+struct cn_control_job {
+    const char *state; // directory of the run
+    const struct cn_job *job;
+    struct cn_run *run;
+};
+
 struct cn_control_config {
     const char *state;        // directory; borrowed, as all pointers here
     const struct cn_job *job; // job of the run
     struct cn_run *run;
     struct cn_orders *orders; // what is asked of boards
     void *context;            // passed to the functions below
-    // Takes the job's values from the profile, and writes to text which ones have changed or what
-    // is wrong. Returns whether they were taken.
-    bool (*reload)(void *context, char text[CN_STEERING_ANSWER_SIZE]);
+    // Takes the values of a submitted job from its profile; job NULL: those of the gateway's own.
+    // Writes to text which ones have changed or what is wrong. Returns whether they were taken.
+    bool (*reload)(void *context, const char *job, char text[CN_STEERING_ANSWER_SIZE]);
+    // Finds the run of a submitted job. Returns false when it is not open.
+    bool (*find_job)(void *context, const char *job, struct cn_control_job *found);
     // Says whether a submitted job waits for an update of a group.
     bool (*awaits)(void *context, const char *group);
     // Ends the program as SIGTERM does.
@@ -70,6 +81,9 @@ struct cn_control_answer {
 // A board that is enrolled already: its name and its group.
 #define CN_CONTROL_ENROLLED                                                                        \
     "%s is enrolled already, in group %s; revoke it first to give it a new key"
+
+// Says whether cn_control_alone can carry out a command of this name.
+bool cn_control_works_alone(const char *command);
 
 // Carries out a command that changes only the ledger, without a socket. The caller holds the lock
 // of the state directory, except for enroll and revoke, which may also come while an aggregator

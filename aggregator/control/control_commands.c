@@ -25,14 +25,17 @@ static const struct cn_control_command commands[] = {
      .write = cn_control_write_drain},
     {.name = "close-round",
      .role = CN_CONTROL_OPERATOR,
-     .allowed = CN_CONTROL_YES,
+     .allowed = CN_CONTROL_YES | CN_CONTROL_JOB,
      .changes = true,
+     .of_run = true,
      .write = cn_control_write_close_round,
      .apply = cn_control_apply_close_round},
     {.name = "extend-round",
      .role = CN_CONTROL_OPERATOR,
+     .allowed = CN_CONTROL_JOB,
      .required = CN_CONTROL_DURATION,
      .changes = true,
+     .of_run = true,
      .write = cn_control_write_extend_round,
      .apply = cn_control_apply_extend_round},
     {.name = "enroll",
@@ -94,7 +97,12 @@ static const struct cn_control_command commands[] = {
      .changes = true,
      .alone = true,
      .write = cn_control_write_job_next},
-    {.name = "reload", .role = CN_CONTROL_ADMIN, .changes = true, .apply = cn_control_apply_reload},
+    {.name = "reload",
+     .role = CN_CONTROL_ADMIN,
+     .allowed = CN_CONTROL_JOB,
+     .changes = true,
+     .of_run = true,
+     .apply = cn_control_apply_reload},
     {.name = "stop", .role = CN_CONTROL_ADMIN, .changes = true, .apply = cn_control_apply_stop},
 };
 
@@ -104,4 +112,10 @@ const struct cn_control_command *cn_control_find(const char *name)
         if (strcmp(commands[i].name, name) == 0)
             return &commands[i];
     return NULL;
+}
+
+bool cn_control_works_alone(const char *command)
+{
+    const struct cn_control_command *found = cn_control_find(command);
+    return found && found->alone;
 }

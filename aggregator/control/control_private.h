@@ -13,6 +13,7 @@ struct cn_control {
     enum cn_control_role roles[CN_LOCAL_SOCKETS]; // role that each socket gives
     bool own_socket;                              // the socket file in the state directory is ours
     uint64_t now_ms;                              // clock of the step
+    const char *job; // the submitted job that the request is about; NULL: the gateway's own
     struct cn_operator_limit operators;
     struct cn_buffer shown; // the state as it was made for the last status; empty: none
     uint64_t shown_ms;      // clock; when it was made
@@ -30,6 +31,7 @@ struct cn_control_command {
     unsigned allowed, required; // sets of cn_control_member
     bool changes;               // the command is audited, and its answer is remembered
     bool alone;                 // the command works while no aggregator runs
+    bool of_run;                // the command may name a submitted job, whose run it is about then
     // What a command that changes nothing shows: JSON. NULL: the state of the run.
     cn_err (*read)(struct cn_control *control, const struct cn_control_request *request,
                    struct cn_control_answer *answer, struct cn_buffer *out);

@@ -113,7 +113,9 @@ static cn_err open_server(struct cn_daemon *daemon)
 static void tell_end_of_job(void *context, const char *job, const char *how)
 {
     struct cn_daemon *daemon = context;
-    cn_event_service_add(&daemon->events, CN_EVENT_JOB_ENDED, job, how, cn_platform_now_ms());
+    const struct cn_event_facts facts = {
+        .kind = CN_EVENT_JOB_ENDED, .job = job, .subject = job, .text = how};
+    cn_event_service_add(&daemon->events, &facts, cn_platform_now_ms());
 }
 
 static void open_events(struct cn_daemon *daemon)
@@ -129,6 +131,7 @@ static void open_events(struct cn_daemon *daemon)
     };
     cn_event_service_open(&daemon->events, &sources, NULL, cn_platform_now_ms());
     daemon->jobs.ended = tell_end_of_job;
+    daemon->jobs.events = &daemon->events.events;
     daemon->jobs.ended_context = daemon;
 }
 

@@ -1,12 +1,39 @@
 // daemon_control.c - what the control sockets have the running aggregator do.
 #include "aggregator/daemon/daemon.h"
+#include "aggregator/daemon/job_opening.h"
 #include "aggregator/daemon/reload.h"
 #include "runtime/base/log.h"
 
-static bool reload_profile(void *context, char text[CN_STEERING_ANSWER_SIZE])
+// Returns the slot of a submitted job whose run is open, or NULL.
+static const struct cn_job_slot *find_slot(const struct cn_daemon *daemon, const char *job)
+{
+    const struct cn_job_slot *slot = cn_job_set_find(&daemon->jobs, job);
+    return slot && slot->run && slot != daemon->jobs.slots ? slot : NULL;
+}
+
+static bool find_job(void *context, const char *job, struct cn_control_job *found)
+{
+    const struct cn_job_slot *slot = find_slot(context, job);
+    if (!slot)
+        return false;
+    *found = (struct cn_control_job){
+        .state = slot->run->setup.settings->state,
+        .job = &slot->run->setup.job,
+        .run = slot->run->run,
+    };
+    return true;
+}
+
+static bool reload_profile(void *context, const char *job, char text[CN_STEERING_ANSWER_SIZE])
 {
     struct cn_daemon *daemon = context;
-    return cn_reload_here(&daemon->first.setup, daemon->profile, text, CN_STEERING_ANSWER_SIZE);
+    const struct cn_job_slot *slot = job ? find_slot(daemon, job) : NULL;
+    char path[CN_PATH_SIZE];
+    if (!job)
+        return cn_reload_here(&daemon->first.setup, NULL, daemon->profile, text,
+                              CN_STEERING_ANSWER_SIZE);
+    return slot && cn_job_opening_path(daemon->jobs.state, job, CN_JOB_PROFILE, path) &&
+           cn_reload_here(&slot->run->setup, job, path, text, CN_STEERING_ANSWER_SIZE);
 }
 
 static bool awaits(void *context, const char *group)
@@ -43,6 +70,7 @@ cn_err cn_daemon_open_control(struct cn_daemon *daemon)
         .orders = &daemon->resources.orders,
         .context = daemon,
         .reload = reload_profile,
+        .find_job = find_job,
         .awaits = awaits,
         .stop = stop_daemon,
         .refresh = refresh_all,

@@ -17,6 +17,7 @@ static cn_err view_open(const struct cn_job_set *set, const struct cn_job_slot *
         .roster = slot->roster,
         .run = slot->run->run,
         .parameters = slot->run->setup.model.layout.total,
+        .events = set->events ? set->events->newest : 0,
         .jobs = cn_job_list_count(set),
     };
     return cn_http_show(&run, wish, out);
@@ -63,6 +64,7 @@ static cn_err view_stored(const struct cn_job_set *set, const char *profile,
     if (!err)
         err = see_boards(set, &show);
     show.source.jobs = cn_job_list_count(set);
+    show.source.events = set->events ? set->events->newest : 0;
     if (!err)
         err = cn_http_show_source(&show.source, wish, out);
     cn_setup_show_close(&show);

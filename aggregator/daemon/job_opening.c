@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "aggregator/store/restore.h"
+#include "runtime/base/log.h"
 
 bool cn_job_opening_path(const char *state, const char *job, const char *file,
                          char path[CN_PATH_SIZE])
@@ -29,12 +30,37 @@ static void count_traffic(void *context, struct cn_run_traffic *traffic)
 
 // --- opening ---
 
-static cn_err open_setup(struct cn_job_slot *slot, const char *state)
+// Says whether the profile of a job can be read. Logs each mistake, with its file, and writes the
+// first one to why.
+static bool check_profile(const char *job, const char *path, char why[CN_JOB_REASON])
+{
+    struct cn_profile *profile = NULL;
+    struct cn_diag diag;
+    cn_diag_init(&diag);
+    cn_err err = cn_profile_load(path, &diag, &profile);
+    if (!err)
+        err = cn_profile_require(profile, CN_PROFILE_GATEWAY, &diag);
+    cn_profile_free(profile);
+    if (!err)
+        return true;
+    if (!diag.count)
+        cn_diag_add(&diag, "%s: %s", path, cn_err_text(err));
+    for (size_t i = 0; i < diag.count && i < CN_DIAG_LINES; i++)
+        cn_log(CN_LOG_ERROR, "jobs", "job %s: %s", job, diag.lines[i]);
+    snprintf(why, CN_JOB_REASON, "%.*s", CN_JOB_REASON - 1, diag.lines[0]);
+    return false;
+}
+
+static cn_err open_setup(struct cn_job_slot *slot, const char *state, char why[CN_JOB_REASON])
 {
     struct cn_setup *setup = &slot->run->setup;
     char path[CN_PATH_SIZE];
     if (!cn_job_opening_path(state, slot->row.name, CN_JOB_PROFILE, path))
         return CN_ERANGE;
+    if (!check_profile(slot->row.name, path, why))
+        return CN_EINVAL;
+    snprintf(why, CN_JOB_REASON, "%.*s: it cannot be opened; the lines before this one say why",
+             CN_JOB_REASON / 2, path);
     setup->rights = CN_SETUP_OF_CALLER;
     int result = cn_setup_open(setup, path, CN_SETUP_RUN);
     if (result) // a disk or a ledger that fails may work again; the profile and a schema do not
@@ -77,13 +103,14 @@ static cn_err open_resources(struct cn_job_slot *slot, struct cn_resources *gate
 }
 
 cn_err cn_job_opening_open(struct cn_job_slot *slot, const struct cn_job_run_shared *shared,
-                           struct cn_resources *gateway, const char *state, bool restored)
+                           struct cn_resources *gateway, const char *state, bool restored,
+                           char why[CN_JOB_REASON])
 {
     slot->gateway = shared;
     slot->run = calloc(1, sizeof(*slot->run));
     if (!slot->run)
         return CN_ENOMEM;
-    cn_err err = open_setup(slot, state);
+    cn_err err = open_setup(slot, state, why);
     if (!err)
         err =
             cn_restore_ledger(slot->run->setup.ledger, slot->run->setup.settings->state, restored);
@@ -108,4 +135,5 @@ void cn_job_opening_close(struct cn_job_slot *slot)
     slot->resources = NULL;
     slot->roster = NULL;
     slot->run = NULL;
+    slot->events = (struct cn_event_run){0};
 }

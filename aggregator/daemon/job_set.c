@@ -179,9 +179,10 @@ static void end(struct cn_job_set *set, struct cn_job_slot *slot, enum cn_job_st
 
 static void open_slot(struct cn_job_set *set, struct cn_job_slot *slot, uint64_t now_ms)
 {
+    char why[CN_JOB_REASON] = "it cannot be opened; the lines before this one say why";
     slot->tried_ms = now_ms;
-    cn_err err =
-        cn_job_opening_open(slot, &set->shared, set->slots[0].resources, set->state, set->restored);
+    cn_err err = cn_job_opening_open(slot, &set->shared, set->slots[0].resources, set->state,
+                                     set->restored, why);
     if (!err)
         err = mirror_boards(set, slot);
     if (!err) {
@@ -198,7 +199,7 @@ static void open_slot(struct cn_job_set *set, struct cn_job_slot *slot, uint64_t
                       "job %s cannot be opened now: %s; trying every %d s", slot->row.name,
                       cn_err_text(err), RETRY_MS / 1000);
     else
-        end(set, slot, CN_JOB_FAILED, "it cannot be opened; the lines before this one say why");
+        end(set, slot, CN_JOB_FAILED, why);
 }
 
 // Gives back the groups of jobs whose runs are closed.

@@ -24,7 +24,8 @@ struct cn_job_set {
     // Called when a job has ended or failed, with how and why; may be NULL.
     void (*ended)(void *context, const char *job, const char *how);
     void *ended_context;
-    struct cn_job_slot *slots; // CN_SCHEDULE_JOBS, owned; the first job is slots[0]
+    const struct cn_events *events; // of the gateway; NULL: not known
+    struct cn_job_slot *slots;      // CN_SCHEDULE_JOBS, owned; the first job is slots[0]
     size_t count;
     size_t earlier;              // rows of jobs that are over and have no slot
     struct cn_job_lease *leases; // sorted by group, owned

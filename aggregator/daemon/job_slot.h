@@ -4,6 +4,7 @@
 #include "aggregator/daemon/job_run.h"
 #include "aggregator/jobs/job_fit.h"
 #include "aggregator/jobs/job_schedule.h"
+#include "aggregator/serve/event_run.h"
 
 // A job of the gateway. The first one is that of the gateway's own profile, and has no row in the
 // ledger.
@@ -34,6 +35,7 @@ struct cn_job_slot {
     char unfit[CN_JOB_REASON]; // why a group does not fit; "": all fit
     char told[CN_JOB_REASON];  // the line that the log has about the wait
     struct cn_log_quota lines;
+    struct cn_event_run events; // what was seen of the run; zeros: not yet since it was opened
 };
 
 // Fills plan in with what the schedule wants to know.

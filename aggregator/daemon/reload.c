@@ -113,16 +113,21 @@ bool cn_reload_is_asked(void)
 
 // Where the lines about a reload go besides the log: to the client of a control socket.
 struct told {
-    char *text; // NULL: only to the log
+    const char *job;  // that each line names; NULL: none
+    const char *path; // of the profile
+    char *text;       // NULL: only to the log
     size_t size;
 };
 
 static void tell(struct told *told, enum cn_log_level level, const char *line)
 {
-    cn_log(level, "reload", "%s", line);
+    const char *head = told->job ? "job " : "", *job = told->job ? told->job : "";
+    const char *colon = told->job ? ": " : "";
+    cn_log(level, "reload", "%s%s%s%s", head, job, colon, line);
     size_t used = told->text ? strlen(told->text) : 0;
     if (told->text && used + 1 < told->size)
-        snprintf(told->text + used, told->size - used, "%s%s", used ? "\n" : "", line);
+        snprintf(told->text + used, told->size - used, "%s%s%s%s%s", used ? "\n" : "", head, job,
+                 colon, line);
 }
 
 static void tell_refusal(struct told *told, cn_err err, const struct cn_diag *diag)
@@ -130,8 +135,10 @@ static void tell_refusal(struct told *told, cn_err err, const struct cn_diag *di
     char text[CN_DIAG_LINE_SIZE];
     for (size_t i = 0; i < diag->count && i < CN_DIAG_LINES; i++)
         tell(told, CN_LOG_ERROR, diag->lines[i]);
-    snprintf(text, sizeof(text), "nothing is changed: %s",
-             diag->count ? "the profile is refused" : cn_err_text(err));
+    if (diag->count)
+        snprintf(text, sizeof(text), "nothing is changed: the profile %s is refused", told->path);
+    else
+        snprintf(text, sizeof(text), "nothing is changed: %s: %s", told->path, cn_err_text(err));
     tell(told, CN_LOG_ERROR, text);
 }
 
@@ -174,11 +181,12 @@ static bool take(const struct cn_setup *setup, const struct cn_settings *setting
     return true;
 }
 
-bool cn_reload_here(const struct cn_setup *setup, const char *path, char *text, size_t size)
+bool cn_reload_here(const struct cn_setup *setup, const char *job, const char *path, char *text,
+                    size_t size)
 {
     struct cn_profile *profile = NULL;
     struct cn_diag diag;
-    struct told told = {text, size};
+    struct told told = {job, path, text, size};
     bool taken = false;
     cn_diag_init(&diag);
     if (text)

@@ -26,7 +26,8 @@ void cn_reload_describe_end(const struct cn_setup *setup, const struct cn_settin
 void cn_reload_catch_signal(void);
 // Says whether SIGHUP came since the last call.
 bool cn_reload_is_asked(void);
-// Takes the job's values from the profile at path into the running aggregator's ledger. What it did
-// or why it refused is logged, and written to text of size bytes unless that is NULL. Returns
-// whether the values were taken.
-bool cn_reload_here(const struct cn_setup *setup, const char *path, char *text, size_t size);
+// Takes the job's values from the profile at path into the ledger of a run of this program. What it
+// did or why it refused is logged, and written to text of size bytes unless that is NULL. Each line
+// names the job, if job is not NULL: a submitted one. Returns whether the values were taken.
+bool cn_reload_here(const struct cn_setup *setup, const char *job, const char *path, char *text,
+                    size_t size);

@@ -83,19 +83,19 @@ void cn_downlink_next(const struct cn_layout *layout, const struct cn_job *job,
     next->size = sizes[step];
 }
 
-static void rule_text(const struct cn_update_rule *rule, char text[32])
+void cn_downlink_rule_text(const struct cn_update_rule *rule, char text[CN_DOWNLINK_RULE])
 {
     if (rule->mode == CN_UPDATE_TOPK)
-        snprintf(text, 32, "topk %g %%", 100 * rule->density);
+        snprintf(text, CN_DOWNLINK_RULE, "topk %g %%", 100 * rule->density);
     else
-        snprintf(text, 32, "%s", cn_update_mode_name(rule->mode));
+        snprintf(text, CN_DOWNLINK_RULE, "%s", cn_update_mode_name(rule->mode));
 }
 
 void cn_downlink_text(const struct cn_downlink *downlink, uint32_t since,
                       char text[CN_DOWNLINK_TEXT])
 {
-    char rule[32];
-    rule_text(&downlink->rule, rule);
+    char rule[CN_DOWNLINK_RULE];
+    cn_downlink_rule_text(&downlink->rule, rule);
     if (!downlink->link_bps)
         snprintf(text, CN_DOWNLINK_TEXT,
                  "versions go down as %s since version %u: no group has measured its link", rule,

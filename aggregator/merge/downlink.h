@@ -35,6 +35,10 @@ cn_err cn_downlink_decide(struct cn_ledger *ledger, const struct cn_layout *layo
 cn_err cn_downlink_rule(struct cn_ledger *ledger, const struct cn_job *job, uint32_t version,
                         struct cn_update_rule *rule);
 
+#define CN_DOWNLINK_RULE 32
+// Writes an encoding as a few words, such as "topk 5 %".
+void cn_downlink_rule_text(const struct cn_update_rule *rule, char text[CN_DOWNLINK_RULE]);
+
 #define CN_DOWNLINK_TEXT 200
 // Writes a sentence for people about the newest choice, which holds since version `since`.
 void cn_downlink_text(const struct cn_downlink *downlink, uint32_t since,

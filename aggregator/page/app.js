@@ -12,7 +12,7 @@
 
   const store = {
     state: null, boards: new Map(), versions: [], seq: 0, filter: "", open: new Set(), details: new Map(),
-    allVersions: false, live: true, events: [], jobs: [], job: null,
+    allVersions: false, live: true, events: [], seen: 0, jobs: [], job: null,
   };
   let versionsKey = ""; // what the state said when all versions were here
   const tags = new Map(); // ETag and answer of each address
@@ -38,6 +38,7 @@
       store.boards.clear();
       store.details.clear();
       store.events = [];
+      store.seen = 0;
     }
     if (state.boards_all !== false) store.boards.clear();
     for (const board of state.boards) store.boards.set(board.name, board);
@@ -103,13 +104,14 @@
   }
 
   // Gets events that are new. A gateway that was started elsewhere may begin with lower numbers.
-  async function getEvents() {
+  // Those of all jobs, or of the job that the page shows.
+  async function getEvents(job) {
     const newest = store.state.events || 0;
-    const last = store.events.length ? store.events[store.events.length - 1].seq : 0;
-    if (newest === last) return;
-    if (newest < last) store.events = [];
-    const answer = await get(`/v1/events?from=${store.events.length ? last + 1 : 0}`);
+    if (newest === store.seen) return;
+    if (newest < store.seen) [store.events, store.seen] = [[], 0];
+    const answer = await get(`${job ? `/v1/job-events/${job}` : "/v1/events"}?from=${store.seen ? store.seen + 1 : 0}`);
     store.events = [...store.events, ...answer.events].slice(-EVENTS);
+    store.seen = answer.next - 1;
   }
 
   async function getJobs() {
@@ -117,12 +119,13 @@
   }
 
   // Gets all about the job that the page shows: that of the gateway's profile, or another one, of which the gateway
-  // gives all boards each time, and no events.
+  // gives all boards each time.
   async function ask() {
     const { job } = store;
     if (job) {
       takeState(await get(`/v1/job-state/${job}`));
       await getVersions(job);
+      await getEvents(job);
     } else {
       takeState(await get(`/v1/state${store.seq ? `?since=${store.seq}` : ""}`));
       await getVersions();

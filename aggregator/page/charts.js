@@ -121,9 +121,9 @@
   }
 
   function costTable(store) {
-    return table("Bytes of each round", ["#round", "#from boards", "#to boards", "#updates' bytes", "#step's bytes"],
+    return table("Bytes of each round", ["#round", "#from boards", "#to boards", "#updates' bytes", "#step's bytes", "sent as"],
       costs(store, 100).reverse().map(({ version, up, down }) => ({ cells: [String(version.version), bytes(up), bytes(down),
-        bytes(version.update_bytes || 0), bytes(version.delta_size)] })));
+        bytes(version.update_bytes || 0), bytes(version.delta_size), version.encoding || "–"] })));
   }
 
   // --- texts ---
@@ -149,11 +149,22 @@
       ? `${pace} Mostly ${slowest[0]} is last (${slowest[1]} of ${times.length}).` : pace;
   }
 
+  // How versions go down: the encoding of the newest one that has one and, where the links decide, since when and why.
+  function downText({ state, versions }) {
+    const last = versions.filter((version) => version && version.encoding).pop();
+    if (!last) return "";
+    const size = `Versions go down as ${last.encoding}, ${bytes(last.delta_size)} for version ${last.version}`;
+    const { downlink } = state;
+    if (!downlink) return `${size}. `;
+    return `${size}, since version ${downlink.since}: ${downlink.link_bps
+      ? `the slowest quarter of the links takes ${bytes(downlink.link_bps / 8)} a second` : "no group has measured its link"}. `;
+  }
+
   function costText(store) {
     const { state } = store;
     const { bytes: cost, disk } = state;
     const wire = cost.in.wire ? `${bytes(cost.in.wire + cost.out.wire)} on the wire with all headers. ` : "";
-    return `${costs(store, 1).length ? "" : "No round is done yet. "}${wire}${disk ? `The gateway's disk has ${bytes(disk.free)} free.` : ""}`;
+    return `${costs(store, 1).length ? "" : "No round is done yet. "}${wire}${downText(store)}${disk ? `The gateway's disk has ${bytes(disk.free)} free.` : ""}`;
   }
 
   // --- drawing ---

@@ -152,6 +152,7 @@ static const struct {
     {"<script src=\"/view.js\" defer></script>", "", "/view.js", PART_SCRIPT},
     {"<script src=\"/charts.js\" defer></script>", "", "/charts.js", PART_SCRIPT},
     {"<script src=\"/inventory.js\" defer></script>", "", "/inventory.js", PART_SCRIPT},
+    {"<script src=\"/sensors.js\" defer></script>", "", "/sensors.js", PART_SCRIPT},
     {"<script src=\"/events.js\" defer></script>", "", "/events.js", PART_SCRIPT},
     {"<script src=\"/jobs.js\" defer></script>", "", "/jobs.js", PART_SCRIPT},
     {"<script src=\"/app.js\" defer></script>", "", "/app.js", PART_SCRIPT},

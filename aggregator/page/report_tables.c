@@ -165,12 +165,12 @@ static void write_state(struct html *html, const cJSON *state)
 
 static void write_versions(struct html *html, const cJSON *answers)
 {
-    static const char *const heads[] = {"version",  "accuracy", "loss",      "by",
-                                        "updates",  "bytes in", "bytes out", "made",
-                                        "decision", "digest",   NULL};
+    static const char *const heads[] = {"version", "accuracy", "loss",      "by",
+                                        "updates", "bytes in", "bytes out", "sent as",
+                                        "made",    "decision", "digest",    NULL};
     static const char *const keys[] = {"version", "accuracy", "loss",      "by",
-                                       "updates", "bytes_in", "bytes_out", "made_ms",
-                                       "ruling",  "digest",   NULL};
+                                       "updates", "bytes_in", "bytes_out", "encoding",
+                                       "made_ms", "ruling",   "digest",    NULL};
     const cJSON *answer, *version;
     begin_table(html, "Versions", heads);
     cJSON_ArrayForEach(answer, answers)

@@ -36,6 +36,7 @@ const Cairn = {};
     left_out: ["○", "none", "not invited", 4],
     accepted: ["●", "ok", "accepted", 5],
     over: ["●", "ok", "finished", 5],
+    gone: ["○", "none", "gone", 4],
     revoked: ["–", "none", "revoked", 6],
   };
   const UNKNOWN = ["?", "none", "unknown", 2];
@@ -215,12 +216,19 @@ const Cairn = {};
       : el("div", { class: "quiet" }, line))));
   }
 
-  function learningTile({ newest, best }) {
+  // Boards measure a version in the round after it, so the newest one has no score, and the last one gets none.
+  function unmeasured({ newest, run }) {
+    if (newest.by !== "boards" || newest.version >= run.version) return "";
+    const which = run.phase === "ended" ? `version ${run.version}, the last one, has no score` : `version ${run.version} has no score yet`;
+    return `${which}: boards measure a version in the round after it`;
+  }
+
+  function learningTile({ newest, best, run }) {
     if (!newest) return tile("Score", "–", "no version has been measured yet");
     const name = newest.accuracy !== undefined ? "Accuracy" : "Loss";
     const value = newest.accuracy !== undefined ? percent(newest.accuracy) : digits(newest.loss);
     return tile(name, value, `version ${newest.version}, ${judge(newest.by)}`,
-      best ? `best: ${scoreText(best)}, version ${best.version}` : "");
+      best ? `best: ${scoreText(best)}, version ${best.version}` : "", unmeasured({ newest, run }));
   }
 
   function roundTile(store) {
@@ -248,8 +256,12 @@ const Cairn = {};
     const counts = {};
     for (const board of trouble) counts[stateOf(board)[2]] = (counts[stateOf(board)[2]] || 0) + 1;
     const words = Object.entries(counts).map(([word, count]) => `${plain(count)} ${word}`).join(", ");
+    const samples = enrolled.reduce((sum, board) => sum + samplesOf(board), 0);
+    const gone = enrolled.filter((board) => board.state === "gone").length;
+    const rest = gone ? `${plain(gone)} gone, now that the run is over` : "none needs a person";
     return tile("Boards", [`${plain(enrolled.length - trouble.length)} `, el("small", {},
-      `of ${plain(enrolled.length)} well`)], words || "none needs a person", `in ${plural(store.state.run.groups, "group")}`);
+      `of ${plain(enrolled.length)} well`)], words || rest, `in ${plural(store.state.run.groups, "group")}`
+      + (samples ? `, ${plural(samples, "sample")}` : ""));
   }
 
   function costTile(store) {
@@ -335,6 +347,7 @@ const Cairn = {};
       facts.push(["temperature", `${health.temperature_c.toFixed(1)} °C${health.throttled ? ", throttled" : ""}`]);
     else if (health.throttled) facts.push(["throttled", "yes"]);
     if (health.power_w !== undefined) facts.push(["power", `${watts(health)} W${health.battery ? " from a battery" : ""}`]);
+    if (health.samples) facts.push(["samples", plain(health.samples)]);
     if (health.samples_per_s) facts.push(["speed", `${digits(health.samples_per_s)} samples a second`]);
     if (health.resident_mib) facts.push(["memory in use", `${plain(health.resident_mib)} MiB`]);
     return facts;
@@ -364,6 +377,7 @@ const Cairn = {};
       ["group", board.group],
       ["last heard", heard(board)],
       ...healthFacts(healthOf(store, board)),
+      ...Cairn.sensorCurves(more && more.sensors),
       ...lastError(store, more),
       ["group's updates", `${plain(counts.a)} accepted, ${plain(counts.l)} late, ${plain(counts.r)} rejected`],
       ["most samples a round", board.max_weight ? plain(board.max_weight) : "the job's limit"],
@@ -376,7 +390,10 @@ const Cairn = {};
       ...facts.flatMap(([name, value]) => [el("dt", {}, name), el("dd", {}, value)]))));
   }
 
-  const BOARD_HEADS = ["board", "state", "why", "~heard", "~group", "#~°C", "#~W", "#~version"];
+  const BOARD_HEADS = ["board", "state", "why", "~heard", "~group", "#~samples", "#~°C", "#~W", "#~version"];
+
+  // The number of samples that a board trains on, as it said last.
+  const samplesOf = (board) => (board.health && board.health.samples) || 0;
 
   function boardRows(store, boards) {
     return boards.flatMap((board) => {
@@ -386,7 +403,7 @@ const Cairn = {};
       const health = healthOf(store, board);
       const row = { look: ["bad", "worry"][stateOf(board)[3]] || null, cells: [button,
         el("span", { class: "nowrap" }, sign(stateOf(board))[0], stateOf(board)[2]), board.why + progress(health),
-        heard(board), board.group, degrees(health), watts(health), board.version === undefined ? "–" : String(board.version)] };
+        heard(board), board.group, samplesOf(board) ? plain(samplesOf(board)) : "–", degrees(health), watts(health), board.version === undefined ? "–" : String(board.version)] };
       return open ? [row, detailRow(store, board, BOARD_HEADS.length)] : [row];
     });
   }

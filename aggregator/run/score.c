@@ -142,6 +142,17 @@ cn_err cn_score_progress(struct cn_ledger *ledger, const struct cn_job *job, uin
     return err == CN_ENOTFOUND ? CN_OK : err;
 }
 
+void cn_score_lag_text(const struct cn_run_progress *progress, uint32_t newest, bool over,
+                       char text[CN_SCORE_LAG])
+{
+    const struct cn_score *score = &progress->newest_score;
+    text[0] = '\0';
+    if (score->known && !score->central && progress->newest_known < newest)
+        snprintf(text, CN_SCORE_LAG,
+                 "version %u %s: boards measure a version in the round after it", newest,
+                 over ? "has no score" : "has no score yet");
+}
+
 cn_err cn_score_find_end(struct cn_ledger *ledger, const struct cn_job *job, const char **reason)
 {
     struct cn_run_progress progress = {0};

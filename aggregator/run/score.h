@@ -45,6 +45,12 @@ struct cn_run_progress {
 cn_err cn_score_progress(struct cn_ledger *ledger, const struct cn_job *job, uint32_t first,
                          struct cn_run_progress *progress);
 
+// Writes why the newest version has no score: boards measure a version in the round after it. ""
+// when it has one, none has one, or the central set measures it.
+#define CN_SCORE_LAG 128
+void cn_score_lag_text(const struct cn_run_progress *progress, uint32_t newest, bool over,
+                       char text[CN_SCORE_LAG]);
+
 // Returns why the run ends with version newest, or NULL when it continues.
 const char *cn_score_end(const struct cn_job *job, const struct cn_run_progress *progress,
                          uint32_t newest);

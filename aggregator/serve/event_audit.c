@@ -54,16 +54,26 @@ static const char *text_of(const cJSON *object, const char *name)
     return text ? text : "";
 }
 
+// Says whether this process wrote a line. In two containers both programs may be process 1, so the
+// number alone does not say.
+static bool is_own(const cJSON *who)
+{
+    const struct cn_audit_who self = cn_audit_self("");
+    const cJSON *pid = cJSON_GetObjectItemCaseSensitive(who, "pid");
+    const cJSON *start = cJSON_GetObjectItemCaseSensitive(who, "start");
+    double began = cJSON_IsNumber(start) ? start->valuedouble : 0;
+    return cJSON_IsNumber(pid) && pid->valueint == self.pid && (uint64_t)began == self.start;
+}
+
 // Tells of the line, if it says that a command of another process was carried out.
 static void take_line(const char *line, size_t size, cn_event_audit_tell *tell, void *context)
 {
     char result[RESULT_SIZE];
     cJSON *root = cJSON_ParseWithLength(line, size);
     const cJSON *who = cJSON_GetObjectItemCaseSensitive(root, "who");
-    const cJSON *pid = cJSON_GetObjectItemCaseSensitive(who, "pid");
-    bool own = cJSON_IsNumber(pid) && pid->valueint == getpid();
     snprintf(result, sizeof(result), "%s", text_of(root, "result"));
-    if (!own && strcmp(text_of(who, "by"), "command") == 0 && strncmp(result, "done", 4) == 0) {
+    if (!is_own(who) && strcmp(text_of(who, "by"), "command") == 0 &&
+        strncmp(result, "done", 4) == 0) {
         if (strcmp(result, "done") == 0)
             add_arguments(cJSON_GetObjectItemCaseSensitive(root, "arguments"), result);
         tell(context, text_of(root, "what"), result);

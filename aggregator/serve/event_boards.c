@@ -132,10 +132,12 @@ static void look_at(struct cn_event_service *service, struct cn_event_mark *mark
         bool silent = quiet || change.kind == CN_EVENT_KINDS;
         if (!silent && !may_tell(mark, now_ms))
             return;
+        const struct cn_event_facts facts = {.kind = change.kind,
+                                             .subject = board->enrolled.name,
+                                             .text = change.text,
+                                             .code = change.code};
         const struct cn_event *event =
-            silent ? NULL
-                   : cn_event_service_store(service, change.kind, board->enrolled.name, change.text,
-                                            change.code, now_ms);
+            silent ? NULL : cn_event_service_store(service, &facts, now_ms);
         mark->state = state;
         mark->fault_hash = fault;
         if (event && cn_event_hook_wants(&service->hook, change.kind))
@@ -158,7 +160,9 @@ static void look_for_twice(struct cn_event_service *service, struct cn_event_mar
     if (goes_on)
         return;
     snprintf(text, sizeof(text), "two programs use the board's key, %s", board->instances.twice);
-    cn_event_service_add(service, CN_EVENT_BOARD_TWICE, board->enrolled.name, text, now_ms);
+    const struct cn_event_facts facts = {
+        .kind = CN_EVENT_BOARD_TWICE, .subject = board->enrolled.name, .text = text};
+    cn_event_service_add(service, &facts, now_ms);
 }
 
 // Takes the state of the newest event about a board that an earlier program stored. So its trouble

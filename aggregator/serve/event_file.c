@@ -29,14 +29,16 @@ bool cn_event_file_parse(const char *line, size_t size, struct cn_event *event)
     const char *kind = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(object, "kind"));
     const char *text = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(object, "text"));
     const char *subject = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(object, "subject"));
+    const char *job = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(object, "job"));
     *event = (struct cn_event){.seq = read_number(object, "seq"),
                                .date_ms = read_number(object, "date_ms"),
                                .kind = cn_event_kind_find(kind ? kind : ""),
                                .code = read_number(object, "code")};
-    bool valid =
-        event->seq && event->kind < CN_EVENT_KINDS && text && (!subject || cn_name_valid(subject));
+    bool valid = event->seq && event->kind < CN_EVENT_KINDS && text &&
+                 (!subject || cn_name_valid(subject)) && (!job || cn_name_valid(job));
     if (valid) {
         cn_fault_clean(event->text, text);
+        snprintf(event->job, sizeof(event->job), "%s", job ? job : "");
         snprintf(event->subject, sizeof(event->subject), "%s", subject ? subject : "");
     }
     cJSON_Delete(object);

@@ -69,6 +69,18 @@ __attribute__((format(printf, 2, 3))) static void add(struct facts *facts, const
     facts->environment[facts->count++] = line;
 }
 
+// Returns the job that an event is about: a submitted one, else that of the gateway.
+static const char *job_of(const struct cn_event_hook *hook, const struct cn_event *event)
+{
+    return event->job[0] ? event->job : hook->job;
+}
+
+// Returns the id of that job's run; 0: not known.
+static uint64_t run_of(const struct cn_event_hook *hook, const struct cn_event *event)
+{
+    return event->job[0] ? event->run : hook->run;
+}
+
 static void describe(const struct cn_event_hook *hook, const struct cn_event *event,
                      struct facts *facts)
 {
@@ -76,6 +88,7 @@ static void describe(const struct cn_event_hook *hook, const struct cn_event *ev
     time_t seconds = (time_t)(event->date_ms / 1000);
     char date[32] = "";
     struct tm utc;
+    uint64_t run = run_of(hook, event);
     if (gmtime_r(&seconds, &utc))
         strftime(date, sizeof(date), "%Y-%m-%dT%H:%M:%SZ", &utc);
     add(facts, "PATH=%.500s", search ? search : "/usr/bin:/bin");
@@ -85,8 +98,11 @@ static void describe(const struct cn_event_hook *hook, const struct cn_event *ev
     add(facts, "CAIRN_DATE=%s", date);
     add(facts, "CAIRN_SEQ=%" PRIu64, event->seq);
     add(facts, "CAIRN_GATEWAY=%s", hook->settings->name);
-    add(facts, "CAIRN_JOB=%s", hook->job);
-    add(facts, "CAIRN_RUN=%016" PRIx64, hook->run);
+    add(facts, "CAIRN_JOB=%s", job_of(hook, event));
+    if (run)
+        add(facts, "CAIRN_RUN=%016" PRIx64, run);
+    else
+        add(facts, "CAIRN_RUN=");
     add(facts, "CAIRN_STATE=%s", hook->settings->state);
     add(facts, "CAIRN_LEFT_OUT=%" PRIu64, hook->left_out);
 }
@@ -96,13 +112,14 @@ static cn_err write_input(const struct cn_event_hook *hook, const struct cn_even
 {
     struct cn_json_text json;
     uint8_t run[8];
-    cn_put_u64(run, __builtin_bswap64(hook->run)); // the digits begin with the highest
+    cn_put_u64(run, __builtin_bswap64(run_of(hook, event))); // the digits begin with the highest
     cn_json_text_init(&json, out);
     cn_json_open(&json, NULL, '{');
     cn_json_count(&json, "v", 1);
     cn_json_string(&json, "gateway", hook->settings->name);
-    cn_json_string(&json, "job", hook->job);
-    cn_json_hex(&json, "run", run, sizeof(run));
+    cn_json_string(&json, "job", job_of(hook, event));
+    if (run_of(hook, event))
+        cn_json_hex(&json, "run", run, sizeof(run));
     cn_json_open(&json, "event", '{');
     cn_events_write_members(event, &json);
     cn_json_close(&json, '}');

@@ -6,10 +6,10 @@
 // looks is no event. Threading: that of the run.
 #pragma once
 
-#include "aggregator/run/run.h"
 #include "aggregator/serve/event_audit.h"
 #include "aggregator/serve/event_file.h"
 #include "aggregator/serve/event_hook.h"
+#include "aggregator/serve/event_run.h"
 #include "aggregator/serve/metrics.h"
 
 #define CN_EVENT_LOOK_MS 1000
@@ -17,7 +17,6 @@
 #define CN_EVENT_BOARD_MAX 4     // most events that a board causes in a period
 // After a restart: a board's return in this time is no event, and its absence is one from then on.
 #define CN_EVENT_RESTART_MS 120000
-#define CN_EVENT_SEEN 256 // number of rejections that are remembered
 
 struct cn_event_sources { // borrowed until close
     const struct cn_settings *settings;
@@ -38,16 +37,8 @@ struct cn_event_service { // zero it before use
     uint64_t (*date_ms)(void);     // milliseconds since 1970
     uint64_t opened_ms, looked_ms; // clock
     bool restarted;                // the file had events of an earlier program
-    struct cn_event_run {
-        bool known; // the first look has been made
-        struct cn_run_state state;
-        uint64_t extended, rejected;
-        uint32_t version, settings;
-        enum cn_event_disk { CN_EVENT_DISK_WIDE, CN_EVENT_DISK_NEAR, CN_EVENT_DISK_BELOW } disk;
-        cn_err trouble;
-    } run;                        // state of the run at the last look
-    uint64_t seen[CN_EVENT_SEEN]; // hashes of rejections that were told or are old
-    size_t seen_count;
+    struct cn_event_run run;       // of the gateway's own job
+    enum cn_event_disk { CN_EVENT_DISK_WIDE, CN_EVENT_DISK_NEAR, CN_EVENT_DISK_BELOW } disk;
     struct cn_event_mark {
         bool known;    // the board was looked at
         bool was_here; // an earlier program knew the board, and its newest event is no trouble
@@ -74,9 +65,14 @@ void cn_event_service_close(struct cn_event_service *service, uint64_t now_ms);
 void cn_event_service_step(struct cn_event_service *service, const struct cn_run_state *state,
                            cn_err trouble, bool quiet, uint64_t now_ms);
 
+// Looks for events of a submitted job whose run is open. Call it after each step. watch belongs to
+// the job, and is zeroed when its run is closed: what happens meanwhile is no event.
+void cn_event_service_job(struct cn_event_service *service, struct cn_event_run *watch,
+                          const char *job, const struct cn_event_run_source *from, uint64_t now_ms);
+
 // Adds an event that another part of the program knows of, such as a person's command.
-void cn_event_service_add(struct cn_event_service *service, enum cn_event_kind kind,
-                          const char *subject, const char *text, uint64_t now_ms);
+void cn_event_service_add(struct cn_event_service *service, const struct cn_event_facts *facts,
+                          uint64_t now_ms);
 
 // Adds an event about a person's command. service is a struct cn_event_service.
 void cn_event_service_note(void *service, const char *command, const char *answer);
@@ -86,5 +82,4 @@ void cn_event_boards_look(struct cn_event_service *service, bool quiet, uint64_t
 
 // For event_boards.c: stores an event without telling the hook. Returns NULL when memory is short.
 const struct cn_event *cn_event_service_store(struct cn_event_service *service,
-                                              enum cn_event_kind kind, const char *subject,
-                                              const char *text, uint64_t code, uint64_t now_ms);
+                                              const struct cn_event_facts *facts, uint64_t now_ms);

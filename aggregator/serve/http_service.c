@@ -65,6 +65,7 @@ static cn_err produce_metrics(void *context, const struct cn_http_request *reque
         .roster = from->roster,
         .spool = from->spool,
         .server = &stats,
+        .boards = from->server,
         .pauses = &service->pauses,
         .release = from->release,
         .run = cn_ledger_identity(from->ledger)->run,
@@ -73,6 +74,7 @@ static cn_err produce_metrics(void *context, const struct cn_http_request *reque
         .disk_reserve = from->settings->reserve,
         .retries = service->retries,
         .store_up = service->trouble == CN_OK,
+        .over = service->over,
         .board_series = from->settings->http.board_series,
         .now_ms = now_ms,
     };
@@ -98,6 +100,7 @@ static cn_err show(struct cn_http_service *service, const struct cn_http_wish *w
         .parameters = from->parameters,
         .events = from->events->newest,
         .jobs = from->jobs.count(from->jobs.jobs),
+        .curves = &service->curves,
     };
     return cn_http_show(&run, wish, out);
 }
@@ -139,7 +142,22 @@ static cn_err produce_events(void *context, const struct cn_http_request *reques
     cn_json_text_init(&json, &answer->body);
     cn_json_open(&json, NULL, '{');
     cn_json_count(&json, "v", CN_SHOW_FORMAT);
-    cn_events_write_from(service->sources.events, request->number, &json);
+    cn_events_write_from(service->sources.events, NULL, request->number, &json);
+    cn_json_close(&json, '}');
+    return json.err;
+}
+
+// The gateway's own job has the events that are about no submitted one.
+static cn_err produce_job_events(void *context, const struct cn_http_request *request,
+                                 struct cn_http_answer *answer)
+{
+    const struct cn_http_service *service = context;
+    bool own = strcmp(request->name, service->sources.job->name) == 0;
+    struct cn_json_text json;
+    cn_json_text_init(&json, &answer->body);
+    cn_json_open(&json, NULL, '{');
+    cn_json_count(&json, "v", CN_SHOW_FORMAT);
+    cn_events_write_from(service->sources.events, own ? "" : request->name, request->number, &json);
     cn_json_close(&json, '}');
     return json.err;
 }
@@ -202,6 +220,12 @@ static const struct cn_http_route produced[] = {
      .named = true,
      .type = JSON,
      .produce = produce_job_state,
+     .fresh_ms = FRESH_MS},
+    {.path = "/v1/job-events",
+     .named = true,
+     .parameter = "from",
+     .type = JSON,
+     .produce = produce_job_events,
      .fresh_ms = FRESH_MS},
     {.path = "/v1/job-versions",
      .named = true,
@@ -277,6 +301,7 @@ void cn_http_service_close(struct cn_http_service *service)
 {
     cn_http_close(service->http);
     cn_show_tracker_deinit(&service->tracker);
+    cn_sensor_curves_deinit(&service->curves);
     service->http = NULL;
 }
 
@@ -313,8 +338,12 @@ uint32_t cn_http_service_wait(struct cn_http_service *service, uint32_t timeout_
     return 0;
 }
 
-void cn_http_service_step(struct cn_http_service *service, cn_err trouble, uint64_t now_ms)
+void cn_http_service_step(struct cn_http_service *service, cn_err trouble, bool over,
+                          uint64_t now_ms)
 {
+    service->over = over;
+    if (service->http)
+        cn_sensor_curves_look(&service->curves, service->sources.roster, now_ms);
     if (trouble && trouble != service->trouble)
         service->retries++;
     service->trouble = trouble;

@@ -10,6 +10,7 @@
 //   GET /v1/events        events.h; ?from=SEQ
 //   GET /v1/jobs          the gateway's jobs
 //   GET /v1/job-state/NAME     as /v1/state without since, of the job with this name
+//   GET /v1/job-events/NAME    as /v1/events, of the job with this name; ?from=SEQ
 //   GET /v1/job-versions/NAME  as /v1/versions, of the job with this name; ?from=N
 //
 // An answer without parameter and name is made at most once a second, however many clients ask. All
@@ -59,10 +60,12 @@ struct cn_http_service {         // zero it before use
     size_t route_count;
     struct cn_http_sources sources;
     struct cn_show_tracker tracker;
+    struct cn_sensor_curves curves;
     struct cn_histogram pauses; // of the loop, in seconds
     uint64_t awake_us;          // clock; when the loop last woke; 0: it never waited
     uint64_t retries;           // times that the run waited after an error
     cn_err trouble;             // why the run waits now; CN_OK: it does not
+    bool over;                  // no job of the gateway goes on
 };
 
 // Begins to listen as the profile says; does nothing without http.listen. What is wrong with the
@@ -78,9 +81,10 @@ cn_err cn_http_service_check(const struct cn_settings *settings, bool held);
 // may wait after that: 0, or all of timeout_ms where there is no HTTP service.
 uint32_t cn_http_service_wait(struct cn_http_service *service, uint32_t timeout_ms);
 
-// Answers clients. trouble: why the run waits, or CN_OK. A server that fails is logged and closed:
-// the run goes on without it.
-void cn_http_service_step(struct cn_http_service *service, cn_err trouble, uint64_t now_ms);
+// Answers clients. trouble: why the run waits, or CN_OK. over: no job of the gateway goes on. A
+// server that fails is logged and closed: the run goes on without it.
+void cn_http_service_step(struct cn_http_service *service, cn_err trouble, bool over,
+                          uint64_t now_ms);
 
 // Writes what GET /v1/state answers, with all boards. Works without http.listen, too.
 cn_err cn_http_service_state(struct cn_http_service *service, struct cn_buffer *out);

@@ -39,6 +39,9 @@ cn_err cn_http_show(const struct cn_http_run *from, const struct cn_http_wish *w
         .disk_reserve = from->settings->reserve,
         .events = from->events,
         .jobs = from->jobs,
+        .curve = from->curves && wish->view == CN_HTTP_BOARD
+                     ? cn_sensor_curves_find(from->curves, wish->name)
+                     : NULL,
     };
     if (!err)
         err = cn_http_show_source(&source, wish, out);

@@ -5,6 +5,7 @@
 
 #include "aggregator/roster/roster.h"
 #include "aggregator/run/run.h"
+#include "aggregator/serve/sensor_curves.h"
 #include "aggregator/show/show.h"
 
 // A run that goes on in this program. All pointers are borrowed.
@@ -14,9 +15,10 @@ struct cn_http_run {
     struct cn_ledger *ledger;
     struct cn_roster *roster;
     struct cn_run *run;
-    size_t parameters; // values of the model
-    uint64_t events;   // sequence number of the newest event; 0: there is none
-    uint32_t jobs;     // of the gateway
+    size_t parameters;                     // values of the model
+    uint64_t events;                       // sequence number of the newest event; 0: there is none
+    uint32_t jobs;                         // of the gateway
+    const struct cn_sensor_curves *curves; // NULL: none are kept for it
 };
 
 // What to show: the state (number: changes since this sequence number, with a tracker), the

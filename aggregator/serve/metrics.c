@@ -130,12 +130,29 @@ static void write_score(const struct cn_metrics_source *source, struct cn_metric
         {"cairn_perplexity", "Perplexity of the newest version that was measured.",
          score->measures.perplexity, score->measures.perplexity > 0},
     };
+    if (score->known)
+        cn_metric_one(text, "cairn_measured_version", GAUGE,
+                      "The newest version that was measured.",
+                      source->state->progress.newest_known);
     for (size_t i = 0; score->known && i < sizeof(rows) / sizeof(rows[0]); i++) {
         if (!rows[i].known)
             continue;
         cn_metric_begin(text, rows[i].name, GAUGE, rows[i].help);
         cn_metric_add_by(text, "set", set, rows[i].value);
     }
+}
+
+static void write_handshakes(const struct cn_coap_server_stats *server, struct cn_metric_text *text)
+{
+    static const char *const results[CN_COAP_HANDSHAKES] = {
+        [CN_COAP_HANDSHAKE_OK] = "ok",         [CN_COAP_HANDSHAKE_UNKNOWN] = "unknown",
+        [CN_COAP_HANDSHAKE_FAILED] = "failed", [CN_COAP_HANDSHAKE_UNFINISHED] = "unfinished",
+        [CN_COAP_HANDSHAKE_FULL] = "full",
+    };
+    cn_metric_begin(text, "cairn_handshakes_total", COUNTER,
+                    "Handshakes of boards, by what became of them.");
+    for (int i = 0; i < CN_COAP_HANDSHAKES; i++)
+        cn_metric_add_by(text, "result", results[i], (double)server->handshakes[i]);
 }
 
 static void write_traffic(const struct cn_metrics_source *source, struct cn_metric_text *text)
@@ -149,8 +166,7 @@ static void write_traffic(const struct cn_metrics_source *source, struct cn_metr
     cn_metric_add_by(text, "direction", "out", (double)source->state->traffic.out.messages);
     cn_metric_one(text, "cairn_sessions", GAUGE, "Live sessions of boards.",
                   source->server->sessions);
-    cn_metric_begin(text, "cairn_handshakes_total", COUNTER, "Handshakes of boards.");
-    cn_metric_add_by(text, "result", "ok", (double)source->server->handshakes);
+    write_handshakes(source->server, text);
     cn_metric_begin(text, "cairn_requests_total", COUNTER,
                     "Requests of boards, by the class of the answer's code.");
     for (int i = 0; i < CN_COAP_CLASSES; i++)

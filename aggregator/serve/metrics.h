@@ -16,7 +16,8 @@ struct cn_metrics_source {
     const struct cn_roster *roster;
     const struct cn_spool *spool;
     const struct cn_coap_server_stats *server;
-    const struct cn_histogram *pauses; // of the loop, in seconds
+    const struct cn_coap_server *boards; // has the bytes of each board; NULL: not known
+    const struct cn_histogram *pauses;   // of the loop, in seconds
     const char *release;
     uint64_t run;          // id
     uint32_t version;      // the newest
@@ -24,6 +25,7 @@ struct cn_metrics_source {
     uint64_t disk_reserve; // bytes
     uint64_t retries;      // times that the run waited after an error of its store
     bool store_up;         // the last attempt to advance the run succeeded
+    bool over;             // no job of the gateway goes on, so boards may leave
     uint32_t board_series; // most enrolled boards with metrics of their own
     uint64_t now_ms;       // clock
 };
@@ -39,10 +41,11 @@ enum cn_board_condition {
     CN_CONDITION_FAILED, // cannot train, as it said
     CN_CONDITION_NEVER,  // not heard since the start
     CN_CONDITION_REVOKED,
+    CN_CONDITION_GONE, // silent or never, while no job goes on
     CN_CONDITION_COUNT,
 };
 
-// In metrics_boards.c: returns the state of a board.
+// In metrics_boards.c: returns the state of a board while a job goes on, so never GONE.
 enum cn_board_condition cn_board_condition_of(const struct cn_roster_board *board, uint64_t now_ms);
 
 // In metrics_boards.c: metrics of the boards together, and of each one.

@@ -17,14 +17,24 @@ enum cn_board_condition cn_board_condition_of(const struct cn_roster_board *boar
     return now_ms - sign_ms > CN_REASON_SILENT_MS ? CN_CONDITION_SILENT : CN_CONDITION_LIVE;
 }
 
+// Returns the state of a board, by whether a job goes on.
+static enum cn_board_condition condition_now(const struct cn_metrics_source *source,
+                                             const struct cn_roster_board *board)
+{
+    enum cn_board_condition condition = cn_board_condition_of(board, source->now_ms);
+    bool away = condition == CN_CONDITION_SILENT || condition == CN_CONDITION_NEVER;
+    return source->over && away ? CN_CONDITION_GONE : condition;
+}
+
 static void write_states(const struct cn_metrics_source *source,
                          const struct cn_roster_board *boards, size_t count,
                          struct cn_metric_text *text)
 {
-    static const char *const names[] = {"live", "silent", "paused", "failed", "never", "revoked"};
+    static const char *const names[] = {"live",  "silent",  "paused", "failed",
+                                        "never", "revoked", "gone"};
     size_t states[CN_CONDITION_COUNT] = {0};
     for (size_t i = 0; i < count; i++)
-        states[cn_board_condition_of(&boards[i], source->now_ms)]++;
+        states[condition_now(source, &boards[i])]++;
     cn_metric_begin(text, "cairn_boards", "gauge", "Boards that were ever enrolled, by state.");
     for (int i = 0; i < CN_CONDITION_COUNT; i++)
         cn_metric_add_by(text, "state", names[i], (double)states[i]);
@@ -83,6 +93,27 @@ static void write_versions(const struct cn_metrics_source *source,
         const struct cn_roster_group *group = cn_roster_find_group(source->roster, board->group);
         if (!board->revoked && group && group->served)
             cn_metric_add(text, labels, 2, group->served);
+    }
+}
+
+// Writes the bytes of each board's messages, both ways.
+static void write_bytes(const struct cn_metrics_source *source,
+                        const struct cn_roster_board *boards, size_t count,
+                        struct cn_metric_text *text)
+{
+    cn_metric_begin(text, "cairn_board_bytes_total", "counter",
+                    "Bytes of CoAP messages from a board and to it since the start.");
+    for (size_t i = 0; i < count; i++) {
+        const struct cn_ledger_board *board = &boards[i].enrolled;
+        struct cn_link_bytes in, out;
+        if (board->revoked)
+            continue;
+        cn_coap_server_board_bytes(source->boards, board->name, &in, &out);
+        for (int way = 0; way < 2; way++) {
+            const struct cn_metric_label labels[] = {
+                {"board", board->name}, {"group", board->group}, {"direction", way ? "out" : "in"}};
+            cn_metric_add(text, labels, 3, (double)(way ? out.messages : in.messages));
+        }
     }
 }
 
@@ -154,4 +185,6 @@ void cn_metrics_write_boards(const struct cn_metrics_source *source, struct cn_m
     write_each(source, boards, count, text);
     write_versions(source, boards, count, text);
     write_health(source, boards, count, text);
+    if (source->boards)
+        write_bytes(source, boards, count, text);
 }

@@ -169,6 +169,16 @@ static void print_score(const struct cn_report *report, const struct cn_run_stat
                 state->progress.newest_known, measures);
 }
 
+// Says that the last version was measured by nobody, if that is so.
+static void print_lag(const struct cn_report *report, const struct cn_run_state *state,
+                      uint32_t newest)
+{
+    char text[CN_SCORE_LAG];
+    cn_score_lag_text(&state->progress, newest, true, text);
+    if (text[0])
+        fprintf(report->stream, "%s\n", text);
+}
+
 static void print_traffic(const struct cn_report *report, const char *what, uint64_t up_bytes,
                           uint64_t down_bytes)
 {
@@ -189,6 +199,7 @@ static void print_summary(const struct cn_report *report, const struct cn_run_st
     cn_bytes_text(dense_bytes, dense);
     cn_hex(digest, newest->digest, CN_DIGEST_SIZE);
     print_score(report, state);
+    print_lag(report, state, newest->number);
     print_traffic(report, "payload", traffic->in.payload, traffic->out.payload);
     print_traffic(report, "; messages", traffic->in.messages, traffic->out.messages);
     print_traffic(report, "; with all headers on the wire", traffic->in.wire, traffic->out.wire);

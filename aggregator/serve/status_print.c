@@ -111,7 +111,7 @@ static void print_run(const struct cn_status_report *report)
     const struct cn_ledger_version *version = &report->view.version;
     const struct cn_score *score = &report->view.progress.newest_score;
     uint64_t run = cn_ledger_identity(report->ledger)->run;
-    char digest[2 * CN_DIGEST_SIZE + 1], measures[CN_SCORE_TEXT];
+    char digest[2 * CN_DIGEST_SIZE + 1], measures[CN_SCORE_TEXT], lag[CN_SCORE_LAG], of[32] = "";
     cn_hex(digest, version->digest, CN_DIGEST_SIZE);
     if (report->json) {
         fprintf(report->stream,
@@ -123,8 +123,8 @@ static void print_run(const struct cn_status_report *report)
                 report->view.accepted, cn_job_updates_needed(report->job), version->number, digest);
         cn_score_text(score, true, measures);
         if (score->known)
-            fprintf(report->stream, ",\"accuracy\":%.6f,\"loss\":%.6f%s", score->accuracy,
-                    score->loss, measures);
+            fprintf(report->stream, ",\"measured\":%u,\"accuracy\":%.6f,\"loss\":%.6f%s",
+                    report->view.progress.newest_known, score->accuracy, score->loss, measures);
         fprintf(report->stream, ",\"remaining_ms\":%" PRIu64 ",", report->live->remaining_ms);
         print_bytes(report->stream, "in", &report->live->traffic.in, version->bytes_in);
         fputc(',', report->stream);
@@ -150,11 +150,17 @@ static void print_run(const struct cn_status_report *report)
     print_steering(report);
     fprintf(report->stream, "version %u (%.12s)", version->number, digest);
     cn_score_text(score, false, measures);
+    if (report->view.progress.newest_known != version->number)
+        snprintf(of, sizeof(of), ", of version %u", report->view.progress.newest_known);
     if (score->known && report->job->loss == CN_LOSS_CROSS_ENTROPY)
-        fprintf(report->stream, "; newest measurement: accuracy %.3f, loss %.4f%s", score->accuracy,
-                score->loss, measures);
+        fprintf(report->stream, "; newest measurement%s: accuracy %.3f, loss %.4f%s", of,
+                score->accuracy, score->loss, measures);
     else if (score->known)
-        fprintf(report->stream, "; newest measurement: loss %.4f%s", score->loss, measures);
+        fprintf(report->stream, "; newest measurement%s: loss %.4f%s", of, score->loss, measures);
+    cn_score_lag_text(&report->view.progress, version->number, report->view.end_reason != NULL,
+                      lag);
+    if (lag[0])
+        fprintf(report->stream, "\n%s", lag);
     if (report->view.groups < cn_job_updates_needed(report->job))
         fprintf(report->stream, "\nthe %s is %u groups and %u are enrolled",
                 cn_job_needed_word(report->job), cn_job_updates_needed(report->job),

@@ -15,6 +15,7 @@ static const struct {
     [CN_REASON_FAILED] = {"failed", NULL},
     [CN_REASON_AHEAD] = {"ahead", "it is ahead of this ledger: was that restored from a backup?"},
     [CN_REASON_OVER] = {"over", "the run is over"},
+    [CN_REASON_GONE] = {"gone", "the run is over, and the board is not here"},
     [CN_REASON_PAUSED] = {"paused", NULL},
     [CN_REASON_MISSING] = {"missing", NULL},
     [CN_REASON_SILENT] = {"silent", NULL},
@@ -68,6 +69,18 @@ static struct cn_reason find_silence(const struct cn_reason_facts *facts, const 
     return (struct cn_reason){.kind = CN_REASON_NEVER, .detail = error};
 }
 
+// Returns the reason of a board of a run that is over. An aggregator that has ended hears nobody.
+static struct cn_reason find_end(const struct cn_reason_facts *facts,
+                                 const struct cn_live_board *live)
+{
+    uint64_t heard_ms = live->heard_ms ? live->heard_ms : facts->live->opened_ms;
+    if (!facts->live->running ||
+        (!live->missing_ms && is_recent(facts, heard_ms, CN_REASON_SILENT_MS)))
+        return (struct cn_reason){.kind = CN_REASON_OVER};
+    return (struct cn_reason){.kind = CN_REASON_GONE,
+                              .since_ms = live->missing_ms ? live->missing_ms : live->heard_ms};
+}
+
 // Says whether a board in this place may rest: its group is not in a round.
 static bool is_idle(enum cn_reason_kind place)
 {
@@ -98,7 +111,7 @@ struct cn_reason cn_reason_of(const struct cn_reason_facts *facts,
         return (struct cn_reason){
             .kind = facts->view->end_reason ? CN_REASON_OVER : CN_REASON_STOPPED, .detail = error};
     if (facts->view->end_reason)
-        return (struct cn_reason){.kind = CN_REASON_OVER};
+        return find_end(facts, live);
     if (cn_board_health_is_fresh(&live->health, facts->now_ms) &&
         cn_board_health_pause(&live->health))
         return (struct cn_reason){.kind = CN_REASON_PAUSED,

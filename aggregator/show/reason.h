@@ -14,21 +14,23 @@
 // order of cn_reason_of.
 enum cn_reason_kind {
     CN_REASON_REVOKED,
-    CN_REASON_EXPECTED,   // not heard yet, and the aggregator started less than CN_REASON_SILENT_MS
-                          // ago
-    CN_REASON_NEVER,      // not heard since the aggregator started; detail: its last error. Without
-                          // one only while the run goes on
-    CN_REASON_TWICE,      // two processes use its key
-    CN_REASON_FAILED,     // it cannot train, as it said
-    CN_REASON_AHEAD,      // it holds a newer version than the ledger
-    CN_REASON_OVER,       // the run is over
-    CN_REASON_PAUSED,     // it pauses by a rule of its profile, as it said
-    CN_REASON_MISSING,    // its group misses it
-    CN_REASON_SILENT,     // not heard for CN_REASON_SILENT_MS
-    CN_REASON_STOPPED,    // no round is open: the aggregator is not running
-    CN_REASON_QUORUM,     // no round is open: fewer groups are enrolled than the quorum
-    CN_REASON_ELSEWHERE,  // its group serves another job of the gateway
-    CN_REASON_DRAINED,    // people asked that its group is not invited
+    CN_REASON_EXPECTED,  // not heard yet, and the aggregator started less than CN_REASON_SILENT_MS
+                         // ago
+    CN_REASON_NEVER,     // not heard since the aggregator started; detail: its last error. Without
+                         // one only while the run goes on
+    CN_REASON_TWICE,     // two processes use its key
+    CN_REASON_FAILED,    // it cannot train, as it said
+    CN_REASON_AHEAD,     // it holds a newer version than the ledger
+    CN_REASON_OVER,      // the run is over
+    CN_REASON_GONE,      // the run is over, and the board was not heard for CN_REASON_SILENT_MS, or
+                         // its group misses it
+    CN_REASON_PAUSED,    // it pauses by a rule of its profile, as it said
+    CN_REASON_MISSING,   // its group misses it
+    CN_REASON_SILENT,    // not heard for CN_REASON_SILENT_MS
+    CN_REASON_STOPPED,   // no round is open: the aggregator is not running
+    CN_REASON_QUORUM,    // no round is open: fewer groups are enrolled than the quorum
+    CN_REASON_ELSEWHERE, // its group serves another job of the gateway
+    CN_REASON_DRAINED,   // people asked that its group is not invited
     CN_REASON_RUN_PAUSED, // no round is open: people paused the run
     CN_REASON_MERGING,    // no round is open: the version of the last one is being made
     CN_REASON_WAITING,    // no round is open: it waits for more groups

@@ -7,6 +7,7 @@
 // buffer's limit is reached. Threading: that of the ledger.
 #pragma once
 
+#include "aggregator/roster/sensor_curve.h"
 #include "aggregator/show/live.h"
 #include "aggregator/show/tracker.h"
 
@@ -29,6 +30,8 @@ struct cn_show_source {
     uint64_t disk_reserve; // bytes that the profile wants to stay free
     uint64_t events;       // sequence number of the newest event; 0: there is none
     uint32_t jobs;         // of the gateway; 0: not known
+    // Sensors of the board that cn_show_board shows; NULL: not known.
+    const struct cn_sensor_curve *curve;
 };
 
 // Returns the bytes that are free where path is, for disk_free: at least 1, also on a full disk; 0:

@@ -66,6 +66,7 @@ static cn_err write_board(const struct cn_show_source *source, const struct cn_r
     cn_err err = cn_last_error_find(source->ledger, board->name, &error);
     if (!err || err == CN_ENOTFOUND) {
         cn_show_last_error(&error, &json);
+        cn_show_sensors(source->curve, &json);
         err = write_group(source, board->group, view->round.number, &json);
     }
     cn_json_close(&json, '}');

@@ -90,31 +90,15 @@ static uint32_t lines(struct csv *csv, const struct cn_buffer *answer, const cha
 
 cn_err cn_show_csv_rounds(const struct cn_show_source *source, struct cn_buffer *out)
 {
-    static const char *const keys[] = {"version",
-                                       "accuracy",
-                                       "loss",
-                                       "top5",
-                                       "f1",
-                                       "mae",
-                                       "perplexity",
-                                       "by",
-                                       "boards_accuracy",
-                                       "boards_loss",
-                                       "updates",
-                                       "boards",
-                                       "weight",
-                                       "bytes_in",
-                                       "bytes_out",
-                                       "update_bytes",
-                                       "delta_size",
-                                       "opened_ms",
-                                       "first_ms",
-                                       "last_ms",
-                                       "closed_ms",
-                                       "made_ms",
-                                       "last",
-                                       "digest",
-                                       NULL};
+    static const char *const keys[] = {"version",      "accuracy",   "loss",
+                                       "top5",         "f1",         "mae",
+                                       "perplexity",   "by",         "boards_accuracy",
+                                       "boards_loss",  "updates",    "boards",
+                                       "weight",       "bytes_in",   "bytes_out",
+                                       "update_bytes", "delta_size", "encoding",
+                                       "opened_ms",    "first_ms",   "last_ms",
+                                       "closed_ms",    "made_ms",    "last",
+                                       "digest",       NULL};
     struct csv csv = {.out = out};
     bool more = true;
     head(&csv, keys);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "aggregator/roster/last_error.h"
+#include "aggregator/roster/sensor_curve.h"
 #include "aggregator/show/board_list.h"
 #include "aggregator/show/json_text.h"
 #include "aggregator/show/show.h"
@@ -20,6 +21,22 @@ void cn_show_write_board(const struct cn_show_source *source, const char *key,
 
 // In show_health.c. Writes the member "health", if the board said something.
 void cn_show_health(const struct cn_board_health *health, struct cn_json_text *json);
+
+// What the job said about encodings at the version that was shown last; zero it first.
+struct cn_show_encodings {
+    uint32_t from_round; // of the values; 0: none were read
+    bool known;          // rule is set
+    struct cn_update_rule rule;
+};
+
+// In show_downlink.c. Writes the member "downlink", where the measured links decide.
+cn_err cn_show_downlink(const struct cn_show_source *source, struct cn_json_text *json);
+// Writes the member "encoding" of a version, if it is known.
+cn_err cn_show_encoding(const struct cn_show_source *source, uint32_t version,
+                        struct cn_show_encodings *before, struct cn_json_text *json);
+
+// In show_sensors.c. Writes the member "sensors", if the board's curve has points.
+void cn_show_sensors(const struct cn_sensor_curve *curve, struct cn_json_text *json);
 
 // Writes the member "last_error", if there is one.
 void cn_show_last_error(const struct cn_last_error *error, struct cn_json_text *json);

@@ -1,9 +1,7 @@
 // The answer about the run as it is now.
-#include "aggregator/ledger/downlinks.h"
 #include "aggregator/ledger/staleness.h"
 #include "aggregator/show/alerts.h"
 #include "aggregator/show/show_parts.h"
-#include "runtime/update/update.h"
 
 struct state_answer {
     const struct cn_show_source *source;
@@ -23,32 +21,6 @@ static const char *phase_of(const struct state_answer *answer)
     if (live->running && (unsigned)live->phase < sizeof(phases) / sizeof(phases[0]))
         return phases[live->phase];
     return answer->view.round.number ? states[answer->view.round.state] : "gather";
-}
-
-// Writes how versions go down, where the measured links decide.
-static cn_err write_downlink(struct state_answer *answer)
-{
-    const struct cn_show_source *source = answer->source;
-    struct cn_json_text *json = &answer->json;
-    struct cn_downlink downlink;
-    uint32_t since = 0;
-    if (source->job->down.mode != CN_UPDATE_AUTO)
-        return CN_OK;
-    cn_err err = cn_downlinks_newest(source->ledger, &downlink);
-    if (!err)
-        err = cn_downlinks_since(source->ledger, &since);
-    if (err)
-        return err == CN_ENOTFOUND ? CN_OK : err;
-    cn_json_open(json, "downlink", '{');
-    cn_json_string(json, "mode", cn_update_mode_name(downlink.rule.mode));
-    if (downlink.rule.mode == CN_UPDATE_TOPK)
-        cn_json_real(json, "density", downlink.rule.density);
-    cn_json_count(json, "since", since);
-    cn_json_count(json, "link_bps", downlink.link_bps);
-    cn_json_count(json, "size", downlink.size);
-    cn_json_count(json, "budget", downlink.budget);
-    cn_json_close(json, '}');
-    return CN_OK;
 }
 
 static void write_run(struct state_answer *answer)
@@ -246,7 +218,7 @@ static cn_err write_state(struct state_answer *answer, struct cn_show_tracker *t
         return err;
     cn_show_begin(source, &answer->json);
     write_run(answer);
-    err = write_downlink(answer);
+    err = cn_show_downlink(source, &answer->json);
     if (!err)
         err = write_best(answer);
     if (err)

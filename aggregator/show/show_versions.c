@@ -13,6 +13,7 @@ struct versions_answer {
     struct cn_board_list list;
     struct cn_json_text json;
     char *signs; // owned; one for each group, with a terminating 0
+    struct cn_show_encodings encodings;
 };
 
 // Sums over the groups that were invited to a round.
@@ -81,14 +82,17 @@ static cn_err write_round(struct versions_answer *answer, uint32_t number,
     return CN_OK;
 }
 
-// Writes what the gate or a person decided about a version.
+// Writes what the gate or a person decided about a version, else how it went down: one that was
+// decided about has no step of its own.
 static cn_err write_ruling(struct versions_answer *answer, uint32_t number)
 {
     struct cn_json_text *json = &answer->json;
     struct cn_ruling ruling;
     cn_err err = cn_ruling_find(answer->source->ledger, number, &ruling);
+    if (err == CN_ENOTFOUND)
+        return cn_show_encoding(answer->source, number, &answer->encodings, json);
     if (err)
-        return err == CN_ENOTFOUND ? CN_OK : err;
+        return err;
     cn_json_open(json, "ruling", '{');
     cn_json_string(json, "kind", ruling.kind == CN_RULING_REFUSED ? "refused" : "rollback");
     cn_json_count(json, "source", ruling.source);

@@ -23,7 +23,10 @@
 
 struct cn_audit_who cn_audit_self(const char *by)
 {
-    return (struct cn_audit_who){.uid = cn_state_owner_caller(), .pid = getpid(), .by = by};
+    return (struct cn_audit_who){.uid = cn_state_owner_caller(),
+                                 .pid = getpid(),
+                                 .start = cn_platform_process_start(),
+                                 .by = by};
 }
 
 cn_err cn_audit_path(const char *directory, int age, char path[PATH_MAX])
@@ -202,6 +205,8 @@ static char *make_line(const struct cn_audit_entry *entry, const struct tail *ta
     cJSON_AddNumberToObject(who, "uid", (double)entry->who.uid);
     if (entry->who.pid)
         cJSON_AddNumberToObject(who, "pid", (double)entry->who.pid);
+    if (entry->who.start)
+        cJSON_AddNumberToObject(who, "start", (double)entry->who.start);
     cJSON_AddStringToObject(who, "by", entry->who.by);
     cJSON_AddStringToObject(root, "what", entry->what);
     cJSON_AddRawToObject(root, "arguments", entry->arguments ? entry->arguments : "{}");

@@ -28,6 +28,7 @@
 struct cn_audit_who {
     uint32_t uid;   // 65534: a user of another user namespace
     int32_t pid;    // 0: not known
+    uint64_t start; // of a process that wrote its own lines (cn_platform_process_start); 0: another
     const char *by; // command or socket
 };
 

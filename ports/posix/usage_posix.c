@@ -39,19 +39,27 @@ static double seconds(const struct timeval *time)
 
 // The start is the 22nd field of /proc/self/stat, in clock ticks after boot (proc(5)). The second
 // field is the program's name in brackets, which may hold blanks.
-static double read_start(void)
+uint64_t cn_platform_process_start(void)
 {
     FILE *file = fopen("/proc/self/stat", "re");
     char line[1024] = "";
     unsigned long long ticks = 0;
-    struct timespec now, boot;
     const char *rest = file && fgets(line, sizeof(line), file) ? strrchr(line, ')') : NULL;
     if (file)
         fclose(file);
-    if (!rest || sscanf(rest + 1,
-                        " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d "
-                        "%*d %llu",
-                        &ticks) != 1)
+    if (rest && sscanf(rest + 1,
+                       " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d "
+                       "%*d %llu",
+                       &ticks) != 1)
+        return 0;
+    return ticks;
+}
+
+static double read_start(void)
+{
+    uint64_t ticks = cn_platform_process_start();
+    struct timespec now, boot;
+    if (!ticks)
         return 0;
     clock_gettime(CLOCK_REALTIME, &now);
     clock_gettime(CLOCK_BOOTTIME, &boot);

@@ -104,6 +104,10 @@ struct cn_platform_usage {
 // Fills in all members.
 void cn_platform_read_usage(struct cn_platform_usage *usage);
 
+// Returns when this process started, in clock ticks after boot; 0: not known. With the process's
+// number it names a process for good: numbers are used again, and each container has its own.
+uint64_t cn_platform_process_start(void);
+
 // Sends state to the service manager (systemd) that started this program: one or several lines of
 // "READY=1", "WATCHDOG=1", "STATUS=text" and "STOPPING=1". Does nothing without such a manager.
 void cn_platform_notify(const char *state);

@@ -52,6 +52,8 @@ def a_hot_board_says_so_and_goes_on_when_it_is_cool(build):
         assert health["temperature_c"] == 61 and not health["throttled"], health
         assert health["power_w"] > 1 and health["resident_mib"] > 1, health
         assert health["told_ms"] > 0 and health["round"] >= 0, health
+        sensors = lambda: json.loads(get(cluster, "/v1/board/board-1")[1]).get("sensors", {})  # noqa: E731
+        wait_until(lambda: 61 in sensors().get("temperature_c", []), "a curve with the temperature", 10)
         shown = metrics(cluster)
         series = '{board="board-1",group="hall"}'
         assert shown[f"cairn_board_temperature_celsius{series}"] == 61, shown

@@ -84,6 +84,11 @@ def metrics_follow_a_run_to_its_end(build):
         assert last['cairn_accuracy_ratio{set="central"}'] > 0.3, last
         assert last['cairn_board_up{board="board-1",group="lab-a"}'] == 1, last
         assert last["cairn_loop_pause_seconds_count"] > 1, last
+        for way in ("in", "out"):
+            each = [value for name, value in last.items()
+                    if name.startswith("cairn_board_bytes_total{") and f'direction="{way}"' in name]
+            assert len(each) == 4 and min(each) > 1000, last
+            assert abs(sum(each) - last[f'cairn_bytes_total{{direction="{way}"}}']) < 5000, last
         assert last["process_resident_memory_bytes"] > 1e6, last
         state = json.loads(get(cluster, "/v1/state")[1])
         assert state["v"] == 1 and state["run"]["version"] == 6 and state["run"]["phase"] == "ended", state

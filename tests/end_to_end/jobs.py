@@ -6,6 +6,7 @@ import json
 import os
 import re
 import random
+import signal
 import sqlite3
 import subprocess
 import time
@@ -159,6 +160,8 @@ def check_views(cluster, jobs):
             wait_until(lambda: look(cluster, name) == wanted, f"{wanted}, {look.__name__}({name})", 10)
     versions = json.loads(get(cluster, "/v1/job-versions/second?from=1")[1])["versions"]
     assert versions[0]["version"] == 1 and len(versions) > 3, versions
+    told = json.loads(get(cluster, "/v1/job-events/second")[1])["events"]
+    assert told and all(event["job"] == "second" for event in told), told
     assert [get(cluster, path)[0].status for path in ("/v1/job-state/nix", "/v1/job-versions/nix", "/v1/job-state/x%20y",
                                                       "/v1/job-versions/second?to=1")] == [404, 404, 404, 400]
 
@@ -236,10 +239,8 @@ def people_steer_jobs(build):
         has("digits")
         expect(cluster.steer("next", "second"), 0, "comes before all others, for a turn of 10 rounds")
         has("second")
-        for command in (("pause",), ("close-round", "--yes")):
-            refused = cluster.command(cluster.aggregator, command[0], "state/gateway/jobs/second/profile.yaml", *command[1:],
-                                      check=False)
-            expect(refused, 1, "this is job second of the gateway with the state ", "'cairn-aggregator job hold GATEWAY.yaml second'")
+        refused = cluster.command(cluster.aggregator, "pause", "state/gateway/jobs/second/profile.yaml", check=False)
+        expect(refused, 1, "this is job second of the gateway with the state ", "'cairn-aggregator job hold GATEWAY.yaml second'")
         has("digits")  # after the turn
         cluster.command(cluster.aggregator, "pause", "gateway.yaml")
         has("second")
@@ -252,6 +253,120 @@ def people_steer_jobs(build):
         expect(cluster.steer("next", "second"), 0, "comes before all others")
         cluster.start("gateway")
         has("second")
+
+
+def hold_round(cluster):
+    """Stops board-2. Returns the round of the second job that then waits for it alone."""
+    os.kill(cluster.processes["board-2"].pid, signal.SIGSTOP)
+    seen = []
+
+    def waits():
+        state = cluster.job_status("second")
+        seen.append((state["state"], state["round"], state["accepted"]))
+        return seen[-1][0] == "open" and seen[-1][2] == 2 and seen[-6:] == 6 * seen[-1:]
+
+    wait_until(waits, "a round without board-2")
+    return seen[-1][1]
+
+
+@scenario
+def people_steer_the_round_of_a_submitted_job(build):
+    """Its profile, or --job, says which run a round or values belong to; the gateway's own stays as it is."""
+    profile = "state/gateway/jobs/second/profile.yaml"
+    with Gateway(build, GROUPS, rounds=ENDLESS, quorum=3) as cluster:
+        run = lambda *command, check=True: cluster.command(cluster.aggregator, *command, check=check)  # noqa: E731
+        cluster.write_job("second", rounds=ENDLESS)
+        cluster.start_all()
+        cluster.wait_for_version(1)
+        run("pause", "gateway.yaml")
+        cluster.submit("second")
+        wait_until(lambda: cluster.job_status("second")["version"] > 0, "a version of the job")
+        number = hold_round(cluster)
+        expect(run("extend-round", "gateway.yaml", "10min", check=False), 1, "no round is open")
+        expect(run("extend-round", profile, "10min"), 0, f"job second: round {number} has ")
+        expect(run("close-round", "gateway.yaml", "--job", "second", check=False), 1,
+               f"job second: round {number} would be closed with 2 updates; the quorum is 3")
+        for _ in range(2):  # the second answer is that of the first
+            expect(run("close-round", profile, "--yes", "--id", "close-1"), 0,
+                   f"job second: round {number} is closed with 2 updates")
+        expect(run("close-round", "gateway.yaml", "--job", "third", "--yes", check=False), 1,
+               "the run of job third is not open now")
+        wait_until(lambda: cluster.job_status("second")["version"] >= number, "the version of the closed round")
+        cluster.edit("state/gateway/jobs/second/submitted.yaml", ("deadline: 1 min", "deadline: 2 min"))
+        said = run("reload", "--socket", "state/gateway/admin.sock", profile).stdout
+        assert said.startswith("job second: from round ") and "rounds.deadline: 1 min, now 2 min" in said, said
+        said = run("reload", "gateway.yaml").stdout
+        assert "nothing changes" in said, said
+        os.kill(cluster.processes["board-2"].pid, signal.SIGCONT)
+        wait_until(lambda: cluster.job_status("second")["version"] > number, "another version")
+        run("audit", "gateway.yaml", "--verify")
+        asked = [json.loads(line) for line in open(cluster.path("state", "gateway", "audit.jsonl"))]
+        assert [line["arguments"].get("job") for line in asked if line["what"] == "reload" and line["result"] == "asked"
+                ] == ["second", None], asked
+        check_job_events(cluster, run, profile, number)
+
+
+@scenario
+def a_round_of_a_job_is_closed_once_whenever_the_gateway_is_killed(build):
+    """The command is sent again with its id, and closes the round that it was about, and no later one."""
+    profile, chance = "state/gateway/jobs/second/profile.yaml", random.Random(int(os.environ.get("SEED") or 5))
+    with Gateway(build, GROUPS, rounds=ENDLESS, quorum=3) as cluster:
+        cluster.write_job("second", rounds=ENDLESS)
+        cluster.start_all()
+        cluster.wait_for_version(1)
+        cluster.command(cluster.aggregator, "pause", "gateway.yaml")
+        cluster.submit("second")
+        wait_until(lambda: cluster.job_status("second")["version"] > 0, "a version of the job")
+        for i in range(6):
+            number = hold_round(cluster)
+            command = [cluster.aggregator, "close-round", profile, "--yes", "--id", f"close-{i}"]
+            first = subprocess.Popen(command, cwd=cluster.directory, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+            time.sleep(chance.uniform(0, 0.08))
+            cluster.kill("gateway")
+            said = [first.communicate(timeout=60)[0]]
+            cluster.start("gateway")
+            wait_until(lambda: said.append(cluster.command(*command, check=False).stdout) or said[-1], "an answer")
+            wanted = f"job second: round {number} is closed with 2 updates"
+            assert {text.strip() for text in said if text.strip()} == {wanted}, (said, wanted)
+            os.kill(cluster.processes["board-2"].pid, signal.SIGCONT)
+            wait_until(lambda: cluster.job_status("second")["version"] > number, "versions after the closed round")
+        with sqlite3.connect(cluster.path("state/gateway/jobs/second/ledger.sqlite")) as ledger:
+            [(closed,)] = ledger.execute("SELECT count(*) FROM steered_round WHERE closed_with>0").fetchall()
+        assert closed == 6, f"{closed} rounds were closed by 6 commands"
+        lines = cluster.command(cluster.aggregator, "replay", profile).stdout
+        assert ", 0 differ" in lines, lines
+
+
+@scenario
+def a_profile_at_fault_is_named(build):
+    """The log and the list name the file of the job that cannot be opened, and the mistake in it; it can be tried again."""
+    file, good = "state/gateway/jobs/second/submitted.yaml", ("deadline: 1 min", "deadline: 1 parsec")
+    with Gateway(build, GROUPS, rounds=ENDLESS, quorum=3) as cluster:
+        cluster.write_job("second", rounds=ENDLESS)
+        cluster.start("gateway", "--log-format", "json")
+        cluster.submit("second")
+        cluster.edit(file, good)
+        cluster.kill("gateway")
+        cluster.start("gateway", "--log-format", "json")
+        wait_until(lambda: cluster.jobs()["second"]["state"] == "failed", "the end of the job")
+        assert f"{file}:" in cluster.jobs()["second"]["text"] and "'1 parsec'" in cluster.jobs()["second"]["text"], cluster.jobs()
+        lines = [json.loads(line) for line in cluster.log("gateway").splitlines() if "parsec" in line]
+        assert any(f"job second: {file}:" in line["message"] for line in lines), lines
+        cluster.edit(file, good[::-1])
+        cluster.steer("resume", "second")
+        wait_until(lambda: cluster.jobs()["second"]["state"] == "active", "the job goes on")
+
+
+def check_job_events(cluster, run, profile, number):
+    """Its profile, or --job, leaves out what happened in other runs; the list of the gateway names the job."""
+    made = f"round {number} made version {number} of 2 updates"
+    wait_until(lambda: f" version_made: {made}\n" in run("events", profile).stdout, "an event of the version")
+    assert f" version_made (job second): {made}\n" in run("events", "gateway.yaml").stdout
+    by_name = run("events", "--json", "--job", "second", "gateway.yaml").stdout
+    assert by_name and run("events", "--json", profile).stdout.startswith(by_name), by_name  # others may have come since
+    told = events(cluster)
+    assert all(event["job"] == "second" for event in told if event["text"] == made), told
+    assert any(event["kind"] == "version_made" and "job" not in event for event in told), told
 
 
 @scenario

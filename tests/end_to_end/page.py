@@ -4,6 +4,7 @@
 """
 
 import os
+import re
 import sqlite3
 import time
 import urllib.request
@@ -118,6 +119,23 @@ def a_report_shows_what_the_ledger_has(build):
 
 
 @scenario
+def a_report_without_a_central_set_says_what_was_not_measured(build):
+    with Cluster(build, GROUPS, rounds=3, quorum=2, central=False, down="{mode: auto}") as cluster, Browser() as page:
+        cluster.start_all()
+        cluster.wait_for_end(180)
+        open_report(page, cluster)
+        assert "version 2, median of the boards" in page.text("#tiles"), page.text("#tiles")
+        assert "version 3, the last one, has no score: boards measure" in page.text("#tiles"), page.text("#tiles")
+        assert re.search(r"Versions go down as \w+, [\d.]+ k?B for version 3, since version \d: (the slowest quarter of the links"
+                         r" takes [\d.]+ [kM]?B a second|no group has measured its link)\.", page.text("#cost-text")), page.text("#cost-text")
+        page.click("#cost .toggle")
+        assert page.count("#cost-table tbody tr") == 3 and "–" not in page.texts("#cost-table td"), page.texts("#cost-table td")
+        page.resize(360)
+        assert page.sideways() == 0, f"{page.sideways()} pixels too wide at 360"
+        check_quiet(page)
+
+
+@scenario
 def every_chart_is_a_table_too_and_keys_are_enough(build):
     with Cluster(build, GROUPS, rounds=3, quorum=2) as cluster, Browser() as page:
         cluster.start_all()
@@ -140,6 +158,16 @@ def every_chart_is_a_table_too_and_keys_are_enough(build):
         page.run("document.getElementById('filter').focus()")
         page.press("south")
         assert page.count("#boards-table tbody tr") == 1 and "board-2" in page.text("#boards-table")
+        check_quiet(page)
+        # Curves of a board's sensors: in two pieces where it said nothing for long, and their range as text.
+        curves = page.run(
+            "return Cairn.sensorCurves({ at_ms: [0, 60000, 9e6, 9.06e6], temperature_c: [50, 61.5, 48, 52],"
+            " power_w: [null, null, null, null], samples_per_s: [null, 10, 20, null] })"
+            ".map(([name, value]) => { document.body.append(value); return [name, value.textContent,"
+            " value.querySelectorAll('polyline').length, value.querySelector('svg').getBoundingClientRect().height] })")
+        assert [curve[:3] for curve in curves] == [["temperature so far", "48.0 to 61.5 °C in 2 h 31 min", 2],
+                                                   ["speed so far", "10 to 20 samples a second in 2 h 31 min", 2]], curves
+        assert all(20 < curve[3] < 80 for curve in curves), curves
         check_quiet(page)
         # Without Chart.js the tables are there at once.
         with open(cluster.path("run.html"), encoding="utf-8") as file:
@@ -243,6 +271,8 @@ def each_job_has_its_page(build):
         page.wait("the page of second", lambda: page.text("#job") == "second" and shown_version(page) >= 1)
         assert page.text("#jobs-table a[aria-current]") == "second"
         page.wait("its end", lambda: cluster.jobs()["second"]["state"] == "ended" and shown_version(page) == 3)
+        page.wait("what happened in its run", lambda: "round 3 made version 3" in page.text("#events-list"))
+        assert "gateway runs" not in page.text("#events-list"), page.text("#events-list")
         assert page.count("#matrix tbody tr td.a") == 3 * len(GROUPS), "not each group has an accepted update in each round"
         page.wait("boards that are well", lambda: "4 of 4 well" in page.text("#tiles"))
         assert page.text("#alerts-none"), page.text("#alerts-list")
@@ -278,6 +308,9 @@ def the_page_follows_a_run_and_a_restart_of_its_gateway(build):
         assert HOSTILE in page.text("#alerts-list") and "has the label 77" in page.text("#alerts-list")
         assert page.run("return document.title").startswith("(1) digits"), "the title counts no error"
         page.wait("six versions", lambda: shown_version(page) >= 6)
+        assert page.text("#boards-table thead th:nth-child(6)") == "samples"
+        page.wait("samples of a board", lambda: int(page.text("#boards-table tbody tr:last-child td:nth-child(6)")) > 20)
+        assert " samples" in page.text("#tiles"), page.text("#tiles")
         check_matrix(page, cluster, 6)
         check_inventory(page, cluster)
         page.wait("all events", lambda: "version made" in page.text("#events-list"))
@@ -342,7 +375,8 @@ def a_gateway_of_a_thousand_boards_shows_them(build):
         page.wait("five answers", lambda: page.run("return window.spent.length >= 5"))
         assert "1,004 boards" in page.text("#boards-text"), page.text("#boards-text")
         assert page.count("tr") < 400, f"{page.count('tr')} rows"
-        assert "1,003 boards" in page.text("#alerts-list"), page.text("#alerts-list")
+        # They have two minutes to come after the start, so they are no alert yet.
+        assert "not heard yet" in page.text("#boards-table") and page.count("#alerts-list li") == 0, page.text("#alerts-list")
         check_quiet(page)
         return f"{max(page.run('return window.spent')):.0f} ms of script after an answer at most"
 

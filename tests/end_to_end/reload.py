@@ -100,10 +100,10 @@ def a_bad_file_changes_nothing(build):
         cluster.edit("job.yaml", ("seed: 1", "seed: 2"))
         cluster.signal("gateway", signal.SIGHUP)
         cluster.wait_for_line("gateway", "seed: 1 in the ledger, 2 in the profile")
-        cluster.wait_for_line("gateway", "nothing is changed: the profile is refused")
+        cluster.wait_for_line("gateway", "nothing is changed: the profile gateway.yaml is refused")
         cluster.write("job.yaml", good + "  x: [\n")
         cluster.signal("gateway", signal.SIGHUP)
-        cluster.wait_for_line("gateway", "nothing is changed: the profile is refused", 2)
+        cluster.wait_for_line("gateway", "nothing is changed: the profile gateway.yaml is refused", 2)
         cluster.write("job.yaml", good)
         assert "nothing changes" in reload(cluster).stdout
         last = finish(cluster)

@@ -110,6 +110,24 @@ def a_report_of_a_finished_run_agrees_with_the_ledger(build):
 
 
 @scenario
+def without_a_central_set_the_last_version_has_no_score(build):
+    """Boards measure a version in the round after it: that is said, with the newest measured version."""
+    with Cluster(build, SINGLE, rounds=3, quorum=3, central=False) as cluster:
+        cluster.start_all()
+        cluster.wait_for_end(120)
+        status = cluster.command(cluster.aggregator, "status", "gateway.yaml").stdout
+        assert "; newest measurement, of version 2: accuracy 0." in status, status
+        lag = "version 3 has no score: boards measure a version in the round after it"
+        assert lag in status, status
+        assert lag in " ".join(cluster.log("gateway").split()), cluster.log("gateway")
+        first = json.loads(cluster.command(cluster.aggregator, "status", "--json", "gateway.yaml").stdout.splitlines()[0])
+        assert (first["version"], first["measured"]) == (3, 2), first
+        data = json.loads(Page(report(cluster)).data)
+        assert data["state"]["newest"]["version"] == 2 and data["state"]["newest"]["by"] == "boards", data["state"]["newest"]
+        assert [version.get("encoding") for version in versions_of(data)] == [None, "q8", "q8", "q8"], data
+
+
+@scenario
 def a_report_beside_a_run_names_a_board_and_its_hostile_error(build):
     with Cluster(build, SINGLE, rounds=ENDLESS, quorum=1, local_steps=20) as cluster:
         labels = own_data(cluster, "board-2")

@@ -18,6 +18,7 @@ from scenarios import Scenarios
 from terminal import Alone
 
 COLUMNS = 80
+ROWS = 6  # of a terminal with keys: fewer than the view has
 PATIENCE = 120  # seconds
 CODES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 COLORS = re.compile(r"\x1b\[[0-9;]+m")
@@ -115,6 +116,76 @@ def the_view_of_a_run_shows_time_left_and_trouble_until_ctrl_c(build):
         head = subprocess.run(["sh", "-c", f"{cluster.aggregator} status --watch gateway.yaml | head -1"],
                               cwd=cluster.directory, capture_output=True, text=True, timeout=60)
         assert head.stdout.count("\n") == 1, head  # and the view ended, though the run goes on
+
+
+class Keyboard(Screen):
+    """A program on a terminal of ROWS that has keys, too."""
+
+    def __init__(self, folder, *command):
+        self.ours, terminal = os.openpty()
+        fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
+        self.modes = termios.tcgetattr(self.ours)
+        self.process = subprocess.Popen(
+            command, cwd=folder, stdin=terminal, stdout=terminal, stderr=subprocess.DEVNULL, start_new_session=True,
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+            env={**os.environ, "TERM": "xterm", "LC_ALL": "C.UTF-8", "NO_COLOR": "1"})
+        self.kept = terminal  # so that its modes can be read after the end
+        self.said = ""
+
+    def press(self, keys):
+        self.said = ""
+        os.write(self.ours, keys)
+
+    def is_restored(self):
+        return termios.tcgetattr(self.ours) == self.modes
+
+    def leave(self, keys=b"", number=None):
+        """Ends the program, which must leave the terminal as it was."""
+        assert not self.is_restored(), "keys are not taken"
+        if number:
+            self.process.send_signal(number)
+        else:
+            self.press(keys)
+        code = self.process.wait(PATIENCE)
+        assert self.is_restored(), f"after {keys}, {number}: {termios.tcgetattr(self.ours)}"
+        self.fits()
+        os.close(self.kept)
+        os.close(self.ours)
+        return code
+
+
+@scenario
+def keys_end_pause_and_scroll_the_view_and_leave_the_terminal_as_it_was(build):
+    boards = [f"board-{number}" for number in range(1, 13)]
+    with Cluster(build, {f"lab-{board}": [board] for board in boards}, rounds=ENDLESS, quorum=1) as cluster:
+        for board in boards[1:]:
+            cluster.write(f"{board}.yaml", "")  # these never come
+        cluster.start("gateway")
+        cluster.start("board-1")
+        cluster.wait_for_line("gateway", "\n      2 ")
+        watch = (cluster.directory, cluster.aggregator, "status", "--watch", "gateway.yaml")
+        screen = Keyboard(*watch)
+        screen.read_until(r"q ends this view, not the run; space pauses it")
+        screen.press(b" ")
+        screen.read_until(r"PAUSED, space goes on")
+        version = int(re.findall(r"version (\d+) of", screen.said)[-1])
+        cluster.wait_for_version(cluster.version() + 2)
+        screen.press(b"p")
+        screen.read_until(r"space pauses it")
+        screen.said = ""
+        screen.read_until(r"version \d+ of")
+        assert int(re.findall(r"version (\d+) of", screen.said)[-1]) > version, screen.said
+        screen.press(b"j\x1b[B")
+        screen.read_until(r"j k scroll, 3-\d+ of \d+")
+        assert "version" not in screen.said.split("\x1b[H")[-1], "it was not scrolled"
+        screen.press(b"\x1b[5~")
+        screen.read_until(r"j k scroll, 1-\d+ of \d+")
+        assert screen.leave(b"q") == 0
+        for keys, number in ((b"\x03", None), (b"\x1c", None), (b"", signal.SIGTERM), (b"", signal.SIGHUP)):
+            screen = Keyboard(*watch)
+            screen.read_until(r"q ends this view")
+            assert screen.leave(keys, number) == 0, (keys, number)
+        assert cluster.processes["gateway"].poll() is None, "the run went on"
 
 
 @scenario

@@ -25,7 +25,7 @@ static void a_request_reaches_its_handler_and_the_answer_carries_the_tag(void **
     cn_coap_server_stats(world.server, &stats);
     client_stats = world.client->stats;
     assert_int_equal(stats.sessions, 1);
-    assert_int_equal(stats.handshakes, 1);
+    assert_int_equal(stats.handshakes[CN_COAP_HANDSHAKE_OK], 1);
     assert_int_equal(stats.requests[CN_COAP_CONTENT >> 5], 1);
     assert_int_equal(stats.requests[CN_COAP_NOT_FOUND >> 5], 0);
     assert_int_equal(stats.in.messages, 4 + 8 + 2);

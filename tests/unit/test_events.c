@@ -52,7 +52,7 @@ static const char *write_from(const struct cn_events *events, uint64_t from, str
     cn_buffer_init(out, 1 << 20);
     cn_json_text_init(&json, out);
     cn_json_open(&json, NULL, '{');
-    cn_events_write_from(events, from, &json);
+    cn_events_write_from(events, NULL, from, &json);
     cn_json_close(&json, '}');
     assert_int_equal(json.err, CN_OK);
     assert_int_equal(cn_buffer_append(out, "", 1), CN_OK);
@@ -63,12 +63,14 @@ static void the_newest_events_are_kept_and_asked_for_by_number(void **state)
 {
     struct cn_events events = {0};
     struct cn_buffer out;
+    const struct cn_event_facts facts = {
+        .kind = CN_EVENT_BOARD_FAILED, .subject = "b", .text = "what"};
     (void)state;
     assert_string_equal(write_from(&events, 0, &out), "{\"events\":[],\"next\":1,\"more\":false}");
     cn_buffer_deinit(&out);
     assert_null(cn_events_find(&events, 0));
     for (int i = 0; i < CN_EVENTS_KEPT + 10; i++)
-        assert_non_null(cn_events_add(&events, CN_EVENT_BOARD_FAILED, "b", "what", 0, 7));
+        assert_non_null(cn_events_add(&events, &facts, 7));
     assert_null(cn_events_find(&events, 10));
     assert_int_equal(cn_events_find(&events, 11)->seq, 11);
     assert_int_equal(cn_events_find(&events, CN_EVENTS_KEPT + 10)->seq, CN_EVENTS_KEPT + 10);
@@ -92,8 +94,9 @@ static void the_newest_events_are_kept_and_asked_for_by_number(void **state)
 
 static void add(struct cn_event_file *file, struct cn_events *events, const char *text)
 {
-    const struct cn_event *event =
-        cn_events_add(events, CN_EVENT_BOARD_SILENT, "board-1", text, 18, 1800000000000);
+    const struct cn_event_facts facts = {
+        .kind = CN_EVENT_BOARD_SILENT, .subject = "board-1", .text = text, .code = 18};
+    const struct cn_event *event = cn_events_add(events, &facts, 1800000000000);
     assert_non_null(event);
     cn_event_file_add(file, event, 1);
 }
@@ -504,6 +507,7 @@ static void a_board_that_flaps_is_told_to_the_hook_once_in_ten_minutes(void **st
 static void a_hook_that_hangs_is_ended_and_said_and_the_next_event_is_told(void **state)
 {
     struct fixture *f = *state;
+    const struct cn_event_facts facts = {.kind = CN_EVENT_COMMAND, .subject = "", .text = "what"};
     struct log_capture capture;
     unsigned said;
     put_hook(f, "echo \"$CAIRN_EVENT\" >>\"${0%hook}told\"; [ \"$CAIRN_SEQ\" -gt 1 ] || sleep 600");
@@ -513,7 +517,7 @@ static void a_hook_that_hangs_is_ended_and_said_and_the_next_event_is_told(void 
     look(f, 0);
     look(f, 1); // starts it
     for (int i = 0; i < 200; i++)
-        cn_event_service_add(&f->service, CN_EVENT_COMMAND, "", "what", world_now_ms);
+        cn_event_service_add(&f->service, &facts, world_now_ms);
     assert_true(f->service.hook.left_out >= 100); // only so many wait
     f->service.hook.count = 1;
     drain(f);

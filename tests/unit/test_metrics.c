@@ -80,7 +80,7 @@ static char *write_metrics(struct aggregator_world *world, uint32_t board_series
                            struct cn_buffer *out)
 {
     const struct cn_coap_server_stats stats = {
-        .sessions = 2, .requests = {[2] = 7, [5] = 1}, .handshakes = 4};
+        .sessions = 2, .requests = {[2] = 7, [5] = 1}, .handshakes = {4, 3, 2, 1, 5}};
     const struct cn_histogram pauses = {.bounds = cn_histogram_pauses};
     struct cn_run_state run;
     cn_run_get_state(world->run, world_now_ms, &run);
@@ -150,6 +150,10 @@ static void boards_are_counted_by_state(void **state)
     expect(written, "cairn_requests_total{code=\"4\"} 0");
     expect(written, "cairn_requests_total{code=\"5\"} 1");
     expect(written, "cairn_handshakes_total{result=\"ok\"} 4");
+    expect(written, "cairn_handshakes_total{result=\"unknown\"} 3");
+    expect(written, "cairn_handshakes_total{result=\"failed\"} 2");
+    expect(written, "cairn_handshakes_total{result=\"unfinished\"} 1");
+    expect(written, "cairn_handshakes_total{result=\"full\"} 5");
     expect(written, "cairn_board_up{board=\"board-1\",group=\"a\"} 1");
     expect(written, "cairn_board_up{board=\"board-2\",group=\"a\"} 0");
     expect(written, "cairn_board_last_heard_seconds{board=\"board-2\",group=\"a\"} 120.001");

@@ -271,7 +271,7 @@ static void nobody_misses_a_board_when_the_run_is_over(void **state)
     (void)state;
     assert_string_equal(cn_reason_word(cn_reason_of(&facts, &board, NULL).kind), "never");
     view.end_reason = "all rounds are done";
-    assert_string_equal(cn_reason_word(cn_reason_of(&facts, &board, NULL).kind), "over");
+    assert_string_equal(cn_reason_word(cn_reason_of(&facts, &board, NULL).kind), "gone");
     view.errors = &said;
     view.error_count = 1;
     assert_string_equal(cn_reason_word(cn_reason_of(&facts, &board, NULL).kind), "never");

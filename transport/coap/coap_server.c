@@ -29,6 +29,7 @@ struct cn_coap_server {
     struct cn_coap_server_stats stats; // without sessions, which cn_coap_server_stats fills in
     struct cn_coap_reply reply;        // the reply to the request that is being handled
     bool notifying;                    // libcoap asks for the content of notifications
+    bool ends;                         // close has begun: the context is not used any more
 };
 
 static int on_event(coap_session_t *coap, coap_event_t event)
@@ -39,7 +40,9 @@ static int on_event(coap_session_t *coap, coap_event_t event)
     if (event == COAP_EVENT_SERVER_SESSION_NEW && coap_session_get_proto(coap) == COAP_PROTO_TLS &&
         !session)
         cn_coap_sessions_connected(&server->sessions, coap);
-    else if (event == COAP_EVENT_SERVER_SESSION_DEL && session)
+    if (event == COAP_EVENT_SERVER_SESSION_DEL && !server->ends)
+        cn_coap_sessions_count_end(&server->sessions, coap, session);
+    if (event == COAP_EVENT_SERVER_SESSION_DEL && session)
         cn_coap_sessions_forget(&server->sessions, session);
     return 0;
 }
@@ -138,6 +141,14 @@ static void count_request(struct cn_coap_server *server, const struct cn_coap_re
         server->stats.requests[class]++;
 }
 
+// Adds a message to the bytes of all boards, and to those of one.
+static void count_bytes(const struct cn_coap_session *session, const coap_pdu_t *pdu,
+                        bool to_server, struct cn_link_bytes *all, struct cn_link_bytes *one)
+{
+    cn_coap_count(session->coap, pdu, to_server, all);
+    cn_coap_count(session->coap, pdu, to_server, one);
+}
+
 static void handle(struct cn_coap_server *server, struct cn_coap_session *session,
                    const coap_pdu_t *pdu, struct cn_coap_request *request)
 {
@@ -146,7 +157,7 @@ static void handle(struct cn_coap_server *server, struct cn_coap_session *sessio
     bool bulk;
 
     if (!request->notifies)
-        cn_coap_count(session->coap, pdu, true, &server->stats.in);
+        count_bytes(session, pdu, true, &server->stats.in, &session->board->in);
     request->board = session->board->name;
     request->reply_max = reply_max(session->coap);
     coap_get_data(pdu, &request->size, &request->body);
@@ -216,7 +227,7 @@ static void on_request(coap_resource_t *resource, coap_session_t *coap, const co
         ask_for_proof(server, session, response);
     write_reply(server, session->board, response);
     if (request.wants_reply || server->reply.code >= CN_COAP_BAD_REQUEST)
-        cn_coap_count(session->coap, response, false, &server->stats.out);
+        count_bytes(session, response, false, &server->stats.out, &session->board->out);
 }
 
 static void register_methods(coap_resource_t *resource)
@@ -372,6 +383,7 @@ void cn_coap_server_close(struct cn_coap_server *server)
 {
     if (!server)
         return;
+    server->ends = true;
     if (server->coap)
         coap_free_context(server->coap);
     cn_coap_sessions_deinit(&server->sessions);
@@ -417,9 +429,18 @@ void cn_coap_server_drop(struct cn_coap_server *server, const char *board)
     cn_coap_sessions_drop(&server->sessions, board);
 }
 
+void cn_coap_server_board_bytes(const struct cn_coap_server *server, const char *board,
+                                struct cn_link_bytes *in, struct cn_link_bytes *out)
+{
+    const struct cn_coap_board *found = cn_coap_sessions_find(&server->sessions, board);
+
+    *in = found ? found->in : (struct cn_link_bytes){0};
+    *out = found ? found->out : (struct cn_link_bytes){0};
+}
+
 void cn_coap_server_stats(const struct cn_coap_server *server, struct cn_coap_server_stats *stats)
 {
     *stats = server->stats;
     stats->sessions = server->sessions.count;
-    stats->handshakes = server->sessions.admitted;
+    memcpy(stats->handshakes, server->sessions.handshakes, sizeof(stats->handshakes));
 }

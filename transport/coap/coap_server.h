@@ -84,12 +84,23 @@ struct cn_coap_server_config {
     uint64_t bulk_per_s;     // bytes of bulk routes, both directions together
 };
 
+// What became of a handshake.
+enum cn_coap_handshake {
+    CN_COAP_HANDSHAKE_OK,         // the board made a request
+    CN_COAP_HANDSHAKE_UNKNOWN,    // no board of this name is enrolled, or it was revoked
+    CN_COAP_HANDSHAKE_FAILED,     // another key, a damaged message, or no request came after it
+    CN_COAP_HANDSHAKE_UNFINISHED, // it was begun and named no board
+    CN_COAP_HANDSHAKE_FULL,       // all sessions were taken: the board may ask again later
+    CN_COAP_HANDSHAKES,
+};
+
 #define CN_COAP_CLASSES 6 // of codes: 2.xx are answers, 4.xx and 5.xx errors; others are empty
 
 struct cn_coap_server_stats {
-    struct cn_link_bytes in, out;       // since open
-    uint32_t sessions;                  // live sessions of boards
-    uint64_t handshakes;                // since open, of sessions that made a request
+    struct cn_link_bytes in, out; // since open
+    uint32_t sessions;            // live sessions of boards
+    // Since open. A handshake that is not OK or FULL is counted when its session ends.
+    uint64_t handshakes[CN_COAP_HANDSHAKES];
     uint64_t requests[CN_COAP_CLASSES]; // since open, by the class of the answer's code
 };
 
@@ -114,5 +125,9 @@ void cn_coap_server_notify(struct cn_coap_server *server, const char *prefix);
 // Ends all live sessions of a board: their requests are not handled any more, and the next step
 // closes them. May be called from a handler, as may notify.
 void cn_coap_server_drop(struct cn_coap_server *server, const char *board);
+
+// Returns the bytes of messages from a board and to it since open: zeros if it made no request.
+void cn_coap_server_board_bytes(const struct cn_coap_server *server, const char *board,
+                                struct cn_link_bytes *in, struct cn_link_bytes *out);
 
 void cn_coap_server_stats(const struct cn_coap_server *server, struct cn_coap_server_stats *stats);

@@ -6,7 +6,6 @@
 
 #include "runtime/base/name.h"
 #include "runtime/port/platform.h"
-#include "transport/coap/coap_server.h"
 #include "transport/coap/security.h"
 
 #define STREAM_WAIT_MS 10000 // from a TCP connection to its first request
@@ -54,6 +53,12 @@ static struct cn_coap_board *get_board(struct cn_coap_sessions *sessions, const 
     return *slot;
 }
 
+const struct cn_coap_board *cn_coap_sessions_find(const struct cn_coap_sessions *sessions,
+                                                  const char *board)
+{
+    return *board_slot(sessions, board);
+}
+
 static bool has_session(const struct cn_coap_sessions *sessions, const char *board)
 {
     for (const struct cn_coap_session *session = sessions->first; session;
@@ -88,6 +93,11 @@ const coap_bin_const_t *cn_coap_sessions_choose_key(coap_bin_const_t *identity,
     return &sessions->key_view;
 }
 
+static void count(struct cn_coap_sessions *sessions, enum cn_coap_handshake result)
+{
+    sessions->handshakes[result]++;
+}
+
 static struct cn_coap_session *add_session(struct cn_coap_sessions *sessions, coap_session_t *coap)
 {
     struct cn_coap_session *session = calloc(1, sizeof(*session));
@@ -117,6 +127,25 @@ void cn_coap_sessions_drop(struct cn_coap_sessions *sessions, const char *board)
     }
 }
 
+// A connection over TCP made its first request, or ends.
+static void stop_waiting(struct cn_coap_sessions *sessions, struct cn_coap_session *session)
+{
+    sessions->waiting -= session->waits;
+    session->waits = false;
+}
+
+// Counts a session for which there is no room, once.
+static void turn_away(struct cn_coap_sessions *sessions, struct cn_coap_session *session,
+                      coap_session_t *coap)
+{
+    if (!session)
+        session = add_session(sessions, coap);
+    if (session && !session->turned_away)
+        count(sessions, CN_COAP_HANDSHAKE_FULL);
+    if (session)
+        session->turned_away = true;
+}
+
 // Assigns the session to a board, and adds the session first if there is none. Returns false when
 // the session must not be served.
 static bool admit_board(struct cn_coap_sessions *sessions, struct cn_coap_session **session,
@@ -132,10 +161,9 @@ static bool admit_board(struct cn_coap_sessions *sessions, struct cn_coap_sessio
     board = get_board(sessions, name);
     if (board && !*session)
         *session = add_session(sessions, coap);
-    else if (board)
-        sessions->waiting--;
     if (!board || !*session)
         return false;
+    stop_waiting(sessions, *session);
     (*session)->board = board;
     sessions->count++;
     return true;
@@ -160,9 +188,11 @@ struct cn_coap_session *cn_coap_sessions_admit(struct cn_coap_sessions *sessions
         return NULL;
     }
     *full = sessions->count >= sessions->config->sessions_max && !has_session(sessions, name);
+    if (*full)
+        turn_away(sessions, session, coap);
     if (*full || !admit_board(sessions, &session, coap, name))
         return NULL;
-    sessions->admitted++;
+    count(sessions, CN_COAP_HANDSHAKE_OK);
     return session;
 }
 
@@ -170,18 +200,38 @@ struct cn_coap_session *cn_coap_sessions_admit(struct cn_coap_sessions *sessions
 // session before the cookie, and counts handshakes.
 void cn_coap_sessions_connected(struct cn_coap_sessions *sessions, coap_session_t *coap)
 {
-    struct cn_coap_session *oldest = NULL;
+    struct cn_coap_session *oldest = NULL, *added = add_session(sessions, coap);
 
-    if (!add_session(sessions, coap))
+    if (!added)
         return; // out of memory: its first request adds the session
+    added->waits = true;
     if (++sessions->waiting <= sessions->config->handshakes_max)
         return;
     for (struct cn_coap_session *session = sessions->first; session; session = session->next) {
-        if (!session->board && !session->closing)
+        if (session->waits && !session->closing)
             oldest = session; // the list begins with the newest
     }
     if (oldest)
         mark_closing(sessions, oldest);
+}
+
+void cn_coap_sessions_count_end(struct cn_coap_sessions *sessions, coap_session_t *coap,
+                                const struct cn_coap_session *session)
+{
+    const coap_bin_const_t *identity = coap_session_get_psk_identity(coap);
+    uint8_t key[CN_KEY_SIZE];
+    char board[CN_NAME_SIZE];
+
+    if (session && (session->board || session->turned_away))
+        return;
+    if (!identity || !identity->s)
+        count(sessions, CN_COAP_HANDSHAKE_UNFINISHED);
+    else if (!read_identity(identity, board) ||
+             sessions->config->find_key(sessions->config->context, board, key))
+        count(sessions, CN_COAP_HANDSHAKE_UNKNOWN);
+    else
+        count(sessions, CN_COAP_HANDSHAKE_FAILED);
+    cn_crypto_wipe(key, sizeof(key));
 }
 
 void cn_coap_sessions_forget(struct cn_coap_sessions *sessions, struct cn_coap_session *session)
@@ -193,10 +243,9 @@ void cn_coap_sessions_forget(struct cn_coap_sessions *sessions, struct cn_coap_s
     if (*link)
         *link = session->next;
     coap_session_set_app_data(session->coap, NULL);
+    stop_waiting(sessions, session);
     if (session->board)
         sessions->count--;
-    else
-        sessions->waiting--;
     free(session);
 }
 
@@ -243,7 +292,7 @@ static void expire_connections(struct cn_coap_sessions *sessions)
     if (!sessions->waiting)
         return;
     for (struct cn_coap_session *session = sessions->first; session; session = session->next) {
-        if (!session->board && !session->closing && now_ms - session->since_ms >= STREAM_WAIT_MS)
+        if (session->waits && !session->closing && now_ms - session->since_ms >= STREAM_WAIT_MS)
             mark_closing(sessions, session);
     }
 }

@@ -9,6 +9,7 @@
 #include "runtime/base/name.h"
 #include "transport/coap/bucket.h"
 #include "transport/coap/coap_common.h"
+#include "transport/coap/coap_server.h"
 
 #define CN_COAP_SESSION_BUCKETS 256
 #define CN_COAP_ECHO_SIZE 8
@@ -18,17 +19,20 @@ struct cn_coap_board {
     struct cn_coap_board *next;
     char name[CN_NAME_SIZE];
     struct cn_bucket requests, bulk, notifications;
+    struct cn_link_bytes in, out;  // messages since the server started
     struct cn_log_quota oversized; // limits log lines about answers too large for a message
 };
 
 // A session of a board. Over TCP it exists from the connection on, over UDP from the first request
-// on, until libcoap ends it.
+// on that is served or turned away, until libcoap ends it.
 struct cn_coap_session {
     struct cn_coap_session *next;
     coap_session_t *coap;
-    struct cn_coap_board *board; // NULL before the first request
+    struct cn_coap_board *board; // NULL before the first request that is served
     uint64_t since_ms;           // time of creation
     bool closing;                // tidy ends the session
+    bool waits;                  // over TCP, without a request so far: it is counted in waiting
+    bool turned_away;            // all sessions were taken when its first request came
     // A session survives a new address of its board (RFC 9146). A new address gets no answer much
     // larger than its request, until the board has proven that it receives there. The board proves
     // that by repeating echo (RFC 9175, 2.3). proven is the address proven last, claimed the one
@@ -41,12 +45,12 @@ struct cn_coap_sessions {
     const struct cn_coap_server_config *config; // the server's settings: find_key and the limits
     struct cn_coap_session *first;              // newest first
     struct cn_coap_board *boards[CN_COAP_SESSION_BUCKETS];
-    uint32_t count;            // sessions with a board
-    uint32_t waiting;          // sessions over TCP without a request so far
-    uint64_t admitted;         // sessions whose first request came, since open
-    bool closing;              // at least one session is closing
-    uint8_t key[CN_KEY_SIZE];  // the key that was looked up last, or random bytes
-    coap_bin_const_t key_view; // of key, for libcoap
+    uint32_t count;                          // sessions with a board
+    uint32_t waiting;                        // sessions over TCP without a request so far
+    uint64_t handshakes[CN_COAP_HANDSHAKES]; // since open
+    bool closing;                            // at least one session is closing
+    uint8_t key[CN_KEY_SIZE];                // the key that was looked up last, or random bytes
+    coap_bin_const_t key_view;               // of key, for libcoap
 };
 
 // Borrows config until deinit. Returns the error of cn_crypto_random if that fails.
@@ -64,6 +68,11 @@ const coap_bin_const_t *cn_coap_sessions_choose_key(coap_bin_const_t *identity,
 // Adds a session for a new connection over TCP, which has sent no request yet.
 void cn_coap_sessions_connected(struct cn_coap_sessions *sessions, coap_session_t *coap);
 
+// Counts what became of the handshake of a session that libcoap ends, unless a request of it was
+// counted before. session is NULL if it made none.
+void cn_coap_sessions_count_end(struct cn_coap_sessions *sessions, coap_session_t *coap,
+                                const struct cn_coap_session *session);
+
 // Removes and frees a session that libcoap has ended.
 void cn_coap_sessions_forget(struct cn_coap_sessions *sessions, struct cn_coap_session *session);
 
@@ -75,6 +84,10 @@ struct cn_coap_session *cn_coap_sessions_admit(struct cn_coap_sessions *sessions
 
 // Returns whether the board has proven that it receives at the address that the request came from.
 bool cn_coap_session_is_proven(struct cn_coap_session *session, const coap_pdu_t *pdu);
+
+// Returns the board of this name; NULL: it has made no request since the server started.
+const struct cn_coap_board *cn_coap_sessions_find(const struct cn_coap_sessions *sessions,
+                                                  const char *board);
 
 // Marks all sessions of a board for closing; tidy ends them.
 void cn_coap_sessions_drop(struct cn_coap_sessions *sessions, const char *board);

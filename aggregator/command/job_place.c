@@ -1,0 +1,39 @@
+#include "aggregator/command/job_place.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "aggregator/ledger/jobs.h"
+
+// Cuts the last part off a path. Returns that part, or NULL when there is none.
+static char *cut_last(char *path)
+{
+    char *last = strrchr(path, '/');
+    if (!last)
+        return NULL;
+    *last = '\0';
+    return last + 1;
+}
+
+// Takes the path in place->gateway apart.
+static bool split(struct cn_job_place *place)
+{
+    size_t length = strlen(place->gateway);
+    if (length > 2 && strcmp(place->gateway + length - 2, "/.") == 0) // as the job's profile has it
+        place->gateway[length - 2] = '\0';
+    const char *name = cut_last(place->gateway);
+    const char *folder = name ? cut_last(place->gateway) : NULL;
+    if (!folder || strcmp(folder, CN_JOBS_FOLDER) != 0 || !cn_name_valid(name))
+        return false;
+    snprintf(place->job, sizeof(place->job), "%s", name);
+    return true;
+}
+
+bool cn_job_place_find(const char *state, struct cn_job_place *place)
+{
+    int length = snprintf(place->gateway, sizeof(place->gateway), "%s", state);
+    if (length > 0 && (size_t)length < sizeof(place->gateway) && split(place))
+        return true;
+    return realpath(state, place->gateway) && split(place);
+}

@@ -1,0 +1,16 @@
+// job_place.h - where the run of a submitted job lies: STATE/jobs/NAME of its gateway.
+#pragma once
+
+#include <limits.h>
+#include <stdbool.h>
+
+#include "runtime/base/name.h"
+
+struct cn_job_place {
+    char gateway[PATH_MAX]; // state directory of the gateway
+    char job[CN_NAME_SIZE];
+};
+
+// Takes the path of a state directory apart, else its path without links and dots. Returns false
+// when it is not that of a submitted job.
+bool cn_job_place_find(const char *state, struct cn_job_place *place);

@@ -1,0 +1,9 @@
+// job_events.h - finds events in the runs of submitted jobs.
+#pragma once
+
+#include "aggregator/daemon/job_set.h"
+#include "aggregator/serve/event_service.h"
+
+// Looks at all runs that are open, except that of the first job. Call it after each step of the set
+// and of the events.
+void cn_job_events_look(struct cn_job_set *set, struct cn_event_service *events, uint64_t now_ms);
