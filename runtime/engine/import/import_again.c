@@ -41,10 +41,9 @@ static bool is_same_value(const struct cn_graph *graph, uint32_t one, uint32_t o
     return is_known(a) && a->kind == b->kind && a->rank == b->rank && a->words == b->words &&
            !memcmp(a->dims, b->dims, a->rank * sizeof(*a->dims)) && a->batched == b->batched &&
            a->batch_axis == b->batch_axis && a->batch_repeats == b->batch_repeats &&
-           a->shared == b->shared && a->integers == b->integers &&
-           a->transposed == b->transposed && a->padded == b->padded && a->is_sum == b->is_sum &&
-           a->of_batch == b->of_batch && a->over_batch == b->over_batch &&
-           has_equal_elements(graph, a, b);
+           a->shared == b->shared && a->integers == b->integers && a->transposed == b->transposed &&
+           a->padded == b->padded && a->is_sum == b->is_sum && a->of_batch == b->of_batch &&
+           a->over_batch == b->over_batch && has_equal_elements(graph, a, b);
 }
 
 static bool is_same_tensor(const struct cn_onnx_tensor *a, const struct cn_onnx_tensor *b)
