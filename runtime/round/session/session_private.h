@@ -150,8 +150,9 @@ struct cn_session {
         uint32_t members;        // members of which the chains were formed
         bool waits;              // too few members for a chain: nobody trains in this epoch
         char why[CN_FAULT_SIZE]; // why this board is in no chain that it should be in; "": it is
-        struct {                 // the last trainer that could not be opened
-            uint64_t bytes;      // fewest that a step takes; 0: unknown
+        char needs[CN_HEALTH_REST_SIZE]; // members that a chain waits for, for people; ""
+        struct {                         // the last trainer that could not be opened
+            uint64_t bytes;              // fewest that a step takes; 0: unknown
             uint32_t part, shards;
         } lacked;
         char lack[CN_FAULT_SIZE]; // what this board lacks memory for in this epoch; ""
