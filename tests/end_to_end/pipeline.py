@@ -122,7 +122,7 @@ def what_cannot_be_a_chain_gets_one_clear_line(build):
 
 CUTS = (("pipeline: 2, cut: nothing", "the cut 'nothing': the model has neither a tensor of this name nor a value that "
          "can be sent; wanted a name such as 6.weight"),
-        ("pipeline: 2, cut: 0.*", "part 0 has no nodes: it would end after 0 nodes"),
+        ("pipeline: 2, cut: 0.*", "the cut '0.*': the first node of the model reads such a tensor"),
         ('pipeline: 3, cut: ["6.*", "2.*"]', "the cut '2.*' comes before '6.*'; wanted the order of the model, each once"),
         ("pipeline: 12", "the model can be cut at"))
 
