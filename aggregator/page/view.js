@@ -33,6 +33,7 @@ const Cairn = {};
     elsewhere: ["○", "none", "serves another job", 4],
     unfit: ["○", "none", "not selected", 4],
     rests: ["‖", "wait", "rests", 2],
+    needs: ["‖", "wait", "waits for members", 2],
     left_out: ["○", "none", "not invited", 4],
     accepted: ["●", "ok", "accepted", 5],
     over: ["●", "ok", "finished", 5],

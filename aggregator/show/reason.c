@@ -27,6 +27,7 @@ static const struct {
     [CN_REASON_MERGING] = {"merging", "no round is open: the version is being made"},
     [CN_REASON_WAITING] = {"waiting", "no round is open: it waits for more groups"},
     [CN_REASON_RESTS] = {"rests", "it rests"},
+    [CN_REASON_NEEDS] = {"needs", "it waits for members of its group"},
     [CN_REASON_UNFIT] = {"unfit", NULL},
     [CN_REASON_LEFT_OUT] = {"left_out", "its group was not invited to this round"},
     [CN_REASON_ACCEPTED] = {"accepted", "in the round: its update is accepted"},
@@ -122,6 +123,9 @@ struct cn_reason cn_reason_of(const struct cn_reason_facts *facts,
         return (struct cn_reason){.kind = CN_REASON_SILENT, .since_ms = live->heard_ms};
     if (live->elsewhere)
         return (struct cn_reason){.kind = CN_REASON_ELSEWHERE};
+    if (cn_board_health_is_fresh(&live->health, facts->now_ms) &&
+        live->health.said.flags & CN_HEALTH_NEEDS)
+        return (struct cn_reason){.kind = CN_REASON_NEEDS, .detail = live->health.said.rest};
     enum cn_reason_kind place = find_place(facts, board->group);
     if (is_idle(place) && cn_board_health_is_fresh(&live->health, facts->now_ms) &&
         live->health.said.flags & CN_HEALTH_RESTS)
@@ -200,6 +204,8 @@ void cn_reason_text(const struct cn_reason *reason, uint64_t now_ms, bool ages,
                  detail);
     else if (reason->kind == CN_REASON_RESTS && *detail)
         snprintf(text, CN_REASON_SIZE, "it rests: %s", detail);
+    else if (reason->kind == CN_REASON_NEEDS && *detail)
+        snprintf(text, CN_REASON_SIZE, "%s", detail);
     else if (reason->kind == CN_REASON_MISSING)
         snprintf(text, CN_REASON_SIZE, "missing in its group%s%s", ages ? " since" : "", age);
     else if (reason->kind == CN_REASON_SILENT)

@@ -35,6 +35,7 @@ enum cn_reason_kind {
     CN_REASON_MERGING,    // no round is open: the version of the last one is being made
     CN_REASON_WAITING,    // no round is open: it waits for more groups
     CN_REASON_RESTS,      // its group is not invited before its charge or bytes suffice
+    CN_REASON_NEEDS,      // it cannot train without members that are missing, as it said
     CN_REASON_UNFIT,      // its group does not meet rounds.select
     CN_REASON_LEFT_OUT,   // its group was not invited
     CN_REASON_ACCEPTED,   // the update of its group is accepted

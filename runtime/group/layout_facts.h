@@ -24,7 +24,7 @@ struct cn_layout_place {
 };
 
 // Bytes of a whole model's step without recomputation: whole is needed on each member, shared is
-// divided among the shards.
+// divided among the shards. A version that arrives does not count.
 struct cn_layout_need {
     uint64_t whole, shared;
 };
@@ -35,6 +35,9 @@ struct cn_layout_member {
     // Computing time of a micro-batch before each place, forward and backward together.
     double us[CN_LAYOUT_PLACES + 1];
     struct cn_layout_need needs[CN_LAYOUT_STAGES]; // by stage; zeros: no share fits
+    // Bytes that a version takes in memory while it arrives: where the member holds the whole
+    // model, and where it holds a share or a part.
+    uint64_t arriving_whole, arriving_divided;
 };
 
 struct cn_layout_facts {

@@ -21,15 +21,24 @@ enum cn_health_state {
 // Flag: its charge or its bytes left keep it out of the members that train; rest says why.
 #define CN_HEALTH_RESTS 4u
 #define CN_HEALTH_LOOKS_ON 8u // flag: it does not train, whatever its charge and bytes
+#define CN_HEALTH_NEEDS                                                                            \
+    16u // flag: it cannot train without members that are missing; rest names them
 #define CN_HEALTH_OUT (CN_HEALTH_RESTS | CN_HEALTH_LOOKS_ON)
 #define CN_HEALTH_PAUSE_SHIFT 8  // first bit of the pause (enum cn_pause)
 #define CN_HEALTH_PAUSE_MASK 15u // mask of the pause, after shifting
 
 #define CN_HEALTH_ERROR_SIZE 120 // bytes of the error text, with its terminating 0
 #define CN_HEALTH_REST_SIZE 96   // bytes of the text about resting, with its terminating 0
+#define CN_HEALTH_MISSING_MAX 4  // members that a report says are missing
 
 // Thousandths of a kelvin at 0 degrees Celsius.
 #define CN_HEALTH_ZERO_CELSIUS 273150
+
+// When a member of a group last heard of another one.
+struct cn_member_sign {
+    uint32_t id;        // cn_name_hash of the member's name
+    uint32_t missing_s; // seconds since its last sign of life; 0: it takes part in the round
+};
 
 struct cn_health {
     uint32_t state;          // enum cn_health_state; a newer board may send a higher number
@@ -47,4 +56,7 @@ struct cn_health {
     uint64_t left_kib;              // what network.day_max leaves of the day; UINT32_MAX: no limit
     char rest[CN_HEALTH_REST_SIZE]; // why it rests; "": it does not, or there is an error
     uint64_t samples; // of the job's data set that it trains on; left out beside an error
+    // NEEDS: members that are missing, and those that have come back since the last report.
+    struct cn_member_sign missing[CN_HEALTH_MISSING_MAX];
+    uint32_t missing_count;
 };

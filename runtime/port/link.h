@@ -161,12 +161,6 @@ struct cn_measures {
     double perplexity; // exp of the mean loss; cross-entropy with several labels per sample only
 };
 
-// When the leader of a group last heard of a member.
-struct cn_member_sign {
-    uint32_t id;        // cn_name_hash of the member's name
-    uint32_t missing_s; // seconds since its last sign of life; 0: it takes part in the round
-};
-
 struct cn_link_upload {
     uint64_t run;
     uint32_t round;

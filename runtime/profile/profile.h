@@ -100,6 +100,13 @@ struct cn_http_settings {
     char metrics_file[CN_PATH_SIZE]; // file to write metrics to, for node_exporter; "": none
 };
 
+// Where whole rows of the model lie that a board needs beside its training.
+enum cn_row_place {
+    CN_ROW_PLACE_AUTO,   // on the disk if the group divides the model's state, else in memory
+    CN_ROW_PLACE_MEMORY, // in memory
+    CN_ROW_PLACE_DISK,   // on the disk
+};
+
 // What operators of the gateway may ask of a board.
 enum cn_remote {
     CN_REMOTE_NONE,
@@ -118,6 +125,7 @@ struct cn_settings {
     uint32_t cpu_cores;            // processors of the board's type; 0: not set
     uint64_t memory_size;          // bytes of the board's memory; 0: not set
     uint64_t memory_limit;         // bytes for training; 0: no limit
+    enum cn_row_place row_place;   // where whole rows of the model lie
     uint64_t power_mw;             // power budget, told to the aggregator; 0: not set
     uint64_t uplink_bps;           // most bit/s to send; 0: no limit
     enum cn_link_transport transport;

@@ -26,6 +26,7 @@ static const char *const optimizers[] = {"sgd", "adam", "adamw", NULL};
 static const char *const schedules[] = {"constant", "step", "cosine", NULL};
 static const char *const normalizations[] = {"none", "feature", "channel", NULL};
 static const char *const wires[] = {"float32", "bfloat16", NULL};
+static const char *const row_places[] = {"auto", "memory", "disk", NULL};
 static const char *const remotes[] = {"none", "log", "selftest", NULL};
 static const char *const lans[] = {"untrusted", "trusted", NULL};
 static const char *const transports[] = {"auto", "udp", "tcp", NULL};
@@ -85,6 +86,11 @@ const struct cn_schema_row cn_schema[] = {
      .initial = "none", .uses = TRAIN | NODE,
      .about = "most memory for training and for a version that arrives; at most what the machine "
               "has"},
+    {"memory.rows", CN_VALUE_CHOICE, BOARD | SITE, AT(row_place), .choices = row_places,
+     .initial = "auto", .uses = NODE,
+     .about =
+         "where whole copies of the model lie; auto: on the disk if a group shares the model's "
+         "state, else in memory"},
     {"power.budget", CN_VALUE_POWER, BOARD | SITE, AT(power_mw), 100, 1e7, "none",
      .initial = "none", .uses = TRAIN | NODE, .about = "power budget, told to the aggregator"},
     {"power.sensor", CN_VALUE_WORDS, BOARD | SITE, AT(care.power_sensors), .zero = "none",

@@ -1,15 +1,15 @@
 #include "runtime/update/residual.h"
 
-#include <stdlib.h>
 #include <string.h>
 
+#include "runtime/port/scratch.h"
 #include "runtime/update/update_block.h"
 
 // Encodes a clipped copy of the values. Values above the limit are rare; only then a copy is made.
 static cn_err encode_clipped(const struct cn_update_header *header, const struct cn_layout *layout,
                              const float *change, float *next, struct cn_buffer *out)
 {
-    float *clipped = malloc((layout->total + 1) * sizeof(*clipped));
+    float *clipped = cn_scratch_allocate(layout->total * sizeof(*clipped));
     cn_err err;
 
     if (!clipped)
@@ -17,7 +17,7 @@ static cn_err encode_clipped(const struct cn_update_header *header, const struct
     for (size_t i = 0; i < layout->total; i++)
         clipped[i] = cn_update_clip(change[i]);
     err = cn_update_encode(header, layout, clipped, next, out);
-    free(clipped);
+    cn_scratch_free(clipped);
     for (size_t i = 0; i < layout->total && !err; i++)
         next[i] = change[i] - next[i];
     return err;

@@ -1,9 +1,9 @@
 #include "runtime/update/row.h"
 
 #include <stdint.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "runtime/port/scratch.h"
 #include "runtime/update/update_block.h"
 
 // Rounds a float32 to bfloat16. Value is not NaN: a NaN ends the round before it gets here.
@@ -24,13 +24,14 @@ cn_err cn_row_allocate(struct cn_row *row, size_t count, bool half)
     if (row->data)
         return CN_OK;
     row->half = half;
-    row->data = calloc(count ? count : 1, cn_row_width(row));
+    row->data =
+        count > SIZE_MAX / sizeof(float) ? NULL : cn_scratch_allocate(count * cn_row_width(row));
     return row->data ? CN_OK : CN_ENOMEM;
 }
 
 void cn_row_deinit(struct cn_row *row)
 {
-    free(row->data);
+    cn_scratch_free(row->data);
     *row = (struct cn_row){0};
 }
 

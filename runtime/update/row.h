@@ -11,7 +11,7 @@
 #include "runtime/base/error.h"
 
 struct cn_row {
-    void *data; // owned; array of float, or of uint16_t when half; NULL: empty
+    void *data; // owned, of scratch.h; array of float, or of uint16_t when half; NULL: empty
     bool half;  // elements are bfloat16
 };
 

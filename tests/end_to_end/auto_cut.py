@@ -132,14 +132,14 @@ def a_board_with_other_samples_looks_on(build):
 
 @scenario
 def a_model_of_which_no_share_fits_is_cut_and_waits_for_the_boards_that_it_needs(build):
-    """Three layers of 1 MB: a share of stage 3 would need 13.6 MB while a layer is gathered, a part needs 12.1 MB."""
+    """Three layers of 1 MB: a share would need more than 6.6 MB, a part needs 6.1 MB."""
     def disturb(lan):
         lan.wait_for_line("board-1", "version 1: held-out")
         lan.kill("board-2")
         lan.wait_for_line("board-1", "a layout that fits cannot be made of board-1: waiting for board-2")
         lan.start("board-2")
 
-    _, logs, _ = automatic(build, TWO, 10000, memory=12200, disturb=disturb, model=(512, 3), batch=4, local_steps=200,
+    _, logs, _ = automatic(build, TWO, 10000, memory=6400, disturb=disturb, model=(512, 3), batch=4, local_steps=200,
                            momentum="0.9, optimizer: adam", rejoin="300 ms")
     why = re.findall(CHAIN, logs["board-1"])[-1][3]
     assert "4 layouts do not fit" in why, why

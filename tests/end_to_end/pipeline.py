@@ -122,7 +122,7 @@ def what_cannot_be_a_chain_gets_one_clear_line(build):
 
 CUTS = (("pipeline: 2, cut: nothing", "the cut 'nothing': the model has neither a tensor of this name nor a value that "
          "can be sent; wanted a name such as 6.weight"),
-        ("pipeline: 2, cut: 0.*", "part 0 has no nodes: it would end after 0 nodes"),
+        ("pipeline: 2, cut: 0.*", "the cut '0.*': the first node of the model reads such a tensor"),
         ('pipeline: 3, cut: ["6.*", "2.*"]', "the cut '2.*' comes before '6.*'; wanted the order of the model, each once"),
         ("pipeline: 12", "the model can be cut at"))
 
@@ -531,13 +531,31 @@ def nine_boards_in_three_chains_are_killed_and_the_versions_are_the_same(build):
     return f"{len(killed)} boards killed, chains formed {formed} times"
 
 
+def said_of_boards(cluster, wanted):
+    """What the gateway's status says of each board, as soon as it is what is wanted: a board reports every 5 s at most."""
+    deadline = time.monotonic() + 30
+    while True:
+        lines = cluster.command(cluster.aggregator, "status", "--json", "gateway.yaml").stdout.splitlines()[1:]
+        said = {board["board"]: board["status"] for board in map(json.loads, lines) if "board" in board}
+        if wanted(said):
+            return said
+        assert time.monotonic() < deadline, said
+        time.sleep(0.3)
+
+
 @scenario
 def a_chain_that_lacks_a_member_waits_and_says_who_is_missing(build):
     def disturb(cluster):
         cluster.wait_for_line("board-1", "version 1: held-out")
         cluster.kill("board-2")
         cluster.wait_for_line("board-1", "a chain of 2 parts cannot be made of board-1: waiting for board-2")
+        said = said_of_boards(cluster, lambda boards: boards["board-2"].startswith("missing in its group"))
+        assert said["board-1"] == "a chain of 2 parts waits for board-2", said
+        own = json.loads(cluster.command(cluster.node, "status", "--json", "board-1.yaml").stdout)
+        assert own["state"] == "a chain of 2 parts waits for board-2" and "samples_per_s" not in own["round"], own
+        assert "reports:" not in cluster.log("gateway"), cluster.log("gateway")  # nothing is wrong with board-1
         cluster.start("board-2")
+        said_of_boards(cluster, lambda boards: not any("waits" in text or "missing" in text for text in boards.values()))
 
     settings = {"batch": "16, accumulate: 2", "extra": "parallel: {pipeline: 2}", "rejoin": "300 ms",
                 "local_steps": 150}

@@ -326,7 +326,7 @@ def without_a_member_the_rest_trains_in_fewer_shares(build):
 @scenario
 def members_that_hold_weights_together_compute_the_same_again(build):
     """What a pass computes again decides which weights of stage 3 it fetches, and boards have unlike memory."""
-    settings = {"layers": [64] * 10, "batch": "64, accumulate: 2", "rounds": 2, "local_steps": 10, "momentum": 0.9}
+    settings = {"layers": [128] * 10, "batch": "256, accumulate: 2", "rounds": 2, "local_steps": 10, "momentum": 0.9}
     for groups, parallel, holds in ((TWO, "shard: 2, stage: 3", r"shard 1 of 2: "),
                                     (FOUR, "pipeline: 2, shard: 2, stage: 3", r"part 1 of 2, ")):
         wanted, logs = digests_of(build, groups, parallel, 2, **settings)
@@ -334,7 +334,7 @@ def members_that_hold_weights_together_compute_the_same_again(build):
         found, logs = digests_of(build, groups, parallel, 2, train_max=needs - 1024, **settings)
         assert len(wanted) == 3 and wanted == found, f"{parallel}: with equal memory {wanted}, with less on board-1 {found}"
         again = "are computed again, as memory.train_max of board-1 needs it"
-        assert again in logs["board-2"] and "are computed again, 64 of 64 samples" in logs["board-1"], logs["board-1"]
+        assert again in logs["board-2"] and "are computed again, 256 of 256 samples" in logs["board-1"], logs["board-1"]
         assert again not in logs["board-1"] and all(again not in logs[board] for board in groups["lab"][2:]), logs
 
 

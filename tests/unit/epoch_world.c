@@ -13,6 +13,7 @@
 #include "ports/cpu/compute_cpu.h"
 #include "ports/tcp/collective_tcp.h"
 #include "runtime/port/crypto.h"
+#include "runtime/port/scratch.h"
 #include "runtime/update/version.h"
 #include "tests/unit/epoch_world.h"
 
@@ -328,7 +329,7 @@ static void answer_fetch(struct epoch_world *world, const struct cn_errand_reque
         .kind = CN_ERRAND_FETCH, .number = request->number, .size = world->version_size};
 
     assert_memory_equal(request->digest, world->news.version_digest, CN_DIGEST_SIZE);
-    answer.data = malloc(answer.size);
+    answer.data = cn_scratch_allocate(answer.size);
     assert_non_null(answer.data);
     memcpy(answer.data, world->version, answer.size);
     cn_mailbox_put_answer(&world->boards[0].box, &answer);

@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "runtime/port/crypto.h"
+#include "runtime/port/scratch.h"
 #include "runtime/round/checkpoint/checkpoint.h"
 #include "tests/support/flaky_store.h"
 #include "tests/support/layouts.h"
@@ -24,7 +25,7 @@ struct fixture {
 
 static float *row(uint64_t seed)
 {
-    float *values = calloc(TOTAL, sizeof(float));
+    float *values = cn_scratch_allocate(TOTAL * sizeof(float));
 
     cn_test_fill(values, TOTAL, seed, 1);
     return values;
@@ -515,8 +516,8 @@ static void take_apart(struct fixture *f, struct cn_checkpoint *whole, struct br
     whole->second = row(7);
     cn_checkpoint_deinit(&f->saved);
     make_state(CN_PHASE_TRAIN, &f->saved);
-    free(f->saved.weights);
-    free(f->saved.optimizer);
+    cn_scratch_free(f->saved.weights);
+    cn_scratch_free(f->saved.optimizer);
     f->saved.weights = f->saved.optimizer = NULL;
     *brought = (struct brought){.state = whole, .row = row(0)};
     *source = (struct cn_checkpoint_source){
@@ -541,7 +542,7 @@ static void arrays_that_are_brought_one_by_one_make_the_same_state(void **state)
     assert_int_equal(load(f), CN_OK);
     expect_same(&whole, &f->loaded);
     expect_row(whole.second, f->loaded.second);
-    free(brought.row);
+    cn_scratch_free(brought.row);
     cn_checkpoint_deinit(&whole);
 }
 
@@ -577,7 +578,7 @@ static void arrays_are_brought_whatever_the_disk_does(void **state)
         assert_int_equal(load(f), CN_OK);
         assert_int_not_equal(f->loaded.step, 2000);
     }
-    free(brought.row);
+    cn_scratch_free(brought.row);
     cn_checkpoint_deinit(&whole);
 }
 

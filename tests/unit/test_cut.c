@@ -305,7 +305,7 @@ static void a_part_begins_with_the_first_node_that_reads_a_tensor(void **state)
     by_value = read_cut(&scene, "h r");
     assert_int_equal(by_tensor.parts, 3);
     assert_memory_equal(&by_tensor, &by_value, sizeof(by_value));
-    expect_refusal(&scene, "*", "part 0 has no nodes");
+    expect_refusal(&scene, "*", "the cut '*': the first node of the model reads such a tensor");
     close_scene(&scene);
 }
 
@@ -372,11 +372,11 @@ static void parts_without_nodes_are_refused(void **state)
     (void)state;
     open_scene(&scene, &residual);
     expect_place_refused(&scene, &(struct cn_cut){.parts = 2, .places = {0}},
-                         "part 0 has no nodes");
-    expect_place_refused(&scene, &(struct cn_cut){.parts = 3, .places = {2, 2}},
                          "part 1 has no nodes");
+    expect_place_refused(&scene, &(struct cn_cut){.parts = 3, .places = {2, 2}},
+                         "part 2 has no nodes");
     expect_place_refused(&scene, &(struct cn_cut){.parts = 2, .places = {7}},
-                         "part 1 has no nodes: the cut before it is after 7 of 7 nodes");
+                         "part 2 has no nodes: the cut before it is after 7 of 7 nodes");
     expect_place_refused(&scene, &(struct cn_cut){.parts = 0}, "a cut into 0 parts");
     expect_place_refused(&scene, &(struct cn_cut){.parts = 17},
                          "a cut into 17 parts; wanted 1 to 16");

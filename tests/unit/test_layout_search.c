@@ -282,6 +282,45 @@ static void the_lowest_stage_and_the_fewest_shards_that_fit_everybody(void **sta
     }
 }
 
+// A version that arrives takes 40 MiB of a member that holds the whole model, and 5 MiB, or
+// nothing, of one whose copies of the model lie on its disk.
+static void a_version_that_arrives_counts_where_its_copies_lie(void **state)
+{
+    static const struct cn_layout_need need = {60 * MIB, 40 * MIB};
+    struct cn_layout_facts facts = alike(4, 1, 10 * MIB, 0, 0);
+
+    (void)state;
+    facts.most_parts = 1;
+    for (uint32_t m = 0; m < 4; m++) {
+        facts.members[m].limit = 139 * MIB;
+        facts.members[m].arriving_whole = 40 * MIB;
+        for (uint32_t s = 0; s < CN_LAYOUT_STAGES; s++)
+            facts.members[m].needs[s] = need;
+    }
+    assert_int_equal(best_of(&facts).shards, 2);
+    for (uint32_t m = 0; m < 4; m++)
+        facts.members[m].limit = 140 * MIB;
+    assert_int_equal(best_of(&facts).shards, 1);
+    for (uint32_t m = 0; m < 4; m++) {
+        facts.members[m].limit = 84 * MIB;
+        facts.members[m].arriving_divided = 5 * MIB;
+    }
+    assert_int_equal(best_of(&facts).shards, 4);
+}
+
+static void a_version_that_arrives_counts_for_a_part(void **state)
+{
+    struct cn_layout_facts facts = alike(4, 12, 8 * MIB, 8 * KIB, 100000000);
+
+    (void)state;
+    for (uint32_t m = 0; m < 4; m++)
+        facts.members[m].limit = 12 * MIB; // the state is 32 MiB, a part of four 8
+    assert_int_equal(best_of(&facts).missing, 0);
+    for (uint32_t m = 0; m < 4; m++)
+        facts.members[m].arriving_divided = 5 * MIB;
+    assert_true(best_of(&facts).missing > 0);
+}
+
 // What another member tells is bounded before the search; the search itself ends for any number.
 static void times_below_zero_end_the_search(void **state)
 {
@@ -362,6 +401,8 @@ int main(void)
         cmocka_unit_test(unequal_boards_get_unequal_parts),
         cmocka_unit_test(what_does_not_fit_is_cut_or_named),
         cmocka_unit_test(the_lowest_stage_and_the_fewest_shards_that_fit_everybody),
+        cmocka_unit_test(a_version_that_arrives_counts_where_its_copies_lie),
+        cmocka_unit_test(a_version_that_arrives_counts_for_a_part),
         cmocka_unit_test(times_below_zero_end_the_search),
         cmocka_unit_test(a_whole_model_of_unknown_need_is_not_chosen_before_a_chain),
         cmocka_unit_test(a_number_of_parts_that_was_refused_is_not_tried_again),

@@ -127,9 +127,10 @@ static void a_cut_batch_is_counted_whole_in_an_evaluation(void **state)
 
 #define ARRIVING 65536
 
-static uint64_t arriving(const struct cn_layout *layout)
+static uint64_t arriving(const struct cn_layout *whole, const struct cn_layout *own)
 {
-    assert_true(layout->total > 0);
+    assert_true(whole->total > 0);
+    assert_ptr_equal(own, whole);
     return ARRIVING;
 }
 

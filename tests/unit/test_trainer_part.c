@@ -88,7 +88,7 @@ static void what_a_part_cannot_be_is_refused(void **state)
     expect_refusal(&scene, &config, CN_ENOMEM, "a part of a model takes whole micro-batches");
     config.memory_limit = 0;
     config.cut = &empty;
-    expect_refusal(&scene, &config, CN_EINVAL, "part 1 has no nodes");
+    expect_refusal(&scene, &config, CN_EINVAL, "part 2 has no nodes");
     close_scene(&scene);
 }
 

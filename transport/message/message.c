@@ -357,14 +357,27 @@ static const struct cn_message_schema status_schema = SCHEMA(status_fields);
     }
 
 static const struct cn_message_field health_fields[] = {
-    NUMBER(1, cn_health, state, 0, 255),        NUMBER(2, cn_health, round, 0, UINT32_MAX),
-    NUMBER(3, cn_health, step, 0, UINT32_MAX),  NUMBER(4, cn_health, steps, 0, UINT32_MAX),
-    SMALL_OPTION(5, cn_health, temperature_mk), SMALL_OPTION(6, cn_health, power_mw),
-    SMALL_OPTION(7, cn_health, centisamples),   SMALL_OPTION(8, cn_health, flags),
-    SMALL_OPTION(9, cn_health, error_code),     FIELD(10, TEXT_OR_NONE, cn_health, error),
-    SMALL_OPTION(11, cn_health, seq),           SMALL_OPTION(12, cn_health, resident_mib),
-    FIELD(13, TEXT_OR_NONE, cn_health, rest),   SMALL_OPTION(14, cn_health, battery),
-    SMALL_OPTION(15, cn_health, left_kib),      SMALL_OPTION(16, cn_health, samples),
+    NUMBER(1, cn_health, state, 0, 255),
+    NUMBER(2, cn_health, round, 0, UINT32_MAX),
+    NUMBER(3, cn_health, step, 0, UINT32_MAX),
+    NUMBER(4, cn_health, steps, 0, UINT32_MAX),
+    SMALL_OPTION(5, cn_health, temperature_mk),
+    SMALL_OPTION(6, cn_health, power_mw),
+    SMALL_OPTION(7, cn_health, centisamples),
+    SMALL_OPTION(8, cn_health, flags),
+    SMALL_OPTION(9, cn_health, error_code),
+    FIELD(10, TEXT_OR_NONE, cn_health, error),
+    SMALL_OPTION(11, cn_health, seq),
+    SMALL_OPTION(12, cn_health, resident_mib),
+    FIELD(13, TEXT_OR_NONE, cn_health, rest),
+    SMALL_OPTION(14, cn_health, battery),
+    SMALL_OPTION(15, cn_health, left_kib),
+    SMALL_OPTION(16, cn_health, samples),
+    {.key = 17,
+     .kind = SIGNS,
+     .offset = offsetof(struct cn_health, missing),
+     .max = CN_HEALTH_MISSING_MAX,
+     .count_offset = offsetof(struct cn_health, missing_count)},
 };
 static const struct cn_message_schema health_schema = SCHEMA(health_fields);
 

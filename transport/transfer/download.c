@@ -6,6 +6,7 @@
 
 #include "runtime/base/log_limit.h"
 #include "runtime/port/crypto.h"
+#include "runtime/port/scratch.h"
 
 #define PAUSE_MIN_MS 250
 #define PAUSE_MAX_MS 30000
@@ -43,7 +44,7 @@ cn_err cn_download_open(const struct cn_transfer *transfer, const uint8_t digest
     opened->transfer = *transfer;
     opened->size = (size_t)size;
     opened->chunk_count = (uint32_t)chunks;
-    opened->data = malloc(opened->size);
+    opened->data = cn_scratch_allocate(opened->size);
     if (!opened->data ||
         cn_in_flight_init(&opened->flight, transfer->controller, (uint32_t)count)) {
         cn_download_close(opened);
@@ -63,7 +64,7 @@ void cn_download_close(struct cn_download *download)
     if (!download)
         return;
     cn_in_flight_deinit(&download->flight);
-    free(download->data);
+    cn_scratch_free(download->data);
     free(download);
 }
 

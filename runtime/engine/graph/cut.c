@@ -213,6 +213,7 @@ cn_err cn_cut_places(const struct cn_graph *graph, struct cn_cut_place **places,
 
 // --- checks ---
 
+// People count parts from 1.
 static void refuse(const struct cn_graph *graph, size_t nodes, uint32_t part, enum obstacle why,
                    uint32_t root, struct cn_diag *diag)
 {
@@ -224,8 +225,8 @@ static void refuse(const struct cn_graph *graph, size_t nodes, uint32_t part, en
     char name[128];
 
     copy_name(graph, root, name, sizeof(name));
-    cn_diag_add(diag, "the cut behind part %u, after %zu nodes, goes through %s: %s", part, nodes,
-                name, texts[why]);
+    cn_diag_add(diag, "the cut behind part %u, after %zu nodes, goes through %s: %s", part + 1,
+                nodes, name, texts[why]);
 }
 
 static cn_err check_place(const struct cn_graph *graph, const struct cn_cut_span *spans,
@@ -237,13 +238,13 @@ static cn_err check_place(const struct cn_graph *graph, const struct cn_cut_span
 
     if (nodes > graph->loss) {
         cn_diag_add(diag, "part %u has no nodes: the cut before it is after %zu of %zu nodes",
-                    part + 1, nodes, graph->loss + 1);
+                    part + 2, nodes, graph->loss + 1);
         return CN_EINVAL;
     }
     if (nodes <= before) {
         cn_diag_add(diag,
                     "part %u has no nodes: it would end after %zu nodes, and begins after %zu",
-                    part, nodes, before);
+                    part + 1, nodes, before);
         return CN_EINVAL;
     }
     root = find_obstacle(graph, spans, nodes, &why);
@@ -335,6 +336,13 @@ static cn_err read_names(const struct cn_graph *graph, const struct cn_layout *l
                         name,
                         layout->tensor_count ? layout->tensors[layout->tensor_count / 2].name
                                              : "that of a tensor");
+            return CN_EINVAL;
+        }
+        if (nodes == 0) {
+            cn_diag_add(diag,
+                        "the cut '%s': the first node of the model reads such a tensor, so part 1 "
+                        "would be empty; wanted a tensor that is read later",
+                        name);
             return CN_EINVAL;
         }
         if (cut->parts > 1 && nodes <= cut->places[cut->parts - 2]) {

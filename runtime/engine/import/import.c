@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/engine/import/import_again.h"
 #include "runtime/engine/import/import_equal.h"
 #include "runtime/engine/import/import_known.h"
 #include "runtime/engine/onnx/onnx_names.h"
@@ -21,6 +22,7 @@ struct cn_importer {
     struct cn_onnx_names names; // names of the values made so far
     size_t work;                // elements of work so far, at most WORK_MAX
     struct cn_import_equal equal;
+    struct cn_import_again again;
     bool refused;
 };
 
@@ -419,7 +421,7 @@ static cn_err import_node(struct cn_importer *importer, const struct cn_onnx_nod
                                   .node = source,
                                   .out = CN_GRAPH_NONE};
     const struct cn_import_op *op = cn_import_op_find(source);
-    bool known = false;
+    bool known = false, again = false;
     cn_err err;
 
     for (size_t i = 0; i + 1 < CN_IMPORT_OUTPUTS; i++)
@@ -429,7 +431,11 @@ static cn_err import_node(struct cn_importer *importer, const struct cn_onnx_nod
     else
         err = cn_import_refuse(&node, "the op is not supported");
     if (!err && known)
+        err = cn_import_again_find(&importer->again, &node, &again);
+    if (!err && known && !again)
         err = import_by(&node, op);
+    if (!err && !again)
+        err = cn_import_again_keep(&importer->again, &node);
     if (err && err != CN_ENOTSUP)
         return err;
     if (err) {
@@ -566,5 +572,6 @@ cn_err cn_import(const struct cn_onnx *onnx, const struct cn_layout *layout, str
     cn_err err = import_all(&importer, layout);
 
     cn_onnx_names_deinit(&importer.names);
+    cn_import_again_deinit(&importer.again);
     return err;
 }

@@ -38,8 +38,9 @@ struct cn_trainer_config {
     uint64_t *least; // set where no plan keeps memory_limit: fewest bytes of a plan; NULL: unwanted
 
     // Returns the bytes that the caller takes beside the arenas while a version of the model
-    // arrives; they count against memory_limit. NULL: none arrives.
-    uint64_t (*arriving)(const struct cn_layout *layout);
+    // arrives; they count against memory_limit. own is the layout of this trainer's part, or the
+    // whole model's. NULL: none arrives.
+    uint64_t (*arriving)(const struct cn_layout *whole, const struct cn_layout *own);
 
     uint32_t shards; // members that hold the model together; 0 or 1: no shards
     uint32_t stage;  // ZeRO stage, 1 to 3; 0 is 1; ignored without shards

@@ -217,7 +217,7 @@ cn_err cn_trainer_fit(struct cn_trainer *trainer, const struct cn_trainer_config
     struct cn_trainer_plan first = {
         .batch = config->batch,
         .arriving = part               ? trainer->part.arriving
-                    : config->arriving ? config->arriving(&trainer->layout)
+                    : config->arriving ? config->arriving(&trainer->layout, &trainer->layout)
                                        : 0,
         .messages = trainer->part.kept,
     };

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "runtime/port/crypto.h"
+#include "runtime/port/scratch.h"
 #include "runtime/round/checkpoint/checkpoint_private.h"
 
 const uint8_t cn_checkpoint_magic[8] = "cairnck5";
@@ -56,15 +57,15 @@ void cn_checkpoint_deinit(struct cn_checkpoint *checkpoint)
 {
     if (!checkpoint)
         return;
-    free(checkpoint->base);
-    free(checkpoint->weights);
-    free(checkpoint->optimizer);
-    free(checkpoint->second);
+    cn_scratch_free(checkpoint->base);
+    cn_scratch_free(checkpoint->weights);
+    cn_scratch_free(checkpoint->optimizer);
+    cn_scratch_free(checkpoint->second);
     cn_row_deinit(&checkpoint->residual);
     cn_row_deinit(&checkpoint->next_residual);
     cn_row_deinit(&checkpoint->change);
-    free(checkpoint->control.own);
-    free(checkpoint->control.server);
+    cn_scratch_free(checkpoint->control.own);
+    cn_scratch_free(checkpoint->control.server);
     free(checkpoint->frame);
     *checkpoint = (struct cn_checkpoint){0};
 }
@@ -219,25 +220,40 @@ static cn_err put_arrays(const struct cn_checkpoint *checkpoint, uint32_t presen
     return CN_OK;
 }
 
-static cn_err encode(const struct cn_checkpoint *checkpoint, uint64_t counter,
-                     const struct cn_checkpoint_source *source, struct sink *sink)
+// Computes the encoded size of a state with these arrays. Returns CN_EINVAL when one is missing.
+static cn_err size_with(const struct cn_checkpoint *checkpoint, uint32_t presence, size_t *size)
 {
-    uint32_t presence = presence_of(checkpoint) | (source ? source->arrays : 0);
     uint32_t required = cn_checkpoint_phases[checkpoint->phase].required;
     bool has_frame = cn_checkpoint_phases[checkpoint->phase].has_frame;
-    uint8_t header[HEADER_SIZE];
-    uint8_t digest[CN_DIGEST_SIZE];
-    size_t size;
     cn_err err;
 
     if ((presence & required) != required ||
         (has_frame && (!checkpoint->frame || !checkpoint->frame_size)))
         return CN_EINVAL;
     err = cn_checkpoint_body_size(presence, checkpoint->total, has_halves(checkpoint),
-                                  has_frame ? checkpoint->frame_size : 0, &size);
+                                  has_frame ? checkpoint->frame_size : 0, size);
+    if (!err)
+        *size += header_size_of(checkpoint, presence);
+    return err;
+}
+
+cn_err cn_checkpoint_size(const struct cn_checkpoint *checkpoint, size_t *size)
+{
+    return size_with(checkpoint, presence_of(checkpoint), size);
+}
+
+static cn_err encode(const struct cn_checkpoint *checkpoint, uint64_t counter,
+                     const struct cn_checkpoint_source *source, struct sink *sink)
+{
+    uint32_t presence = presence_of(checkpoint) | (source ? source->arrays : 0);
+    bool has_frame = cn_checkpoint_phases[checkpoint->phase].has_frame;
+    uint8_t header[HEADER_SIZE];
+    uint8_t digest[CN_DIGEST_SIZE];
+    size_t size;
+    cn_err err = size_with(checkpoint, presence, &size);
+
     if (err)
         return err;
-    size += header_size_of(checkpoint, presence);
     cn_sha256_init(&sink->sha);
     put_header(checkpoint, counter, presence, size, header);
     sink_put(sink, header, header_size_of(checkpoint, presence));

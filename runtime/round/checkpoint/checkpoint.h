@@ -43,7 +43,7 @@ struct cn_variates {
     uint32_t count;      // updates of the group in this epoch that were accepted
     uint32_t version;    // version that server belongs to
     float inverse;       // of the round under way or in the outbox; variate.h has its formula
-    float *own, *server; // arrays of the checkpoint's total, owned; NULL: zeros
+    float *own, *server; // arrays of the checkpoint's total, owned, of scratch.h; NULL: zeros
 };
 
 // The parts of an encoded state, in this order.
@@ -98,7 +98,8 @@ struct cn_checkpoint {
     struct cn_counted counted;
 
     size_t total;
-    // Arrays of `total` floats, owned. NULL where the phase has none.
+    // Arrays of `total` floats, owned, from cn_scratch_allocate (runtime/port/scratch.h). NULL
+    // where the phase has none.
     float *base;
     float *weights;   // in CN_PHASE_TRAIN
     float *optimizer; // in CN_PHASE_TRAIN, or kept across rounds
@@ -110,7 +111,7 @@ struct cn_checkpoint {
     struct cn_row change;
     struct cn_variates control;
 
-    uint8_t *frame; // CN_PHASE_SEND: the outbox, owned
+    uint8_t *frame; // CN_PHASE_SEND: the outbox, owned, of malloc
     size_t frame_size;
     uint8_t frame_digest[CN_DIGEST_SIZE];
 };
@@ -120,6 +121,9 @@ void cn_checkpoint_deinit(struct cn_checkpoint *checkpoint);
 // Appends the encoded state to out, with the arrays and the frame of its phase. Returns CN_EINVAL
 // and appends nothing when a required array is missing. The same holds for save.
 cn_err cn_checkpoint_encode(const struct cn_checkpoint *checkpoint, struct cn_buffer *out);
+
+// Sets *size to the bytes that cn_checkpoint_encode appends. Returns CN_EINVAL as above.
+cn_err cn_checkpoint_size(const struct cn_checkpoint *checkpoint, size_t *size);
 
 // Decodes any bytes: gives a whole state, or an error and a line in diag. The limits bound what is
 // allocated: elements of an array, and bytes of the frame. The counter is the sender's. Set it to

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "runtime/port/crypto.h"
+#include "runtime/port/scratch.h"
 #include "runtime/round/checkpoint/checkpoint_private.h"
 
 #define SCALE_MAX 64 // one more than the largest exponent of a loss scale
@@ -344,7 +345,8 @@ static cn_err take_all(const struct source *source, const uint8_t *header,
 
         if (!has_part(header, part))
             continue;
-        target.places[i] = malloc(size ? size : 1);
+        target.places[i] =
+            part == CN_PART_FRAME ? malloc(size ? size : 1) : cn_scratch_allocate(size);
         err = target.places[i] ? CN_OK : CN_ENOMEM;
     }
     checkpoint->frame_size = part_size(header, CN_PART_FRAME);

@@ -8,6 +8,7 @@
 #include "runtime/base/log.h"
 #include "runtime/group/backend.h"
 #include "runtime/port/platform.h"
+#include "runtime/port/scratch.h"
 #include "runtime/round/epoch/epoch_command.h"
 #include "runtime/round/epoch/epoch_control.h"
 #include "runtime/round/epoch/epoch_end.h"
@@ -109,7 +110,7 @@ static void plan_fetched(struct cn_epoch *epoch, const struct cn_round_info *new
         // another version.
         epoch->fetch_at_ms = epoch->avoid_delta ? cn_platform_now_ms() + RETRY_MS : 0;
         epoch->avoid_delta = true;
-        free(answer->data);
+        cn_scratch_free(answer->data);
         return;
     }
     epoch->avoid_delta = false;
@@ -259,7 +260,7 @@ static cn_err plan_send(struct cn_epoch *epoch, struct cn_epoch_command *command
 
     if (cn_mailbox_take_answer(epoch->box, CN_ERRAND_UPLOAD, &answer)) {
         plan_receipt(epoch, &answer, command);
-        free(answer.data);
+        cn_scratch_free(answer.data);
     } else if (!cn_mailbox_requested(epoch->box, CN_ERRAND_UPLOAD)) {
         return want_upload(epoch);
     }
@@ -424,7 +425,7 @@ static cn_err do_base(struct cn_epoch *epoch, struct cn_epoch_command *command)
     if (!command->base.bytes) {
         if (!cn_session_may_take(session, version.number, version.delta, command->base.size))
             return CN_ERANGE;
-        command->base.bytes = malloc(version.size ? version.size : 1);
+        command->base.bytes = cn_scratch_allocate(version.size);
         if (!command->base.bytes)
             return CN_ENOMEM;
     }
@@ -557,9 +558,9 @@ cn_err cn_epoch_run(struct cn_epoch *epoch)
             err = obey(epoch, &command);
         }
         if (command.kind == CN_EPOCH_BASE)
-            free(command.base.bytes);
+            cn_scratch_free(command.base.bytes);
         if (command.kind == CN_EPOCH_CONTROL)
-            free(command.control.bytes);
+            cn_scratch_free(command.control.bytes);
     }
     cn_session_leave(session);
     cn_mailbox_drop_errand(epoch->box);

@@ -31,7 +31,7 @@ struct cn_epoch_command {
             bool delta;      // the bytes are a frame
             uint64_t size;
             uint8_t digest[CN_DIGEST_SIZE]; // of the version
-            uint8_t *bytes; // does not travel; allocated on each member, freed by cn_epoch_run
+            uint8_t *bytes; // does not travel; of scratch.h on each member; cn_epoch_run frees it
         } base;             // BASE
         struct {
             uint32_t epoch;          // of the variates

@@ -1,10 +1,10 @@
 #include "runtime/round/epoch/epoch_control.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "runtime/base/log.h"
 #include "runtime/port/platform.h"
+#include "runtime/port/scratch.h"
 #include "runtime/update/update.h"
 
 #define RETRY_MS 1000 // wait before a variate that could not be used is fetched again
@@ -33,7 +33,7 @@ static void use_fetched(struct cn_epoch *epoch, const struct cn_round_info *news
         cn_log(CN_LOG_WARN, "epoch", "the control variate of version %u was not usable: %s",
                news->version, cn_err_text(err));
         epoch->fetch_at_ms = cn_platform_now_ms() + RETRY_MS;
-        free(answer->data);
+        cn_scratch_free(answer->data);
         return;
     }
     *command = (struct cn_epoch_command){
@@ -85,7 +85,7 @@ cn_err cn_epoch_do_control(struct cn_epoch *epoch, struct cn_epoch_command *comm
     if (!may_take(epoch, command->control.size))
         return CN_ERANGE;
     if (size && !command->control.bytes) {
-        command->control.bytes = malloc(size);
+        command->control.bytes = cn_scratch_allocate(size);
         if (!command->control.bytes)
             return CN_ENOMEM;
     }

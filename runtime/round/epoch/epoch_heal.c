@@ -6,6 +6,7 @@
 #include "runtime/base/log.h"
 #include "runtime/group/ranks.h"
 #include "runtime/port/crypto.h"
+#include "runtime/port/scratch.h"
 #include "runtime/round/epoch/epoch_limits.h"
 #include "runtime/round/epoch/recovery.h"
 
@@ -130,22 +131,48 @@ static cn_err complete_step(struct cn_epoch *epoch, const struct table *table)
 // A transfer of the source's state in pieces.
 struct transfer {
     // On members other than the source: this member's bytes, replaced piece by piece.
-    struct cn_buffer state;
-    size_t piece, count; // bytes of a piece; number of pieces
-    uint8_t *digests;    // digests of the source's pieces
-    int64_t *wanted;     // by piece, then by rank: whether the rank wants the piece
-    size_t lacks;        // number of pieces that this member wants
-    size_t came;         // number of these pieces that have arrived
+    struct cn_buffer state; // its data is memory of scratch.h
+    size_t piece, count;    // bytes of a piece; number of pieces
+    uint8_t *digests;       // digests of the source's pieces
+    int64_t *wanted;        // by piece, then by rank: whether the rank wants the piece
+    size_t lacks;           // number of pieces that this member wants
+    size_t came;            // number of these pieces that have arrived
 };
+
+// Gives the state room for size bytes in all, in memory of scratch.h: cn_buffer itself must not
+// have to grow.
+static cn_err make_room(struct cn_buffer *state, size_t size)
+{
+    uint8_t *data;
+
+    if (size <= state->capacity)
+        return CN_OK;
+    if (size > state->limit)
+        return CN_ERANGE;
+    data = cn_scratch_allocate(size);
+    if (!data)
+        return CN_ENOMEM;
+    if (state->size)
+        memcpy(data, state->data, state->size);
+    cn_scratch_free(state->data);
+    state->data = data;
+    state->capacity = size;
+    return CN_OK;
+}
 
 // Encodes the state without the values that differ from board to board.
 static cn_err encode_shared(struct cn_session *session, struct cn_buffer *state)
 {
     struct cn_checkpoint shared;
+    size_t size;
     cn_err err = cn_session_snapshot(session);
 
     shared = *cn_session_held(session);
     shared.counter = shared.epoch = 0;
+    if (!err)
+        err = cn_checkpoint_size(&shared, &size);
+    if (!err)
+        err = make_room(state, size);
     return err ? err : cn_checkpoint_encode(&shared, state);
 }
 
@@ -238,8 +265,10 @@ static cn_err tell_pieces(struct cn_epoch *epoch, uint32_t source, uint64_t size
 {
     bool gives = epoch->view.view.rank == source;
     cn_err err =
-        size > transfer->state.limit ? CN_ERANGE : cn_buffer_resize(&transfer->state, (size_t)size);
+        size > transfer->state.limit ? CN_ERANGE : make_room(&transfer->state, (size_t)size);
 
+    if (!err)
+        err = cn_buffer_resize(&transfer->state, (size_t)size);
     if (!err)
         err = allocate(transfer);
     if (err)
@@ -367,7 +396,7 @@ cn_err cn_epoch_heal(struct cn_epoch *epoch)
         err = complete_step(epoch, &table);
     if (!err)
         err = level(epoch, &table, &transfer);
-    cn_buffer_deinit(&transfer.state);
+    cn_scratch_free(transfer.state.data);
     free(transfer.digests);
     free(transfer.wanted);
     return err;

@@ -10,6 +10,7 @@
 
 #include "runtime/base/deadline.h"
 #include "runtime/port/platform.h"
+#include "runtime/port/scratch.h"
 
 static cn_err open_descriptors(struct cn_mailbox *box)
 {
@@ -47,7 +48,7 @@ cn_err cn_mailbox_init(struct cn_mailbox *box)
 
 void cn_mailbox_deinit(struct cn_mailbox *box)
 {
-    free(box->answer.data);
+    cn_scratch_free(box->answer.data);
     if (box->has_request)
         free((void *)box->request.upload.frame);
     pthread_cond_destroy(&box->changed);
@@ -235,7 +236,7 @@ static void replace_request(struct cn_mailbox *box, const struct cn_errand_reque
     box->request = *request;
     box->request.number = number;
     box->has_request = true;
-    free(box->answer.data);
+    cn_scratch_free(box->answer.data);
     box->answer = (struct cn_errand_answer){0};
 }
 
@@ -286,11 +287,11 @@ void cn_mailbox_put_answer(struct cn_mailbox *box, const struct cn_errand_answer
 {
     pthread_mutex_lock(&box->lock);
     if (answer->number == box->request.number && answer->kind == box->request.kind) {
-        free(box->answer.data);
+        cn_scratch_free(box->answer.data);
         box->answer = *answer;
         wake_worker(box);
     } else {
-        free(answer->data);
+        cn_scratch_free(answer->data);
     }
     pthread_mutex_unlock(&box->lock);
 }

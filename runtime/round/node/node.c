@@ -9,6 +9,7 @@
 #include "runtime/engine/onnx/onnx.h"
 #include "runtime/port/crypto.h"
 #include "runtime/port/platform.h"
+#include "runtime/port/scratch.h"
 #include "runtime/round/node/node_link.h"
 #include "runtime/round/node/node_private.h"
 #include "runtime/update/version.h"
@@ -161,7 +162,7 @@ static cn_err put_fetched(struct cn_node_owner *node, const uint8_t *data, size_
     struct cn_errand_answer answer = {
         .kind = CN_ERRAND_FETCH,
         .number = node->errand,
-        .data = malloc(size ? size : 1),
+        .data = cn_scratch_allocate(size),
         .size = size,
     };
 

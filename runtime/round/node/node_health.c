@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "runtime/base/log.h"
+#include "runtime/base/name.h"
 #include "runtime/base/random.h"
 #include "runtime/port/platform.h"
 #include "runtime/round/node/node_private.h"
@@ -11,6 +12,7 @@
 #define SHORTEST_MS 5000
 #define LONGEST_MS 60000
 #define SPREAD_MS 24000 // around LONGEST_MS: 20 % below it to 20 % above it
+#define LONG_TEXT 60    // bytes of text beside which a report has less room
 #define REST_MS 1000    // between two looks at the rules of the sets that train
 
 static enum cn_health_state state_of(const struct cn_status_file *status, const char *fault)
@@ -26,7 +28,8 @@ static enum cn_health_state state_of(const struct cn_status_file *status, const 
         return CN_HEALTH_FAILED;
     if (status->care->care.pause)
         return CN_HEALTH_PAUSED;
-    return status->progress.size ? states[status->progress.phase] : CN_HEALTH_WAITING;
+    return status->progress.size && !status->progress.needs[0] ? states[status->progress.phase]
+                                                               : CN_HEALTH_WAITING;
 }
 
 static uint64_t limited(double value)
@@ -66,10 +69,20 @@ void cn_node_health_take(struct cn_node_health *health, const struct cn_status_f
     take_reading(&health->newest, status->care);
 }
 
+// Says whether the same members are missing.
+static bool miss_alike(const struct cn_health *a, const struct cn_health *b)
+{
+    for (uint32_t i = 0; i < a->missing_count && a->missing_count == b->missing_count; i++)
+        if (a->missing[i].id != b->missing[i].id ||
+            !a->missing[i].missing_s != !b->missing[i].missing_s)
+            return false;
+    return a->missing_count == b->missing_count;
+}
+
 // Says whether people should learn of the difference soon.
 static bool differs(const struct cn_health *a, const struct cn_health *b)
 {
-    return a->flags != b->flags || strcmp(a->error, b->error) != 0 ||
+    return a->flags != b->flags || strcmp(a->error, b->error) != 0 || !miss_alike(a, b) ||
            (a->state == CN_HEALTH_WAITING) != (b->state == CN_HEALTH_WAITING) ||
            (a->samples == 0) != (b->samples == 0);
 }
@@ -115,6 +128,50 @@ static void judge_rest(struct cn_node_owner *node, uint64_t now_ms)
                before ? "this board may train again%s" : "this board rests: %s", node->rest.text);
 }
 
+// Returns whether the last report said that this member is missing.
+static bool was_missing(const struct cn_health *told, uint32_t id)
+{
+    for (uint32_t i = 0; i < told->missing_count; i++)
+        if (told->missing[i].id == id)
+            return told->missing[i].missing_s > 0;
+    return false;
+}
+
+// Tells which members a board that waits for them misses, as many as a report has room for, and
+// which of them are back.
+static void take_missing(struct cn_node_owner *node, uint64_t now_ms)
+{
+    const struct cn_node_health *health = &node->health;
+    const struct cn_group_settings *group = &node->config.settings->group;
+    struct cn_health *newest = &node->health.newest;
+    uint32_t silent_s[CN_GROUP_MAX];
+    bool needs = newest->flags & CN_HEALTH_NEEDS;
+    uint32_t most = strlen(newest->rest) > LONG_TEXT ? 2 : CN_HEALTH_MISSING_MAX;
+
+    if (!node->group.membership || (!needs && !health->told.missing_count))
+        return;
+    cn_membership_silence(node->group.membership, now_ms, silent_s);
+    for (uint32_t m = 0; m < group->member_count && newest->missing_count < most; m++) {
+        uint32_t id = cn_name_hash(group->members[m].name);
+
+        if ((needs && silent_s[m]) || (!silent_s[m] && was_missing(&health->told, id)))
+            newest->missing[newest->missing_count++] = (struct cn_member_sign){id, silent_s[m]};
+    }
+}
+
+// Says what a board waits for that cannot train without missing members.
+static void take_needs(struct cn_node_owner *node, uint64_t now_ms)
+{
+    struct cn_health *newest = &node->health.newest;
+    const char *needs = node->status.progress.needs;
+
+    if (needs[0] && !node->fault[0] && !newest->rest[0]) {
+        newest->flags |= CN_HEALTH_NEEDS;
+        memcpy(newest->rest, needs, sizeof(newest->rest));
+    }
+    take_missing(node, now_ms);
+}
+
 // Says whether the gateway has not heard that the board rests, or does so no longer.
 static bool rest_changed(const struct cn_node_owner *node)
 {
@@ -138,6 +195,7 @@ void cn_node_poll_health(struct cn_node_owner *node, uint64_t now_ms)
     health->newest.left_kib = atomic_load(&node->live.left_kib);
     if (!node->fault[0])
         memcpy(health->newest.rest, node->rest.text, sizeof(health->newest.rest));
+    take_needs(node, now_ms);
     if (!cn_node_health_due(health, node->instance, now_ms))
         return;
     cn_platform_read_usage(&usage);

@@ -18,13 +18,17 @@ static void describe(const struct cn_job *job, const struct cn_settings *setting
                      const struct cn_board_facts *board, const char *set, struct cn_node_rest *rest)
 {
     char rule[CN_RULE_SIZE] = "", bytes[48] = "";
+    int length;
+
     cn_set_rules_text(job->parallel.sets, set, rule);
     cn_set_rules_text(settings->group.sets, set, rule);
     if (board->left_kib != UINT32_MAX)
         snprintf(bytes, sizeof(bytes), ", %" PRIu32 " KiB left today", board->left_kib);
     rest->flag = CN_HEALTH_RESTS;
-    snprintf(rest->text, sizeof(rest->text), "battery %u %%%s; the set %s wants %s", board->battery,
-             bytes, set, rule);
+    length = snprintf(rest->text, sizeof(rest->text), "battery %u %%%s; the set %s wants %s",
+                      board->battery, bytes, set, rule);
+    if (length >= (int)sizeof(rest->text)) // a long rule
+        memcpy(rest->text + sizeof(rest->text) - 4, "...", 4);
 }
 
 void cn_node_rest_judge(const struct cn_job *job, const struct cn_settings *settings,

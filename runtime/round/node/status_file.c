@@ -38,6 +38,8 @@ const char *cn_status_text(const struct cn_status_file *status)
         return phases[progress->phase];
     if (progress->size == 0)
         return "the group is forming";
+    if (progress->needs[0])
+        return progress->needs;
     if (progress->rank != 0 && progress->phase != CN_PHASE_TRAIN)
         return "following the group's leader";
     if (progress->looks_on)

@@ -20,13 +20,40 @@ cn_err cn_session_allocate(float **array, size_t total)
 {
     if (*array)
         return CN_OK;
-    *array = calloc(total ? total : 1, sizeof(float));
+    *array = total > SIZE_MAX / sizeof(float) ? NULL : cn_scratch_allocate(total * sizeof(float));
     return *array ? CN_OK : CN_ENOMEM;
+}
+
+// Returns the bytes of a copy of this board's part of a model; 0 without parts.
+static uint64_t part_of(const struct cn_layout *whole, const struct cn_layout *own)
+{
+    return own == whole ? 0 : (uint64_t)own->total * sizeof(float);
+}
+
+static uint64_t version_arrives(const struct cn_layout *whole, const struct cn_layout *own)
+{
+    return cn_version_memory(whole) + part_of(whole, own);
+}
+
+static uint64_t version_and_variate_arrive(const struct cn_layout *whole,
+                                           const struct cn_layout *own)
+{
+    return cn_variate_memory(whole) + part_of(whole, own);
+}
+
+// Returns what a step of the whole model takes beside a version that arrives.
+static struct cn_trainer_need needs_of(const struct cn_trainer *trainer, uint32_t stage)
+{
+    struct cn_trainer_need need = cn_trainer_needs(trainer, stage);
+
+    need.whole -= cn_trainer_plan(trainer)->arriving;
+    return need;
 }
 
 static cn_err open_trainer(struct cn_session *session, struct cn_diag *diag)
 {
     const struct cn_session_config *config = &session->config;
+    const bool on_disk = cn_session_place_rows(session);
     struct cn_trainer_config trainer = {
         .compute = config->compute,
         .device = cn_gpus_first(config->settings),
@@ -43,8 +70,9 @@ static cn_err open_trainer(struct cn_session *session, struct cn_diag *diag)
         .memory_limit = config->settings->memory_limit,
         .recompute = session->sharing.recompute,
         .arriving = config->alone                  ? NULL
-                    : cn_session_corrects(session) ? cn_variate_memory
-                                                   : cn_version_memory,
+                    : on_disk                      ? part_of
+                    : cn_session_corrects(session) ? version_and_variate_arrive
+                                                   : version_arrives,
         .shards = session->sharing.shards,
         .stage = session->sharing.stage,
         .weighs = config->job->parallel.kind == CN_PARALLEL_AUTO,
@@ -72,7 +100,7 @@ static cn_err open_trainer(struct cn_session *session, struct cn_diag *diag)
         session->chain.lacked.shards = session->sharing.shards;
     }
     for (uint32_t s = 0; !err && trainer.weighs && !trainer.cut && s < CN_STAGE_WEIGHTS; s++)
-        session->planning.needs[s] = cn_trainer_needs(session->trainer, s + 1);
+        session->planning.needs[s] = needs_of(session->trainer, s + 1);
     return err ? err : cn_session_take_lanes(session);
 }
 
@@ -240,6 +268,7 @@ static cn_err open_model(struct cn_session *session, struct cn_diag *diag)
         return err;
     session->layout = &session->layout_own;
     note_local(session);
+    (void)cn_session_place_rows(session);
     cn_trainer_sample_shape(session->trainer, &shape);
     session->data.weighted = shape.weighted;
     return cn_batch_init(&shape, config->job->batch, &session->data.batch);
@@ -278,13 +307,13 @@ static cn_err set_base(struct cn_session *session)
 
     if (!(session->config.job->rules.proximal > 0) || !cn_session_has_local(session))
         return cn_session_put_row(session, cn_trainer_set_base, held->base);
-    local = malloc((held->total + 1) * sizeof(*local));
+    local = cn_scratch_allocate(held->total * sizeof(*local));
     if (!local)
         return CN_ENOMEM;
     memcpy(local, held->base, held->total * sizeof(*local));
     cn_session_localize(session, local);
     err = cn_session_put_row(session, cn_trainer_set_base, local);
-    free(local);
+    cn_scratch_free(local);
     return err;
 }
 
@@ -439,7 +468,7 @@ void cn_session_close(struct cn_session *session)
     if (!session)
         return;
     cn_checkpoint_deinit(&session->held);
-    cn_buffer_deinit(&session->arriving.part);
+    cn_scratch_free(session->arriving.part.data);
     free(session->measured.spectrum);
     free(session->planning.sets);
     cn_batch_deinit(&session->data.batch);

@@ -99,7 +99,7 @@ static cn_err evaluate_lent(struct cn_session *session, uint64_t *least_us)
     if (!err)
         err = evaluate(session, least_us);
     back = cn_trainer_lend_weights(session->trainer, NULL);
-    free(zeros);
+    cn_scratch_free(zeros);
     return err ? err : back;
 }
 
@@ -144,6 +144,8 @@ static cn_err own_words(struct cn_session *session, bool trains, int64_t words[C
     words[CN_LAYOUT_WORD_SAMPLES] = session->chain.samples;
     words[CN_LAYOUT_WORD_LIMIT] = (int64_t)limit_of(session);
     words[CN_LAYOUT_WORD_MICRO_US] = (int64_t)*micro_us;
+    words[CN_LAYOUT_WORD_ARRIVING_WHOLE] = (int64_t)cn_session_arriving(session, false);
+    words[CN_LAYOUT_WORD_ARRIVING_DIVIDED] = (int64_t)cn_session_arriving(session, true);
     for (uint32_t s = 0; s < CN_LAYOUT_STAGES; s++) {
         words[CN_LAYOUT_WORD_NEEDS + 2 * s] = (int64_t)session->planning.needs[s].whole;
         words[CN_LAYOUT_WORD_NEEDS + 2 * s + 1] = (int64_t)session->planning.needs[s].shared;
@@ -202,7 +204,8 @@ static cn_err list_places(const struct cn_session *session, bool cuts,
             .forward = (uint64_t)place->words * job->batch * sizeof(float),
             .backward = (uint64_t)place->gradient_words * job->batch * sizeof(float),
             .gradients = sums->trained * sizeof(float),
-            .state = (2 * sums->parameters + base + rows * sums->trained) * sizeof(float),
+            // With a copy of the part, in which a version arrives.
+            .state = (3 * sums->parameters + base + rows * sums->trained) * sizeof(float),
             .saved = (uint64_t)sums->kept * job->batch * sizeof(float),
         };
     }
@@ -213,7 +216,7 @@ static cn_err list_places(const struct cn_session *session, bool cuts,
 }
 
 // Returns what a step takes beside its state and the values that are kept: as much as the whole
-// model's, else what an arriving version takes and four times the largest message.
+// model's, else four times the largest message.
 static uint64_t rest_of(const struct cn_session *session, const struct cn_layout_facts *facts)
 {
     const struct cn_layout_place *all = &facts->places[facts->place_count];
@@ -225,7 +228,7 @@ static uint64_t rest_of(const struct cn_session *session, const struct cn_layout
     for (uint32_t i = 0; i < facts->place_count; i++)
         if (facts->places[i].forward > most)
             most = facts->places[i].forward;
-    return cn_trainer_plan(session->trainer)->arriving + 4 * most;
+    return 4 * most;
 }
 
 // Returns the number nearest to what another member told that lies within limits.
@@ -244,6 +247,8 @@ static void add_member(const int64_t words[CN_LAYOUT_WORDS], uint64_t kbps, cons
     member->kbps = kbps;
     for (uint32_t i = 0; i <= facts->place_count; i++)
         member->us[i] = work[i] * micro_us;
+    member->arriving_whole = bounded(words[CN_LAYOUT_WORD_ARRIVING_WHOLE], 0, BYTES_MOST);
+    member->arriving_divided = bounded(words[CN_LAYOUT_WORD_ARRIVING_DIVIDED], 0, BYTES_MOST);
     for (uint32_t s = 0; s < CN_LAYOUT_STAGES; s++)
         member->needs[s] = (struct cn_layout_need){
             bounded(words[CN_LAYOUT_WORD_NEEDS + 2 * s], 0, BYTES_MOST),

@@ -88,12 +88,12 @@ cn_err cn_session_read_base(const struct cn_session *session, struct cn_diag *di
     size_t size = CN_VERSION_HEADER_SIZE + header.count * sizeof(float);
     cn_err err;
 
-    *bytes = malloc(size);
+    *bytes = cn_scratch_allocate(size);
     if (!*bytes)
         return CN_ENOMEM;
     err = read_file(session, diag, (float *)(void *)(*bytes + CN_VERSION_HEADER_SIZE));
     if (err) {
-        free(*bytes);
+        cn_scratch_free(*bytes);
         *bytes = NULL;
         return err;
     }
@@ -119,7 +119,7 @@ cn_err cn_session_check_base(const struct cn_session *session, struct cn_diag *d
     if (!cn_session_wants_base(session))
         return CN_OK;
     err = cn_session_read_base(session, diag, &version, &bytes);
-    free(bytes);
+    cn_scratch_free(bytes);
     if (err && diag->count == 0)
         cn_diag_add(diag, "base: %s: %s", session->config.settings->base, cn_err_text(err));
     return err;

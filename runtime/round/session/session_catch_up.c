@@ -1,5 +1,4 @@
 // session_catch_up.c - gives members that do not train the state of those that do.
-#include <stdlib.h>
 
 #include "runtime/group/ranks.h"
 #include "runtime/round/session/session_private.h"
@@ -83,7 +82,7 @@ static cn_err take_state(struct cn_session *session, struct cn_collective *colle
         err = cn_session_load_trainer(session);
     }
     for (uint32_t i = 0; i < 3; i++)
-        free(fresh[i]);
+        cn_scratch_free(fresh[i]);
     return err;
 }
 

@@ -103,8 +103,11 @@ void cn_session_wait_for_members(struct cn_session *session, uint32_t ranks, con
     }
     snprintf(text, sizeof(text), "%.24s cannot be made of %.80s: waiting for %.80s", what, there,
              missing[0] ? missing : otherwise);
-    cn_log(CN_LOG_WARN, "chain", "%s", text);
-    if (!session->chain.why[0]) // else it is the reason of this board
+    cn_log(missing[0] ? CN_LOG_INFO : CN_LOG_WARN, "chain", "%s", text);
+    if (missing[0]) // nothing is wrong with this board
+        snprintf(session->chain.needs, sizeof(session->chain.needs), "%.24s waits for %.60s", what,
+                 missing);
+    else if (!session->chain.why[0]) // else it is the reason of this board
         memcpy(session->chain.why, session->chain.lack[0] ? session->chain.lack : text,
                sizeof(text));
     session->chain.waits = true;
@@ -303,7 +306,7 @@ cn_err cn_session_form_chains(struct cn_session *session, struct cn_collective *
     char what[64];
     cn_err err = CN_OK;
 
-    session->chain.why[0] = session->chain.lack[0] = '\0';
+    session->chain.why[0] = session->chain.lack[0] = session->chain.needs[0] = '\0';
     if (!cn_session_takes_turns(session))
         err = find_alike(session, collective, &ranks);
     if (err)

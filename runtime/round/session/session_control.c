@@ -32,14 +32,14 @@ static cn_err decode(const struct cn_session *session, const uint8_t *bytes, siz
     *server = NULL;
     if (!size)
         return CN_OK;
-    *server = malloc((held->total + 1) * sizeof(**server));
+    *server = cn_scratch_allocate(held->total * sizeof(**server));
     if (!*server)
         return CN_ENOMEM;
     err = cn_variate_decode(session->layout, held->run, held->version, held->base_digest, bytes,
                             size, NULL, *server);
     if (!err)
         return CN_OK;
-    free(*server);
+    cn_scratch_free(*server);
     *server = NULL;
     return err;
 }
@@ -49,14 +49,14 @@ cn_err cn_session_check_control(const struct cn_session *session, const uint8_t 
     float *server;
     cn_err err = decode(session, bytes, size, &server);
 
-    free(server);
+    cn_scratch_free(server);
     return err;
 }
 
 void cn_session_drop_control(struct cn_session *session)
 {
-    free(session->held.control.own);
-    free(session->held.control.server);
+    cn_scratch_free(session->held.control.own);
+    cn_scratch_free(session->held.control.server);
     session->held.control = (struct cn_variates){0};
 }
 
@@ -80,7 +80,7 @@ cn_err cn_session_take_control(struct cn_session *session, uint32_t epoch, const
         cn_session_drop_control(session);
         control->epoch = epoch;
     }
-    free(control->server);
+    cn_scratch_free(control->server);
     control->server = server;
     control->version = session->held.version;
     return cn_session_save(session, 0); // a round that is begun again needs them

@@ -109,7 +109,7 @@ cn_err cn_session_finish(struct cn_session *session, struct cn_collective *colle
     held->frame = frame.data; // the buffer's memory is now the frame's
     held->frame_size = frame.size;
     cn_crypto_digest(held->frame, held->frame_size, held->frame_digest);
-    free(held->weights);
+    cn_scratch_free(held->weights);
     held->weights = NULL;
     if (session->config.job->keep_optimizer)
         err = cn_session_keep_momentum(session);

@@ -64,7 +64,8 @@ const struct cn_buffer *cn_session_part(const struct cn_session *session)
 
 void cn_session_keep_part(struct cn_session *session, struct cn_buffer *part)
 {
-    cn_buffer_deinit(&session->arriving.part);
+    cn_scratch_free(session->arriving.part.data);
+    session->arriving.part = (struct cn_buffer){0};
     if (!part)
         return;
     session->arriving.part = *part;

@@ -8,6 +8,7 @@
 #include "runtime/engine/trainer/trainer_state.h"
 #include "runtime/group/balance.h"
 #include "runtime/group/ranks.h"
+#include "runtime/port/scratch.h"
 #include "runtime/profile/set_rules.h"
 #include "runtime/round/checkpoint/checkpoint.h"
 #include "runtime/round/session/session.h"
@@ -129,6 +130,7 @@ struct cn_session {
         bool outbox_unsaved;    // an update that cannot be stored has been logged
         bool model_unsaved;     // a model file that cannot be replaced has been logged
         uint32_t rows;          // rows of the held state that the disk has (session_rows.c)
+        bool rows_in_memory;    // rows that belong on the disk lie in memory: logged
     } disk;
 
     struct {
@@ -148,8 +150,9 @@ struct cn_session {
         uint32_t members;        // members of which the chains were formed
         bool waits;              // too few members for a chain: nobody trains in this epoch
         char why[CN_FAULT_SIZE]; // why this board is in no chain that it should be in; "": it is
-        struct {                 // the last trainer that could not be opened
-            uint64_t bytes;      // fewest that a step takes; 0: unknown
+        char needs[CN_HEALTH_REST_SIZE]; // members that a chain waits for, for people; ""
+        struct {                         // the last trainer that could not be opened
+            uint64_t bytes;              // fewest that a step takes; 0: unknown
             uint32_t part, shards;
         } lacked;
         char lack[CN_FAULT_SIZE]; // what this board lacks memory for in this epoch; ""
@@ -173,8 +176,8 @@ struct cn_session {
         struct cn_session_sets *sets; // NULL if the job names no sets
         uint32_t micro[CN_GROUP_MAX]; // micro-batches of the next step, by place
         struct cn_balance balance;    // measured speeds of the members
-        // With "parallel: auto", by stage: bytes of a step of the whole model; zeros: no share
-        // fits.
+        // With "parallel: auto", by stage: bytes of a step of the whole model, without a version
+        // that arrives; zeros: no share fits.
         struct cn_trainer_need needs[CN_STAGE_WEIGHTS];
         char phase[CN_NAME_SIZE]; // phase of the job when the plan was made
     } planning;
@@ -193,7 +196,9 @@ struct cn_session {
 
     struct {
         uint64_t refused_size; // size of the version that was last logged as refused
-        struct cn_buffer part; // part of another member's state, from a transfer that was cut off
+        // Part of another member's state, from a transfer that was cut off. Its data is memory of
+        // scratch.h.
+        struct cn_buffer part;
     } arriving;
 
     // Owned; exists between join and leave in a group of several members.
@@ -248,7 +253,7 @@ cn_err cn_session_try_trainer(struct cn_session *session);
 // As cn_session_try_trainer, of the whole model, or of a share of it if the whole does not fit.
 cn_err cn_session_try_whole(struct cn_session *session);
 
-// Allocates a row of zeros unless there is one.
+// Allocates a row of zeros (runtime/port/scratch.h) unless there is one.
 cn_err cn_session_allocate(float **array, size_t total);
 
 // --- session_data.c ---
@@ -457,6 +462,15 @@ void cn_session_add_unsaved(struct cn_session *session);
 // Where the model is cut into parts, no member needs its whole base while it has a version, nor its
 // whole residual while it trains. Once these rows are stored they lie on the disk only. A save
 // copies them from the state before, and other functions read them in pieces.
+
+// Sets where rows that are allocated from now on lie, as the profile wants (memory.rows). Rows on
+// the disk leave room for the stored state and for storage.reserve. Returns whether they lie on the
+// disk. Where the disk cannot have them, the log says so once.
+bool cn_session_place_rows(struct cn_session *session);
+
+// Returns the bytes that a version takes in memory while it arrives, if this board holds the whole
+// model, or else a share or a part of it.
+uint64_t cn_session_arriving(const struct cn_session *session, bool divided);
 
 #define CN_ROWS_BASE (1u << CN_PART_BASE)
 #define CN_ROWS_RESIDUAL (1u << CN_PART_RESIDUAL)

@@ -183,15 +183,16 @@ void cn_session_fill_progress(struct cn_session *session, struct cn_progress *pr
         session->measured.scores.version == held->version && session->measured.scores.rows
             ? session->measured.scores
             : kept_scores(session);
-    progress->step_ms = session->measured.step_s * 1000;
+    progress->step_ms = session->chain.waits ? 0 : session->measured.step_s * 1000;
     progress->split = session->measured.split;
     tell_chain(session, &progress->chain);
     memcpy(progress->hindered, session->chain.why, sizeof(progress->hindered));
+    memcpy(progress->needs, session->chain.needs, sizeof(progress->needs));
     tell_slowest(session, progress);
     progress->looks_on =
         session->planning.sets && held->phase == CN_PHASE_TRAIN && !session->plan.trains;
     progress->samples_per_s =
-        session->measured.step_s > 0 && !progress->looks_on
+        progress->step_ms > 0 && !progress->looks_on
             ? job->batch * (double)session->plan.micro / session->measured.step_s
             : 0;
     progress->samples = session->data.set ? cn_dataset_count(session->data.set, CN_SPLIT_TRAIN) : 0;

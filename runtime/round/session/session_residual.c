@@ -202,7 +202,7 @@ cn_err cn_session_abandon(struct cn_session *session, const struct cn_decision *
     else
         cn_session_note_given_up(session);
     held->phase = CN_PHASE_BASE;
-    free(held->weights);
+    cn_scratch_free(held->weights);
     held->weights = NULL;
     cn_session_release_optimizer(session);
     err = cn_session_load_trainer(session);

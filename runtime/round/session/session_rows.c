@@ -1,12 +1,63 @@
 // session_rows.c - base and residual of a model in parts: on the disk, unless they are needed.
-#include <stdlib.h>
 #include <string.h>
 
 #include "runtime/base/log.h"
 #include "runtime/round/session/session_private.h"
 #include "runtime/update/update.h"
+#include "runtime/update/version.h"
 
 #define VALUES 4096 // values that are read at a time
+
+static bool belong_on_disk(const struct cn_session *session, bool divided)
+{
+    enum cn_row_place place = session->config.settings->row_place;
+
+    return place == CN_ROW_PLACE_DISK || (place == CN_ROW_PLACE_AUTO && divided);
+}
+
+// Returns the bytes of a row, as far as they are known before the model was opened for the first
+// time.
+static size_t size_of_row(const struct cn_session *session)
+{
+    size_t size = session->layout_own.total * sizeof(float);
+
+    return size > CN_SCRATCH_LEAST ? size : CN_SCRATCH_LEAST;
+}
+
+static uint64_t keep_free(const struct cn_session *session)
+{
+    return session->config.settings->reserve +
+           (session->layout ? cn_session_state_limit(session) : 0);
+}
+
+static bool disk_has_room(const struct cn_session *session)
+{
+    return cn_scratch_has_room(session->config.settings->state, keep_free(session),
+                               size_of_row(session));
+}
+
+bool cn_session_place_rows(struct cn_session *session)
+{
+    const char *state = session->config.settings->state;
+    bool belong = belong_on_disk(session, cn_session_divides_state(session));
+    bool fit = belong && disk_has_room(session);
+
+    cn_scratch_use(belong ? state : NULL, keep_free(session));
+    if (belong && !fit && !session->disk.rows_in_memory)
+        cn_log(CN_LOG_WARN, "session",
+               "%s cannot have files of %zu bytes: whole copies of the model stay in memory "
+               "(memory.rows)",
+               state, size_of_row(session));
+    session->disk.rows_in_memory = belong && !fit;
+    return fit;
+}
+
+uint64_t cn_session_arriving(const struct cn_session *session, bool divided)
+{
+    return belong_on_disk(session, divided) && disk_has_room(session)
+               ? 0
+               : cn_version_memory(session->layout);
+}
 
 void cn_session_note_rows(struct cn_session *session, bool stored)
 {
@@ -38,7 +89,7 @@ void cn_session_let_rows_go(struct cn_session *session)
     if (!cn_session_is_cut(session))
         return;
     if (session->disk.rows & CN_ROWS_BASE && held->base) {
-        free(held->base);
+        cn_scratch_free(held->base);
         held->base = NULL;
         session->sharing.gone |= CN_ROWS_BASE;
     }

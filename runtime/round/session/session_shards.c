@@ -336,7 +336,7 @@ cn_err cn_session_gather_row(struct cn_session *session, struct cn_collective *c
 
 static void replace(float **old, float *fresh)
 {
-    free(*old);
+    cn_scratch_free(*old);
     *old = fresh;
 }
 
@@ -356,7 +356,7 @@ cn_err cn_session_bring_weights(struct cn_session *session, struct cn_collective
     if (!err)
         err = cn_trainer_discard(session->trainer);
     if (err) {
-        free(weights);
+        cn_scratch_free(weights);
         return err;
     }
     replace(&session->held.weights, weights);

@@ -1,6 +1,5 @@
 #include "runtime/round/session/session_private.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "runtime/base/log.h"
@@ -13,7 +12,7 @@
 
 static void replace(float **old, float *fresh)
 {
-    free(*old);
+    cn_scratch_free(*old);
     *old = fresh;
 }
 
@@ -62,7 +61,7 @@ cn_err cn_session_gather(struct cn_session *session, struct cn_collective *colle
         err = cn_trainer_discard(session->trainer);
     for (uint32_t i = 0; i < count; i++) {
         if (err)
-            free(fresh[i]);
+            cn_scratch_free(fresh[i]);
         else
             replace(arrays[i], fresh[i]);
     }
@@ -140,7 +139,7 @@ static cn_err gather_to_disk(struct cn_session *session, struct cn_collective *c
         source.arrays |= 1u << CN_PART_SECOND;
     cn_session_add_unsaved(session);
     saved = cn_checkpoint_save_from(session->config.store, &session->held, &source);
-    free(gathering.row);
+    cn_scratch_free(gathering.row);
     cn_checkpoint_close(gathering.stored);
     err = gathering.err;
     if (!err)
@@ -259,7 +258,7 @@ static cn_err load_stored(struct cn_session *session)
                err == CN_ENOMEM ? "stays on the disk, it cannot be read now" : "cannot be used",
                cn_err_text(err));
         for (uint32_t i = 0; i < CN_PART_COUNT; i++)
-            free(fresh[i]);
+            cn_scratch_free(fresh[i]);
         // The next start continues with what the disk has instead. Until then this board would
         // offer its group a state that it does not have.
         return err == CN_ENOMEM ? err : CN_EWEDGED;

@@ -129,8 +129,8 @@ cn_err cn_session_allocate_optimizer(struct cn_session *session)
 
 void cn_session_release_optimizer(struct cn_session *session)
 {
-    free(session->held.optimizer);
-    free(session->held.second);
+    cn_scratch_free(session->held.optimizer);
+    cn_scratch_free(session->held.second);
     session->held.optimizer = session->held.second = NULL;
     session->held.updates = 0;
     session->sharing.let_go = false;
@@ -274,14 +274,14 @@ static cn_err encode_halves(struct cn_session *session, const struct cn_update_h
                             struct cn_buffer *frame)
 {
     struct cn_checkpoint *held = &session->held;
-    float *next = malloc((held->total + 1) * sizeof(*next));
+    float *next = cn_scratch_allocate(held->total * sizeof(*next));
     cn_err err = next ? CN_OK : CN_ENOMEM;
 
     if (!err)
         err = cn_residual_encode(header, session->layout, held->weights, NULL, next, frame);
     if (!err)
         cn_row_write(&held->residual, 0, held->total, next);
-    free(next);
+    cn_scratch_free(next);
     if (!err)
         err = cn_row_allocate(&held->change, held->total, true);
     if (err)

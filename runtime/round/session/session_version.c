@@ -255,7 +255,7 @@ static cn_err copy_localized(const struct cn_session *session, const float *valu
     *local = NULL;
     if (!cn_session_has_local(session))
         return CN_OK;
-    *local = malloc(size + 1);
+    *local = cn_scratch_allocate(size);
     if (!*local)
         return CN_ENOMEM;
     memcpy(*local, values, size);
@@ -276,12 +276,12 @@ static cn_err publish_model(struct cn_session *session)
     if (!err)
         err = cn_store_writer_begin(store, MODEL_FILE, &writer);
     if (err) {
-        free(local);
+        cn_scratch_free(local);
         return err;
     }
     err = cn_export_onnx_pieces(session->onnx, session->layout, local ? local : session->held.base,
                                 CN_EXPORT_INFERENCE, write_piece, &writer);
-    free(local);
+    cn_scratch_free(local);
     return cn_store_writer_end(&writer, err);
 }
 
@@ -322,7 +322,7 @@ static cn_err measure_version(struct cn_session *session, struct cn_collective *
         err = measure(session, collective, kept);
     (void)cn_trainer_lend_weights(session->trainer, NULL);
     free(part);
-    free(local);
+    cn_scratch_free(local);
     return err;
 }
 
@@ -361,23 +361,22 @@ cn_err cn_session_install(struct cn_session *session, struct cn_collective *coll
 {
     struct cn_checkpoint *held = &session->held;
     struct cn_version_header header;
-    float *values = calloc(session->layout->total + 1, sizeof(float));
+    float *values = NULL;
     float sums[3] = {0};
-    cn_err err;
+    cn_err err = cn_session_allocate(&values, session->layout->total);
 
-    if (!values)
-        return CN_ENOMEM;
-    err = decode_version(session, version, values, &header);
+    if (!err)
+        err = decode_version(session, version, values, &header);
     if (!err)
         err = measure_version(session, collective, values, sums);
     if (err) {
-        free(values);
+        cn_scratch_free(values);
         return err;
     }
     note_local_lost(session, version->number);
     note_version(session, version->number, version->digest, header.parent, sums);
     cn_session_follow_rollback(session, version);
-    free(held->base);
+    cn_scratch_free(held->base);
     held->base = values;
     cn_session_change_row(session, CN_ROWS_BASE);
     err = cn_session_load_trainer(session);

@@ -59,8 +59,9 @@ struct cn_progress {
     char backend_why[160]; // why the faster transport that was wanted is not used; "": it is
     bool encrypted;        // the transport is encrypted
     char train[128];       // members that train; "" when the job names no sets
-    char layout[CN_LAYOUT_TEXT];  // the choice of "parallel: auto" and its reason; "" without it
-    char hindered[CN_FAULT_SIZE]; // why this board does not train in this epoch; "": it may
+    char layout[CN_LAYOUT_TEXT];     // the choice of "parallel: auto" and its reason; "" without it
+    char hindered[CN_FAULT_SIZE];    // why this board does not train in this epoch; "": it may
+    char needs[CN_HEALTH_REST_SIZE]; // members that it waits for, because none can train; ""
     struct cn_scores scores;
     double step_ms;       // moving average of a local step; 0: not measured
     double samples_per_s; // samples of this board per second
