@@ -240,6 +240,15 @@ uint64_t cn_session_steps_before(const struct cn_session *session);
 bool cn_session_has_room(const struct cn_session *session);
 void cn_session_note_saved(struct cn_session *session, cn_err saved);
 
+// Allocates a row of zeros (runtime/port/scratch.h) unless there is one.
+cn_err cn_session_allocate(float **array, size_t total);
+
+// --- session_trainer.c ---
+
+// Opens the model, and the trainer with what the job and the memory of this board allow. Sets the
+// layout. Errors have lines in diag.
+cn_err cn_session_open_model(struct cn_session *session, struct cn_diag *diag);
+
 // Opens the trainer again, with room for one of `shards` shares of the parts that the stage
 // divides, and computing at least this much again. On an error the trainer is as before;
 // CN_EWEDGED: there is none.
@@ -252,9 +261,6 @@ cn_err cn_session_try_trainer(struct cn_session *session);
 
 // As cn_session_try_trainer, of the whole model, or of a share of it if the whole does not fit.
 cn_err cn_session_try_whole(struct cn_session *session);
-
-// Allocates a row of zeros (runtime/port/scratch.h) unless there is one.
-cn_err cn_session_allocate(float **array, size_t total);
 
 // --- session_data.c ---
 //
