@@ -46,6 +46,16 @@ static bool is_same_value(const struct cn_graph *graph, uint32_t one, uint32_t o
            a->over_batch == b->over_batch && has_equal_elements(graph, a, b);
 }
 
+// Two NaN are the same.
+static bool is_same_number(float a, float b)
+{
+    uint32_t one, other;
+
+    memcpy(&one, &a, sizeof(one));
+    memcpy(&other, &b, sizeof(other));
+    return one == other;
+}
+
 static bool is_same_tensor(const struct cn_onnx_tensor *a, const struct cn_onnx_tensor *b)
 {
     return a->type == b->type && a->rank == b->rank && a->count == b->count && a->raw == b->raw &&
@@ -63,10 +73,10 @@ static bool is_same_list(const struct cn_onnx_attribute *a, const struct cn_onnx
 // Attributes with branches or lists of texts never count as the same.
 static bool is_same_attribute(const struct cn_onnx_attribute *a, const struct cn_onnx_attribute *b)
 {
-    return cn_text_same(a->name, b->name) && a->type == b->type &&
-           !memcmp(&a->f, &b->f, sizeof(a->f)) && a->i == b->i && cn_text_same(a->s, b->s) &&
-           is_same_list(a, b) && is_same_tensor(&a->tensor, &b->tensor) && !a->text_count &&
-           !b->text_count && !a->branch && !b->branch;
+    return cn_text_same(a->name, b->name) && a->type == b->type && is_same_number(a->f, b->f) &&
+           a->i == b->i && cn_text_same(a->s, b->s) && is_same_list(a, b) &&
+           is_same_tensor(&a->tensor, &b->tensor) && !a->text_count && !b->text_count &&
+           !a->branch && !b->branch;
 }
 
 static bool is_same_operation(const struct cn_onnx_node *a, const struct cn_onnx_node *b)

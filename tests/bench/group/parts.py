@@ -3,6 +3,7 @@
     parts.py BUILD held [WIDTH]            memory of each member of 1, 2 and 4 boards
     parts.py BUILD largest [MIB [PARTS=WIDTH...]]
                                            the largest model that trains in so much memory a board (256)
+    parts.py BUILD bubble                  the share of a step in which parts of equal work rest, beside the formula
     parts.py BUILD caged MIB PARTS=WIDTH...
                                            whether models train in control groups of so much memory a board, pages of
                                            files included (root)
@@ -23,6 +24,7 @@ SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path
 sys.path.insert(0, os.path.join(SOURCE, "tests", "end_to_end"))
 
 import shards  # noqa: E402
+import wide_model  # noqa: E402
 from sets import share_samples  # noqa: E402
 
 MIB = 1 << 20
@@ -128,6 +130,33 @@ def largest(build, mib="256", *wanted):
                   f"`{known[best + step][1]}` |", flush=True)
 
 
+PACE = 2e8  # additions and multiplications a second of a board: a pass takes far longer than a message
+
+
+def bubble(build):
+    """Of boards that sleep until a board of this pace would be ready (tests/support/paced_port.c), over loopback."""
+    os.environ["CAIRN_PACE"] = str(PACE)
+    print(f"perceptron, 16 layers of 64, micro-batches of 64, boards of {PACE:.0e} FLOP/s; load {os.getloadavg()[0]:.1f}")
+    print("| parts | micro-batches | by formula | for parts of these times | measured |\n|---|---|---|---|---|")
+    for parts in (2, 4, 8):
+        for times in (1, 2, 4):
+            settings = settings_of(parts, local_steps=8)
+            settings.update(batch=f"64, accumulate: {times}", up="{mode: topk, density: 1 %, value_bits: 2}")
+            with shards.Limited(build, **settings) as cluster:
+                share_samples(cluster)
+                cluster.node = os.path.join(build, "..", "tests", "support", "node_paced")
+                wide_model.main(cluster.path("wide.onnx"), "1,8,8", *[64] * 15, 64)
+                cluster.set_model("wide.onnx")
+                cluster.start_all()
+                cluster.wait_for_end(300)
+                said = json.loads(cluster.command(cluster.node, "status", "--json", "board-1.yaml").stdout)
+                text = cluster.command(cluster.node, "status", "board-1.yaml").stdout
+            chain = said["group"]["chain"]
+            own = re.search(r"([\d.]+) % for parts of these times", text)
+            print(f"| {parts} | {chain['micro_batches']} | {100 * chain['bubble']:.1f} % | {own.group(1) if own else '–'} % | "
+                  f"{100 * chain['bubble_measured']:.1f} % |", flush=True)
+
+
 class Caged(shards.Limited):
     """Boards in control groups of version 1 or 2: the kernel ends one that needs more than it can be given."""
 
@@ -177,4 +206,4 @@ def caged(build, mib, *wanted):
 
 if __name__ == "__main__":
     os.environ["CAIRN_CORE_DUMPS"] = "1"  # else only root may look at a program's memory
-    {"held": held, "largest": largest, "caged": caged}[sys.argv[2]](sys.argv[1], *sys.argv[3:])
+    {"held": held, "largest": largest, "bubble": bubble, "caged": caged}[sys.argv[2]](sys.argv[1], *sys.argv[3:])

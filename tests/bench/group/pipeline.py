@@ -1,10 +1,16 @@
 """Samples a second of a pipeline of two parts beside data parallelism and shards, on a thin link.
 
     pipeline.py BUILD [RATE [WIDTH]]     for example 100mbit 256
+    pipeline.py BUILD scaled [BOARDS...] a Transformer of 110 M parameters on 1 Gbit/s, scaled down by a hundred
 
 Two boards as processes of this machine, one thread each, in network namespaces joined by links of this rate. Two
 models: a perceptron of 17 hidden layers (many weights, small activations) and the digits' CNN (few weights, large
 activations). In each layout a step trains the same samples: two boards, four micro-batches each.
+
+`scaled` stands for BERT-base with 128 tokens and micro-batches of 8 on boards of 1.5 TFLOP/s: W is 440 MB, A b 3.1 MB and
+a micro-batch takes 380 ms. Bytes and rates are divided by a hundred, times are not: a perceptron of five hidden layers of
+512 (4.4 MB), micro-batches of 16 (A b is 33 KB), boards that sleep until one of 2.8e8 FLOP/s would be ready
+(tests/support/paced_port.c), links of 10 Mbit/s.
 """
 
 import os
@@ -17,6 +23,7 @@ sys.path.insert(0, os.path.join(SOURCE, "tests", "end_to_end"))
 import lan  # noqa: E402
 import overlap  # noqa: E402
 import shards  # noqa: E402
+import wide_model  # noqa: E402
 from sets import share_samples  # noqa: E402
 from timeline import spans_of  # noqa: E402
 
@@ -45,7 +52,50 @@ def step_seconds(build, rate, model, parallel, width):
     return statistics.median(b - a for a, b in zip(begins, begins[1:])) / 1e6
 
 
-def main(build, rate="100mbit", width="256"):
+SCALED = {"batch": 16, "pace": 2.8e8, "rate": "10mbit", "layers": [512] * 5}
+
+
+def scaled_seconds(build, boards, parallel):
+    """Median time from one step's apply to the next."""
+    with overlap.Thin(build, SCALED["rate"], boards, rounds=1, local_steps=5, quorum=1,
+                      batch=f"{SCALED['batch']}, accumulate: {MICRO}", learning_rate=1e-4, form="60 s", timeout="120 s",
+                      held_out="2 %, scope: shared", central=False, up="{mode: topk, density: 1 %, value_bits: 2}",
+                      extra=f"parallel: {{{parallel}}}" if parallel else "") as cluster:
+        share_samples(cluster)
+        cluster.node = os.path.join(build, "..", "tests", "support", "node_paced")
+        wide_model.main(cluster.path("wide.onnx"), "1,8,8", *SCALED["layers"], 10)
+        cluster.set_model("wide.onnx")
+        cluster.start("gateway")
+        cluster.start("board-1", "--timeline", "timeline.json")
+        for number in range(2, boards + 1):
+            cluster.start(f"board-{number}")
+        cluster.wait_for_end(1500)
+        spans, _ = spans_of(cluster.path("timeline.json"))
+    ends = sorted(times[0][1] for (member, _, name), times in spans.items() if member == 0 and name == "apply")
+    return statistics.median(b - a for a, b in zip(ends, ends[1:])) / 1e6
+
+
+def scaled(build, *wanted):
+    if not lan.allowed():
+        return
+    os.environ["CAIRN_PACE"] = str(SCALED["pace"])
+    print(f"links of {SCALED['rate']}, {MICRO} micro-batches a board; load {os.getloadavg()[0]:.1f}")
+    print("| boards | layout | step s, median | micro-batches/s | against one board |\n|---|---|---|---|---|")
+    one = 0
+    for boards in map(int, ("1", *(wanted or (2, 4)))):
+        layouts = {"": ""} if boards == 1 else {"data parallel": "", "stage 3": f"shard: {boards}, stage: 3",
+                                                f"{boards} parts": f"pipeline: {boards}"}
+        for layout, parallel in layouts.items():
+            seconds = scaled_seconds(build, boards, parallel)
+            rate = boards * MICRO / seconds
+            one = one or rate
+            print(f"| {boards} | {layout} | {seconds:.2f} | {rate:.2f} | {rate / one:.2f} |", flush=True)
+
+
+def main(build, rate="100mbit", width="256", *more):
+    if rate == "scaled":
+        scaled(os.path.abspath(build), *([width] if width != "256" else []), *more)
+        return
     if not lan.allowed():
         return
     print(f"two boards, links of {rate}, perceptron of {shards.DEPTH} layers of {width}, {MICRO} micro-batches a board; "
