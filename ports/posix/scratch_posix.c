@@ -1,7 +1,9 @@
 // scratch_posix.c - arrays in unnamed files, which are mapped; small ones on the heap.
 //
 // A header before the array says how to free it. The blocks of a file are reserved before it is
-// mapped: writing to a page without a block on a full disk would end the process.
+// mapped: writing to a page without a block on a full disk would end the process. File systems that
+// write to another block each time cannot reserve one, so arrays do not lie there. Which folder is
+// used is a property of the process, as its limits are: any code allocates.
 #include <fcntl.h>
 #include <linux/magic.h>
 #include <pthread.h>
@@ -14,6 +16,7 @@
 #include <sys/statfs.h>
 #include <unistd.h>
 
+#include "runtime/base/log.h"
 #include "runtime/port/scratch.h"
 
 #define HEADER_SIZE 64  // bytes before an array; keeps it aligned
@@ -30,6 +33,7 @@ _Static_assert(sizeof(struct header) <= HEADER_SIZE, "the header lies before the
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static char folder_used[FOLDER_SIZE]; // "": none
 static uint64_t free_wanted;
+static bool fell_back; // logged for this folder
 static _Atomic(uint64_t) in_files;
 
 void cn_scratch_use(const char *folder, uint64_t keep_free)
@@ -38,6 +42,7 @@ void cn_scratch_use(const char *folder, uint64_t keep_free)
     snprintf(folder_used, sizeof(folder_used), "%s",
              folder && strlen(folder) < FOLDER_SIZE ? folder : "");
     free_wanted = keep_free;
+    fell_back = false;
     pthread_mutex_unlock(&lock);
 }
 
@@ -46,13 +51,26 @@ static struct header *header_of(void *array)
     return (struct header *)(void *)((char *)array - sizeof(struct header));
 }
 
+// Returns whether files of this file system lie in memory, or need new blocks when they are written
+// again.
+static bool is_unfit(long type)
+{
+    static const long types[] = {TMPFS_MAGIC, RAMFS_MAGIC, BTRFS_SUPER_MAGIC, 0x2fc12fc1 /* ZFS */,
+                                 0xca451a4e /* bcachefs */};
+
+    for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++)
+        if ((uint32_t)type == (uint32_t)types[i])
+            return true;
+    return false;
+}
+
 // Returns whether the folder lies on a disk with room for size bytes and what must stay free.
 static bool has_room(const char *folder, size_t size, uint64_t keep_free)
 {
     struct statfs fs;
     uint64_t room;
 
-    if (statfs(folder, &fs) || fs.f_type == TMPFS_MAGIC || fs.f_type == RAMFS_MAGIC)
+    if (statfs(folder, &fs) || is_unfit((long)fs.f_type))
         return false;
     room = (uint64_t)fs.f_bavail * (uint64_t)fs.f_bsize;
     return room >= size && room - size >= keep_free;
@@ -96,6 +114,21 @@ bool cn_scratch_has_room(const char *folder, uint64_t keep_free, size_t size)
     return mapping != NULL;
 }
 
+static void tell_fall_back(const char *folder, size_t size)
+{
+    bool told;
+
+    pthread_mutex_lock(&lock);
+    told = fell_back;
+    fell_back = true;
+    pthread_mutex_unlock(&lock);
+    if (!told)
+        cn_log(CN_LOG_WARN, "session",
+               "%s has no room for another file of %zu MiB: copies of the model lie in memory, "
+               "more than memory.train_max counts",
+               folder, size >> 20);
+}
+
 static void *allocate_in_file(size_t size)
 {
     char folder[FOLDER_SIZE];
@@ -106,11 +139,13 @@ static void *allocate_in_file(size_t size)
     memcpy(folder, folder_used, sizeof(folder));
     keep_free = free_wanted;
     pthread_mutex_unlock(&lock);
-    if (!folder[0] || !has_room(folder, size, keep_free))
+    if (!folder[0])
         return NULL;
-    mapping = map_file(folder, size);
-    if (!mapping)
+    mapping = has_room(folder, size, keep_free) ? map_file(folder, size) : NULL;
+    if (!mapping) {
+        tell_fall_back(folder, size);
         return NULL;
+    }
     *header_of(mapping + HEADER_SIZE) = (struct header){mapping, size};
     atomic_fetch_add(&in_files, size);
     return mapping + HEADER_SIZE;

@@ -307,8 +307,7 @@ static void read_load(struct cn_sensors *sensors, struct cn_reading *reading)
 }
 
 // Reads the bytes that this process has caused to be written to storage, from getrusage: it counts
-// the same bytes in blocks of 512, with those of files that were gone before they were written.
-// After cn_platform_hide_memory only root may open /proc/self/io.
+// the same bytes in blocks of 512. After cn_platform_hide_memory only root may open /proc/self/io.
 static void read_written_blocks(struct cn_reading *reading)
 {
     struct rusage usage;
@@ -319,26 +318,24 @@ static void read_written_blocks(struct cn_reading *reading)
     reading->written = (uint64_t)usage.ru_oublock * 512;
 }
 
-// Reads the bytes that this process has caused to be written to storage since it started, without
-// those of files that were gone before they were written.
+// Reads the bytes that this process has caused to be written to storage since it started.
 static void read_written(const struct cn_sensors *sensors, struct cn_reading *reading)
 {
     char path[PATH_SIZE / 2 + 32], line[128];
-    unsigned long long bytes = 0, cancelled = 0;
+    unsigned long long bytes;
     FILE *file;
 
     snprintf(path, sizeof(path), "%s/proc/self/io", sensors->root);
     file = fopen(path, "re");
     if (!file && errno == EACCES)
         read_written_blocks(reading);
-    while (file && fgets(line, sizeof(line), file)) {
-        reading->has_written |= sscanf(line, "write_bytes: %llu", &bytes) == 1;
-        (void)sscanf(line, "cancelled_write_bytes: %llu", &cancelled);
+    while (file && !reading->has_written && fgets(line, sizeof(line), file)) {
+        reading->has_written = sscanf(line, "write_bytes: %llu", &bytes) == 1;
+        if (reading->has_written)
+            reading->written = bytes;
     }
-    if (file) {
-        reading->written = bytes > cancelled ? bytes - cancelled : 0;
+    if (file)
         fclose(file);
-    }
 }
 
 cn_err cn_sensors_open(const char *root, const char *zones, const char *powers,

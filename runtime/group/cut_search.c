@@ -49,6 +49,11 @@ static uint64_t state_before(const struct cn_layout_facts *facts, uint32_t posit
     return position ? facts->places[position - 1].state : 0;
 }
 
+static uint64_t copy_before(const struct cn_layout_facts *facts, uint32_t position)
+{
+    return position ? facts->places[position - 1].copy : 0;
+}
+
 static uint64_t saved_before(const struct cn_layout_facts *facts, uint32_t position)
 {
     return position ? facts->places[position - 1].saved : 0;
@@ -75,8 +80,9 @@ static uint64_t memory_between(const struct cn_layout_facts *facts, uint32_t par
 
     // Each message has a place in the trainer, and buffers for its calls.
     return facts->rest + state_before(facts, end) - state_before(facts, begin) +
-           flights * (saved + messages) + before * in.forward + flights * out.forward +
-           flights * out.backward + (flights + 1) * in.backward;
+           copy_before(facts, end) - copy_before(facts, begin) + flights * (saved + messages) +
+           before * in.forward + flights * out.forward + flights * out.backward +
+           (flights + 1) * in.backward;
 }
 
 uint64_t cn_cut_memory(const struct cn_layout_facts *facts, uint32_t parts, uint32_t micro,

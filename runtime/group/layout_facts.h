@@ -18,9 +18,10 @@ struct cn_layout_place {
     uint64_t nodes;    // forward nodes before the place
     uint64_t forward;  // bytes that a micro-batch sends over it
     uint64_t backward; // bytes of gradients that come back
-    // Before the place: bytes of the trained gradients; of the whole training state; and of what a
-    // micro-batch keeps between its forward and its backward pass.
-    uint64_t gradients, state, saved;
+    // Before the place: bytes of the trained gradients; of the whole training state; of what a
+    // micro-batch keeps between its forward and its backward pass; and of a copy of the weights,
+    // which a part needs while a version arrives.
+    uint64_t gradients, state, saved, copy;
 };
 
 // Bytes of a whole model's step without recomputation: whole is needed on each member, shared is

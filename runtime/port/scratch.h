@@ -1,10 +1,10 @@
 // scratch.h - memory for large arrays, which may lie in files.
 //
-// An array in a file does not need to stay in memory. When memory is short, the system writes its
-// pages to the disk and reads them again when they are used. So a board may hold rows of a model
-// that is larger than its memory. The file has no name: it is gone with the array, or with the
-// process. A failing disk ends the process.
-// Threading: all functions may be called from any thread.
+// An array in a file does not need to stay in memory. The system writes its pages to the disk after
+// some seconds, or at once when memory is short, and reads them again when they are used. So a
+// board may hold rows of a model that is larger than its memory. The file has no name: it is gone
+// with the array, or with the process. A failing disk ends the process. Threading: all functions
+// may be called from any thread.
 #pragma once
 
 #include <stdbool.h>
@@ -18,8 +18,8 @@
 void cn_scratch_use(const char *folder, uint64_t keep_free);
 
 // Allocates size bytes of zeros; size may be 0. The array lies in memory when the folder has no
-// room for it, cannot have such files, or is itself in memory. Returns NULL when memory has no room
-// either. Free it with cn_scratch_free, never with free.
+// room for it, which is logged once, cannot have such files, or is itself in memory. Returns NULL
+// when memory has no room either. Free it with cn_scratch_free, never with free.
 void *cn_scratch_allocate(size_t size);
 
 // Accepts NULL.

@@ -11,7 +11,7 @@ import re
 import time
 
 import wide_model
-from cluster import ENDLESS, Cluster, same_model_everywhere
+from cluster import ENDLESS, Cluster, same_model_everywhere, wait_until
 from lan import Lan, allowed
 from scenarios import Scenarios
 from sets import losses, share_samples, status
@@ -137,7 +137,10 @@ def a_model_of_which_no_share_fits_is_cut_and_waits_for_the_boards_that_it_needs
         lan.wait_for_line("board-1", "version 1: held-out")
         lan.kill("board-2")
         lan.wait_for_line("board-1", "a layout that fits cannot be made of board-1: waiting for board-2")
+        wait_until(lambda: status(lan, "board-1")["state"].startswith("a layout that fits waits for board-2"), "status says so")
         lan.start("board-2")
+        lan.wait_for_line("board-1", "version 2: held-out")
+        wait_until(lambda: "waits for" not in status(lan, "board-1")["state"], "status says so no more")
 
     _, logs, _ = automatic(build, TWO, 10000, memory=6400, disturb=disturb, model=(512, 3), batch=4, local_steps=200,
                            momentum="0.9, optimizer: adam", rejoin="300 ms")

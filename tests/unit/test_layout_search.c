@@ -321,6 +321,20 @@ static void a_version_that_arrives_counts_for_a_part(void **state)
     assert_true(best_of(&facts).missing > 0);
 }
 
+static void a_part_needs_a_copy_of_its_weights(void **state)
+{
+    struct cn_layout_facts facts = alike(4, 12, 8 * MIB, 8 * KIB, 100000000);
+    uint64_t first = cn_cut_memory(&facts, 2, 4, 0, UINT32_MAX, 5);
+    uint64_t second = cn_cut_memory(&facts, 2, 4, 1, 5, facts.place_count);
+
+    (void)state;
+    for (uint32_t i = 0; i <= facts.place_count; i++)
+        facts.places[i].copy = (i + 1) * MIB;
+    assert_int_equal(cn_cut_memory(&facts, 2, 4, 0, UINT32_MAX, 5), first + 6 * MIB);
+    assert_int_equal(cn_cut_memory(&facts, 2, 4, 1, 5, facts.place_count),
+                     second + (facts.place_count - 5) * MIB);
+}
+
 // What another member tells is bounded before the search; the search itself ends for any number.
 static void times_below_zero_end_the_search(void **state)
 {
@@ -403,6 +417,7 @@ int main(void)
         cmocka_unit_test(the_lowest_stage_and_the_fewest_shards_that_fit_everybody),
         cmocka_unit_test(a_version_that_arrives_counts_where_its_copies_lie),
         cmocka_unit_test(a_version_that_arrives_counts_for_a_part),
+        cmocka_unit_test(a_part_needs_a_copy_of_its_weights),
         cmocka_unit_test(times_below_zero_end_the_search),
         cmocka_unit_test(a_whole_model_of_unknown_need_is_not_chosen_before_a_chain),
         cmocka_unit_test(a_number_of_parts_that_was_refused_is_not_tried_again),

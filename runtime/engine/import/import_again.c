@@ -3,7 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define WORDS_MIN 1024 // nodes without values of so many words are computed again
+#include "runtime/engine/import/import_equal.h"
+
+#define TENSOR_MAX 4096 // bytes of an attribute that is compared
 
 void cn_import_again_deinit(struct cn_import_again *again)
 {
@@ -21,7 +23,7 @@ static bool has_equal_elements(const struct cn_graph *graph, const struct cn_val
 {
     if (a->offset == b->offset)
         return true;
-    if (a->words >= WORDS_MIN) // equal ones share their memory (import_equal.h)
+    if (a->words >= CN_IMPORT_EQUAL_WORDS) // equal ones share their memory
         return false;
     return a->kind == CN_VALUE_SHAPE
                ? !memcmp(graph->numbers + a->offset, graph->numbers + b->offset,
@@ -42,7 +44,7 @@ static bool is_same_value(const struct cn_graph *graph, uint32_t one, uint32_t o
            !memcmp(a->dims, b->dims, a->rank * sizeof(*a->dims)) && a->batched == b->batched &&
            a->batch_axis == b->batch_axis && a->batch_repeats == b->batch_repeats &&
            a->shared == b->shared && a->integers == b->integers && a->transposed == b->transposed &&
-           a->padded == b->padded && a->is_sum == b->is_sum && a->of_batch == b->of_batch &&
+           !a->padded && !b->padded && a->is_sum == b->is_sum && a->of_batch == b->of_batch &&
            a->over_batch == b->over_batch && has_equal_elements(graph, a, b);
 }
 
@@ -60,7 +62,7 @@ static bool is_same_tensor(const struct cn_onnx_tensor *a, const struct cn_onnx_
 {
     return a->type == b->type && a->rank == b->rank && a->count == b->count && a->raw == b->raw &&
            !memcmp(a->dims, b->dims, a->rank * sizeof(*a->dims)) && a->size == b->size &&
-           (!a->size || !memcmp(a->data, b->data, a->size));
+           a->size <= TENSOR_MAX && (!a->size || !memcmp(a->data, b->data, a->size));
 }
 
 static bool is_same_list(const struct cn_onnx_attribute *a, const struct cn_onnx_attribute *b)
@@ -100,13 +102,13 @@ static bool is_same(const struct cn_import_made *made, const struct cn_import_no
     return true;
 }
 
-// Returns whether all inputs are known, and there is one result.
+// Returns whether there are inputs, all of them known, and one result.
 static bool is_candidate(const struct cn_import_node *node)
 {
     for (size_t i = 0; i < node->in_count; i++)
         if (cn_import_has(node, i) && !is_known(cn_import_value(node, i)))
             return false;
-    return node->node->output_count == 1;
+    return node->in_count && node->node->output_count == 1;
 }
 
 cn_err cn_import_again_find(const struct cn_import_again *again, struct cn_import_node *node,
@@ -131,10 +133,10 @@ cn_err cn_import_again_find(const struct cn_import_again *again, struct cn_impor
 
 static bool is_large(const struct cn_import_node *node)
 {
-    bool large = node->graph->values[node->out].words >= WORDS_MIN;
+    bool large = node->graph->values[node->out].words >= CN_IMPORT_EQUAL_WORDS;
 
     for (size_t i = 0; i < node->in_count; i++)
-        large |= cn_import_has(node, i) && cn_import_value(node, i)->words >= WORDS_MIN;
+        large |= cn_import_has(node, i) && cn_import_value(node, i)->words >= CN_IMPORT_EQUAL_WORDS;
     return large;
 }
 

@@ -2,12 +2,10 @@
 
 #include <string.h>
 
-#define WORDS_MIN 1024 // fewer words are not worth a search
-
 static bool is_large(const struct cn_value *value)
 {
     return (value->kind == CN_VALUE_CONST || value->kind == CN_VALUE_SHAPE) &&
-           value->words >= WORDS_MIN;
+           value->words >= CN_IMPORT_EQUAL_WORDS;
 }
 
 static const void *elements_of(const struct cn_graph *graph, const struct cn_value *value)

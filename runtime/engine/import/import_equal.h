@@ -4,6 +4,7 @@
 #include "runtime/engine/graph/graph.h"
 
 #define CN_IMPORT_EQUAL_PLACES 1024
+#define CN_IMPORT_EQUAL_WORDS 1024 // values of fewer words do not share memory
 
 // Zeroed at first.
 struct cn_import_equal {

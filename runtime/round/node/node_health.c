@@ -146,7 +146,8 @@ static void take_missing(struct cn_node_owner *node, uint64_t now_ms)
     struct cn_health *newest = &node->health.newest;
     uint32_t silent_s[CN_GROUP_MAX];
     bool needs = newest->flags & CN_HEALTH_NEEDS;
-    uint32_t most = strlen(newest->rest) > LONG_TEXT ? 2 : CN_HEALTH_MISSING_MAX;
+    bool is_long = strlen(newest->rest) > LONG_TEXT || strlen(newest->error) > LONG_TEXT;
+    uint32_t most = is_long ? 2 : CN_HEALTH_MISSING_MAX;
 
     if (!node->group.membership || (!needs && !health->told.missing_count))
         return;

@@ -204,8 +204,8 @@ static cn_err list_places(const struct cn_session *session, bool cuts,
             .forward = (uint64_t)place->words * job->batch * sizeof(float),
             .backward = (uint64_t)place->gradient_words * job->batch * sizeof(float),
             .gradients = sums->trained * sizeof(float),
-            // With a copy of the part, in which a version arrives.
-            .state = (3 * sums->parameters + base + rows * sums->trained) * sizeof(float),
+            .state = (2 * sums->parameters + base + rows * sums->trained) * sizeof(float),
+            .copy = sums->parameters * sizeof(float),
             .saved = (uint64_t)sums->kept * job->batch * sizeof(float),
         };
     }

@@ -83,6 +83,23 @@ static cn_err find_alike(struct cn_session *session, struct cn_collective *colle
     return err;
 }
 
+void cn_session_wait_no_more(struct cn_session *session)
+{
+    session->chain.why[0] = session->chain.lack[0] = session->chain.needs[0] = '\0';
+    session->chain.waits = false;
+}
+
+// Notes what people are told of a chain that waits for missing members.
+static void note_missing(struct cn_session *session, const char *what, const char *missing)
+{
+    char *text = session->chain.needs;
+    size_t size = sizeof(session->chain.needs);
+
+    if (snprintf(text, size, "%s waits for %s%s", what, missing,
+                 session->chain.lack[0] ? ", or for more memory here" : "") >= (int)size)
+        memcpy(text + size - 4, "...", 4);
+}
+
 void cn_session_wait_for_members(struct cn_session *session, uint32_t ranks, const char *what,
                                  const char *otherwise)
 {
@@ -104,9 +121,8 @@ void cn_session_wait_for_members(struct cn_session *session, uint32_t ranks, con
     snprintf(text, sizeof(text), "%.24s cannot be made of %.80s: waiting for %.80s", what, there,
              missing[0] ? missing : otherwise);
     cn_log(missing[0] ? CN_LOG_INFO : CN_LOG_WARN, "chain", "%s", text);
-    if (missing[0]) // nothing is wrong with this board
-        snprintf(session->chain.needs, sizeof(session->chain.needs), "%.24s waits for %.60s", what,
-                 missing);
+    if (missing[0]) // with them this board can train
+        note_missing(session, what, missing);
     else if (!session->chain.why[0]) // else it is the reason of this board
         memcpy(session->chain.why, session->chain.lack[0] ? session->chain.lack : text,
                sizeof(text));
@@ -306,13 +322,12 @@ cn_err cn_session_form_chains(struct cn_session *session, struct cn_collective *
     char what[64];
     cn_err err = CN_OK;
 
-    session->chain.why[0] = session->chain.lack[0] = session->chain.needs[0] = '\0';
+    cn_session_wait_no_more(session);
     if (!cn_session_takes_turns(session))
         err = find_alike(session, collective, &ranks);
     if (err)
         return err;
     session->chain.members = cn_session_order_members(session, ranks, order);
-    session->chain.waits = false;
     if (cn_ranks_chain(order, session->chain.members, &wish, view->rank, &place)) {
         snprintf(what, sizeof(what), "a chain of %u parts", session->cut.at.parts);
         cn_session_wait_for_members(session, ranks, what, "members with the same samples");

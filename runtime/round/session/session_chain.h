@@ -130,6 +130,9 @@ cn_err cn_session_form_chains(struct cn_session *session, struct cn_collective *
 cn_err cn_session_begin_chains(struct cn_session *session, struct cn_collective *collective,
                                const struct cn_chain_place *place);
 
+// Forgets what this board waited for or lacked, before a layout is chosen again.
+void cn_session_wait_no_more(struct cn_session *session);
+
 // Nobody trains in this epoch, since `what` is not possible with the members of these ranks: says
 // who is missing, or if nobody is, that it waits for something else.
 void cn_session_wait_for_members(struct cn_session *session, uint32_t ranks, const char *what,

@@ -94,8 +94,7 @@ cn_err cn_session_form_layout(struct cn_session *session, struct cn_collective *
     uint32_t among, not_parts, lacking;
     cn_err err;
 
-    session->chain.why[0] = session->chain.lack[0] = '\0';
-    session->chain.waits = false;
+    cn_session_wait_no_more(session);
     err = cn_session_gather_words(session, collective, cn_session_everybody(sets), &words);
     if (err)
         return err;

@@ -1,4 +1,5 @@
-// session_rows.c - base and residual of a model in parts: on the disk, unless they are needed.
+// session_rows.c - where copies of the whole model lie; base and residual of a model in parts,
+// which only the stored state has unless they are needed.
 #include <string.h>
 
 #include "runtime/base/log.h"
@@ -15,11 +16,13 @@ static bool belong_on_disk(const struct cn_session *session, bool divided)
     return place == CN_ROW_PLACE_DISK || (place == CN_ROW_PLACE_AUTO && divided);
 }
 
-// Returns the bytes of a row, as far as they are known before the model was opened for the first
-// time.
-static size_t size_of_row(const struct cn_session *session)
+#define ROWS 4 // copies of the model that a board has at once as a rule
+
+// Returns the bytes of the copies that a board has, as far as they are known before the model was
+// opened for the first time.
+static size_t size_of_rows(const struct cn_session *session)
 {
-    size_t size = session->layout_own.total * sizeof(float);
+    size_t size = ROWS * session->layout_own.total * sizeof(float);
 
     return size > CN_SCRATCH_LEAST ? size : CN_SCRATCH_LEAST;
 }
@@ -33,7 +36,7 @@ static uint64_t keep_free(const struct cn_session *session)
 static bool disk_has_room(const struct cn_session *session)
 {
     return cn_scratch_has_room(session->config.settings->state, keep_free(session),
-                               size_of_row(session));
+                               size_of_rows(session));
 }
 
 bool cn_session_place_rows(struct cn_session *session)
@@ -47,7 +50,7 @@ bool cn_session_place_rows(struct cn_session *session)
         cn_log(CN_LOG_WARN, "session",
                "%s cannot have files of %zu bytes: whole copies of the model stay in memory "
                "(memory.rows)",
-               state, size_of_row(session));
+               state, size_of_rows(session));
     session->disk.rows_in_memory = belong && !fit;
     return fit;
 }

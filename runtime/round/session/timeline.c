@@ -20,6 +20,7 @@ struct cn_timeline {
     FILE *file;
     char *buffer; // owned; of file
     uint64_t whole_ms;
+    bool whole; // the file can be completed before its end: it is no pipe
     bool full;
     bool named[CN_GROUP_MAX];
 };
@@ -46,6 +47,7 @@ cn_err cn_timeline_open(const char *path, struct cn_timeline **opened)
     timeline->buffer = malloc(BUFFER_SIZE);
     if (timeline->buffer) // else the file has a small one of its own
         setvbuf(timeline->file, timeline->buffer, _IOFBF, BUFFER_SIZE);
+    timeline->whole = !fseeko(timeline->file, 0, SEEK_SET);
     // The first entry has no comma before it, so that all others can have one.
     fputs("[{\"name\": \"clock\", \"ph\": \"M\", \"pid\": 0, \"args\": {\"unit\": \"us\"}}",
           timeline->file);
@@ -70,7 +72,7 @@ void cn_timeline_name(struct cn_timeline *timeline, uint32_t member, const char 
 {
     static const char *const rows[] = {"epochs", "compute", "wire", "votes"};
 
-    if (timeline->named[member])
+    if (timeline->named[member] || timeline->full)
         return;
     timeline->named[member] = true;
     fprintf(
@@ -89,6 +91,8 @@ static void complete(struct cn_timeline *timeline)
 {
     uint64_t now_ms = cn_platform_now_ms();
 
+    if (!timeline->whole)
+        return;
     timeline->full = ftello(timeline->file) >= CN_TIMELINE_MAX;
     if (!timeline->full && timeline->whole_ms && now_ms - timeline->whole_ms < WHOLE_MS)
         return;

@@ -5,9 +5,9 @@
 // part of a model shows "F 3" and "B 3" for the passes of micro-batch 3, and "send F 3", "receive B
 // 3" and so on for its messages. What it exchanges with members that hold a share of the part are
 // "fetch weights 3", "reduce gradients 3" and "add replicas 3". All times are on the clock of the
-// board that writes. The file is complete after each second, so that it can be read while the
-// program runs or after it was killed. Once it has CN_TIMELINE_MAX bytes, nothing more is written
-// and the log says so. Threading: one thread at a time.
+// board that writes. Unless it is a pipe, the file is complete after each second, so that it can be
+// read while the program runs or after it was killed. Once it has CN_TIMELINE_MAX bytes, nothing
+// more is written and the log says so. Threading: one thread at a time.
 #pragma once
 
 #include <stdint.h>
