@@ -149,6 +149,18 @@ def a_model_of_which_no_share_fits_is_cut_and_waits_for_the_boards_that_it_needs
     return why
 
 
+@scenario
+def a_board_that_holds_only_a_share_waits_for_the_other(build):
+    """Two boards hold a half each; one of them alone cannot hold the whole."""
+    def disturb(lan):
+        lan.wait_for_line("board-1", "version 1: held-out")
+        lan.kill("board-2")
+        lan.wait_for_line("board-1", "a layout that fits cannot be made of board-1: waiting for board-2")
+        lan.start("board-2")
+
+    automatic(build, TWO, 10000, memory=6400, disturb=disturb, model=(512, 3), batch=4, local_steps=200, rejoin="300 ms")
+
+
 def shares(log):
     """Of the work, by part, of each cut that was found."""
     return [[int(share) for share in re.findall(r"(\d+) %", cut)]

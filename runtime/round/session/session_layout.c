@@ -30,6 +30,23 @@ static bool is_of_the_layout(cn_err err)
     return err == CN_ENOMEM || err == CN_EINVAL || err == CN_ENOTSUP;
 }
 
+// Opens the trainer of the whole model, or the largest share of it that fits. CN_ENOMEM where a
+// member that is to train can only hold a smaller one than the layout says.
+static cn_err open_whole(struct cn_session *session)
+{
+    const struct cn_session_sets *sets = session->planning.sets;
+    const struct cn_session_layout *layout = &sets->layout;
+    cn_err err = cn_session_change_part(session, NULL, NULL);
+    uint32_t shards = session->sharing.shards;
+
+    if (err || !(cn_session_layout_ranks(layout) >> sets->view.rank & 1))
+        return err;
+    return shards > layout->shards || (shards > 1 && shards == layout->shards &&
+                                       session->sharing.stage > layout->stage)
+               ? CN_ENOMEM
+               : CN_OK;
+}
+
 // Opens the trainer for the chosen layout. Without a cut it holds the whole model or a share of it;
 // the members that train are chosen before the next step (session_sets.c). A member that is left
 // over beside the chains holds any part that fits.
@@ -42,7 +59,7 @@ static cn_err open_for(struct cn_session *session, struct cn_chain_place *place)
     cn_err err = CN_ENOMEM;
 
     if (layout->parts == 1)
-        return cn_session_change_part(session, NULL, NULL);
+        return open_whole(session);
     for (uint32_t p = 0; p + 1 < layout->parts; p++)
         cut.places[p] = (size_t)layout->places[p];
     if (cn_ranks_chain(layout->ranks, layout->count, &wish, sets->view.rank, place))
