@@ -11,6 +11,7 @@
 #include "aggregator/daemon/chain_check.h"
 #include "aggregator/daemon/daemon.h"
 #include "aggregator/daemon/reload.h"
+#include "aggregator/daemon/run_end.h"
 #include "aggregator/ledger/job_settings.h"
 #include "aggregator/serve/status.h"
 #include "runtime/base/log.h"
@@ -139,16 +140,6 @@ static cn_err tick(struct cn_daemon *daemon, struct cn_run_state *state)
     return cn_report_update(&daemon->report, state, now_ms);
 }
 
-// The summary of the run follows when the program ends.
-static void tell_end(const struct cn_run_state *state, bool stay, bool *told)
-{
-    if (state->phase != CN_RUN_ENDED || !stay || *told)
-        return;
-    cn_log(CN_LOG_INFO, "run", "the run is over: %s; its last version stays available",
-           state->end_reason);
-    *told = true;
-}
-
 // Ends the program after `drain`. Deletes that order from the ledger, so that the next start
 // continues the run.
 static cn_err end_drain(struct cn_daemon *daemon, const struct cn_run_state *state)
@@ -168,7 +159,7 @@ static cn_err end_drain(struct cn_daemon *daemon, const struct cn_run_state *sta
 static int serve(struct cn_daemon *daemon, const atomic_bool *stop, bool stay)
 {
     struct cn_run_state state;
-    bool told = false, drained = false;
+    bool drained = false;
     cn_err err = CN_OK;
     cn_run_get_state(daemon->first.run, cn_platform_now_ms(), &state);
     daemon->started_ms = cn_platform_now_ms();
@@ -181,7 +172,8 @@ static int serve(struct cn_daemon *daemon, const atomic_bool *stop, bool stay)
     cn_platform_notify("READY=1");
     while (!atomic_load(stop) && !daemon->stops && !drained && !err) {
         err = tick(daemon, &state);
-        tell_end(&state, stay, &told);
+        if (!err)
+            err = cn_run_end_tell(daemon, &state, stay);
         // The measurement of the newest version belongs to its round.
         drained = state.steering.leaving && state.phase == CN_RUN_GATHER && !state.measuring &&
                   cn_job_set_is_idle(&daemon->jobs);
@@ -196,7 +188,7 @@ static int serve(struct cn_daemon *daemon, const atomic_bool *stop, bool stay)
             break;
         }
     }
-    if (!err && state.phase == CN_RUN_ENDED)
+    if (!err && state.phase == CN_RUN_ENDED && !daemon->end_told)
         err = cn_report_summary(&daemon->report, &state, &daemon->first.setup.model.layout,
                                 daemon->first.setup.settings->state);
     if (!err && state.steering.leaving && (drained || state.phase == CN_RUN_ENDED))

@@ -52,6 +52,18 @@ static cn_err print_rulings(const struct cn_status_report *report)
     return err == CN_ENOTFOUND ? CN_OK : err;
 }
 
+// Writes where the round is, and why the run is over. The first line says that instead if the
+// program does not run.
+static void print_round(const struct cn_status_report *report)
+{
+    const char *reason = report->live->running ? report->view.end_reason : NULL;
+    fprintf(report->stream, "round %u of %u (%s%s%s): %u of %u updates, %u group%s invited\n",
+            report->view.round.number, report->job->rounds, describe_phase(report),
+            reason ? ": " : "", reason ? reason : "", report->view.accepted,
+            cn_job_updates_needed(report->job), report->view.invited,
+            report->view.invited == 1 ? "" : "s");
+}
+
 static void print_settings(const struct cn_status_report *report)
 {
     if (report->settings > 1)
@@ -143,9 +155,7 @@ static void print_run(const struct cn_status_report *report)
             report->live->running     ? "the aggregator is running"
             : report->view.end_reason ? report->view.end_reason
                                       : "the aggregator is not running");
-    fprintf(report->stream, "round %u of %u (%s): %u of %u updates, %u groups invited\n",
-            report->view.round.number, report->job->rounds, describe_phase(report),
-            report->view.accepted, cn_job_updates_needed(report->job), report->view.invited);
+    print_round(report);
     print_settings(report);
     print_steering(report);
     fprintf(report->stream, "version %u (%.12s)", version->number, digest);
