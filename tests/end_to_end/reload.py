@@ -3,8 +3,11 @@
     reload.py BUILD [SCENARIO...]
 """
 
+import contextlib
 import random
+import re
 import signal
+import sqlite3
 import subprocess
 import time
 
@@ -118,6 +121,29 @@ def a_bad_file_changes_nothing(build):
 def refuse_before(cluster):
     result = reload(cluster, check=False)
     assert result.returncode == 1 and "no run was ever started here" in result.stderr, result
+
+
+@scenario
+def values_that_end_the_run_are_warned_of(build):
+    """A reload whose stop.patience is used up already, and one with no round left."""
+    with Cluster(build, GROUPS, **FAST) as cluster:
+        cluster.start_all()
+        cluster.wait_for_version(3)
+        cluster.kill("gateway")
+        best = cluster.version()
+        good = cluster.edit("job.yaml", (f"count: {ENDLESS}", f"count: {best}"))
+        said = reload(cluster).stderr
+        assert "warning: with these values the run ends at once, or with the open round: all rounds are done" in said, said
+        # The best version is made an old one.
+        with contextlib.closing(sqlite3.connect(cluster.path("state/gateway/ledger.sqlite"))) as ledger, ledger:
+            ledger.execute("UPDATE version SET correct = count WHERE number = 1")
+        cluster.write("job.yaml", good)
+        said = reload(cluster).stderr
+        assert "warning: the run is over: all rounds are done; it goes on with these values when" in said, said
+        cluster.write("job.yaml", good + "stop: {patience: 1}\n")
+        said = reload(cluster).stderr
+        wanted = r"warning: stop.patience is 1 and the best version, 1, is \d+ versions old: the run ends with the next"
+        assert re.search(wanted, said), said
 
 
 @scenario
