@@ -212,7 +212,8 @@ static void tell_rest(const struct trial *trial, const char *profile, int code)
     else if (code == CN_EXIT_INTERRUPTED && trial->options.trial.keep)
         fprintf(stderr, "stopped; cairn-aggregator try --keep %s goes on\n", trial->folder.path);
     else if (code == CN_TRIAL_EXIT_PROCESS)
-        fprintf(stderr, "all files: %s; cairn-aggregator try --keep %s goes on\n",
+        fprintf(stderr,
+                "all files: %s; when the cause is mended, cairn-aggregator try --keep %s goes on\n",
                 trial->folder.path, trial->folder.path);
 }
 

@@ -373,7 +373,7 @@ def gateway_state(cluster):
     expect(cluster.command(cluster.aggregator, "replay", "gateway.yaml", check=False), 1, "another model")
     # An edited job says nothing about the versions that are there.
     cluster.write("job.yaml", job.replace("learning_rate: 0.05", "learning_rate: 0.06").replace("mode: q8", "mode: raw32"))
-    expect(cluster.command(*run, check=False), 1, "train.learning_rate", "update.down.mode: q8", "may change in a run:",
+    expect(cluster.command(*run, check=False), 1, "train.learning_rate", "update.down.mode: q8", "by itself:",
            "rounds.count", "stop.patience")
     assert cluster.replay()[-1].startswith("3 versions, 0 differ"), cluster.replay()
     # Values that may change hold from the next round on.
