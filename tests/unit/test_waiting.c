@@ -9,7 +9,8 @@
 #include "tests/unit/aggregator_world.h"
 #include "tests/unit/log_capture.h"
 
-// The groups a, b and c have a board each. Two make a round, and the third is invited if it is here.
+// The groups a, b and c have a board each. Two make a round, and the third is invited if it is
+// here.
 static int open_world(void **state)
 {
     static const char *const boards[] = {"a", "b", "c"};
