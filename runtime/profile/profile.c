@@ -211,13 +211,18 @@ static void add_chain(struct loader *loader, struct cn_profile_file *top)
 static void report_unknown(struct loader *loader, const struct section *section,
                            const struct cn_yaml_node *node)
 {
-    char suggestion[CN_PATH_SIZE], quoted[CN_QUOTE_SIZE], shown[CN_QUOTE_SIZE];
+    char suggestion[CN_PATH_SIZE], nested[CN_PATH_SIZE], quoted[CN_QUOTE_SIZE],
+        shown[CN_QUOTE_SIZE];
     const char *prefix = section->prefix + section->hidden;
     bool odd = cn_quote(quoted, node->key)[0] == '\0' || strlen(node->key) > 48;
 
     snprintf(shown, sizeof(shown), "%.*s", (int)strlen(quoted) - 2, quoted + 1);
     cn_profile_suggest(section->prefix, node->key, section->layer, suggestion);
-    if (suggestion[0] && !odd)
+    cn_profile_nest(section->prefix, node->key, section->layer, nested);
+    if (nested[0])
+        cn_diagnostics_error(&loader->report, node->key_mark,
+                             "%s%s: a key has no dots; write it as %s", prefix, node->key, nested);
+    else if (suggestion[0] && !odd)
         cn_diagnostics_error(&loader->report, node->key_mark,
                              "%s%s: unknown key; did you mean '%s'?", prefix, shown, suggestion);
     else

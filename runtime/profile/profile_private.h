@@ -90,6 +90,11 @@ bool cn_profile_find_board(const char *name, const struct cn_profile_file *from,
                            struct cn_mark mark, struct cn_diagnostics *report,
                            char path[CN_PATH_SIZE]);
 
+// profile_suggest.c: Writes how a known key that was written with dots is nested,
+// "train: {correction: ...}". prefix is as in cn_profile_suggest. Writes "" for another key.
+void cn_profile_nest(const char *prefix, const char *key, enum cn_layer layer,
+                     char nested[CN_PATH_SIZE]);
+
 // profile_suggest.c: Writes the known key that an unknown key probably means; "" when none is near.
 // prefix is the path of the key's section in the schema, with its last dot; "" at the top.
 void cn_profile_suggest(const char *prefix, const char *key, enum cn_layer layer,

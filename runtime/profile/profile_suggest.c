@@ -103,6 +103,39 @@ void cn_profile_suggest(const char *prefix, const char *key, enum cn_layer layer
     }
 }
 
+static bool is_of_layer(const char *path, enum cn_layer layer)
+{
+    const struct cn_schema_row *row = cn_schema_find(path);
+
+    if (layer == CN_LAYER_SITE && strncmp(path, "job.", 4) == 0)
+        layer = CN_LAYER_JOB; // a site may have the job's keys, too
+    return row ? (row->layers & 1u << layer) != 0 : cn_schema_is_section(path, layer);
+}
+
+void cn_profile_nest(const char *prefix, const char *key, enum cn_layer layer,
+                     char nested[CN_PATH_SIZE])
+{
+    char path[CN_PATH_SIZE];
+    size_t used = 0, depth = 0;
+
+    nested[0] = '\0';
+    if (!strchr(key, '.') ||
+        snprintf(path, sizeof(path), "%s%s", prefix, key) >= (int)sizeof(path) ||
+        !is_of_layer(path, layer) || 3 * strlen(key) + 8 > CN_PATH_SIZE)
+        return;
+    for (const char *word = key; *word; depth++) {
+        size_t length = strcspn(word, ".");
+
+        used += (size_t)snprintf(nested + used, CN_PATH_SIZE - used, "%s%.*s: ", depth ? "{" : "",
+                                 (int)length, word);
+        word += length + (word[length] == '.');
+    }
+    used += (size_t)snprintf(nested + used, CN_PATH_SIZE - used, "...");
+    while (--depth)
+        nested[used++] = '}';
+    nested[used] = '\0';
+}
+
 void cn_profile_suggest_job_key(const char *key, char suggestion[CN_PATH_SIZE])
 {
     const char *dot = strrchr(key, '.');

@@ -365,8 +365,8 @@ def gateway_state(cluster):
     cluster.wait_for_end(60)
     job = open(cluster.path("job.yaml")).read()
     for old, new, *words in (
-            ("learning_rate: 0.05", "learning_rate: 0.06", "train.learning_rate: 0.05 in the ledger, 0.06 in the profile"),
-            ("learning_rate:", "optimizer: adam, learning_rate:", "train.optimizer: sgd in the ledger, adam in the profile"),
+            ("learning_rate: 0.05", "learning_rate: 0.06", "train.learning_rate: 0.05 in the run, 0.06 in the profile"),
+            ("learning_rate:", "optimizer: adam, learning_rate:", "train.optimizer: sgd in the run, adam in the profile"),
             ("digits-cnn", "digits-mlp", "another model than the profile", "digits-mlp.onnx")):
         cluster.write("job.yaml", job.replace(old, new))
         expect(cluster.command(*run, check=False), 1, *words, "init --after state/gateway PROFILE")

@@ -158,7 +158,7 @@ def a_gateway(cluster):
         wrong(cluster.command(*check, check=False), f"127.0.0.1:{port}: cannot listen")
     cluster.write("gateway.yaml", profile)
     cluster.edit("job.yaml", ("learning_rate: 0.05", "learning_rate: 0.06"))
-    wrong(cluster.command(*check, check=False), "train.learning_rate: 0.05 in the ledger, 0.06 in the profile")
+    wrong(cluster.command(*check, check=False), "train.learning_rate: 0.05 in the run, 0.06 in the profile")
     cluster.kill("gateway")
 
 

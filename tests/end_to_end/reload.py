@@ -86,13 +86,14 @@ def a_bad_file_changes_nothing(build):
         cluster.wait_for_version(1)
         good = open(cluster.path("job.yaml")).read()
         cases = (
-            ((("seed: 1", "seed: 2"), ("batch: 32", "batch: 16")), ("seed: 1 in the ledger, 2 in the profile",)),
+            ((("seed: 1", "seed: 2"), ("batch: 32", "batch: 16")), ("seed: 1 in the run, 2 in the profile",
+                                                                     "this needs another run: cairn-aggregator job submit")),
             ((("learning_rate: 0.05", "learning_rate: fast"),), ("job.yaml:8:", "learning_rate", "fast")),
             ((("batch: 32", "bath: 32"),), ("job.yaml:8:", "bath")),
             ((("digits-mlp", "digits-cnn"),), ("another model",)),
             ((("{set: digits-held-out}", "{set: digits-held-out}\nunknown: 1"),), ("job.yaml:", "unknown")),
             ((("central: {set: digits-held-out}", ""),),
-             ("central.set: digits-held-out in the ledger, not set in the profile", "only when the aggregator is started")),
+             ("central.set: digits-held-out in the run, not set in the profile", "only when the aggregator is started")),
             ((("value_bits: 2}", "value_bits: 2}, densities: [no-such-tensor=50%]"),), ("no-such-tensor",)),
             ((("down: {mode: q8}", "down: {mode: q8}, residual: bf16"),), ("update.residual",)),
         )
@@ -102,7 +103,7 @@ def a_bad_file_changes_nothing(build):
             cluster.write("job.yaml", good)
         cluster.edit("job.yaml", ("seed: 1", "seed: 2"))
         cluster.signal("gateway", signal.SIGHUP)
-        cluster.wait_for_line("gateway", "seed: 1 in the ledger, 2 in the profile")
+        cluster.wait_for_line("gateway", "seed: 1 in the run, 2 in the profile")
         cluster.wait_for_line("gateway", "nothing is changed: the profile is refused")
         cluster.write("job.yaml", good + "  x: [\n")
         cluster.signal("gateway", signal.SIGHUP)
