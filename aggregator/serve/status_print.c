@@ -7,6 +7,8 @@
 #include "aggregator/serve/status_boards.h"
 #include "aggregator/serve/status_groups.h"
 
+#define NEWS 20 // versions after which a decision is no news
+
 static const char *describe_phase(const struct cn_status_report *report)
 {
     static const char *const states[] = {"open", "closing", "merged"};
@@ -27,12 +29,17 @@ static void print_bytes(FILE *stream, const char *way, const struct cn_link_byte
             told->wire);
 }
 
+static bool is_news(const struct cn_status_report *report, uint32_t version)
+{
+    return version + NEWS > report->view.version.number;
+}
+
 // Prints what the gate and people decided about the newest versions.
 static cn_err print_rulings(const struct cn_status_report *report)
 {
     struct cn_ruling ruling;
     cn_err err = cn_ruling_newest(report->ledger, CN_RULING_ROLLBACK, &ruling);
-    if (!err)
+    if (!err && is_news(report, ruling.version))
         fprintf(report->stream, "version %u went back to version %u: %s\n", ruling.version,
                 ruling.source, ruling.reason);
     if (!err || err == CN_ENOTFOUND)
@@ -42,7 +49,7 @@ static cn_err print_rulings(const struct cn_status_report *report)
                 ruling.reason);
     if (!err || err == CN_ENOTFOUND)
         err = cn_ruling_newest(report->ledger, CN_RULING_REFUSED, &ruling);
-    if (!err)
+    if (!err && is_news(report, ruling.version))
         fprintf(report->stream, "the gate refused version %u: %s\n", ruling.version, ruling.reason);
     if (report->streak >= CN_RULING_ALARM)
         fprintf(report->stream,
@@ -166,9 +173,9 @@ static void print_run(const struct cn_status_report *report)
     else if (score->known)
         fprintf(report->stream, "; newest measurement: loss %.4f%s", score->loss, measures);
     if (report->view.groups < cn_job_updates_needed(report->job))
-        fprintf(report->stream, "\nthe %s is %u groups and %u are enrolled",
+        fprintf(report->stream, "\nthe %s is %u groups and %u %s enrolled",
                 cn_job_needed_word(report->job), cn_job_updates_needed(report->job),
-                report->view.groups);
+                report->view.groups, report->view.groups == 1 ? "is" : "are");
     fprintf(report->stream, "\n\n  %-16s %-16s %-12s %-34s %s\n", "board", "group", "heard",
             "hardware", "status");
 }
