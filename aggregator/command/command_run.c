@@ -228,11 +228,11 @@ static void announce(struct cn_daemon *daemon)
         snprintf(quorum, sizeof(quorum), " of %u", job->quorum);
     snprintf(line, sizeof(line),
              "job %s, run %016" PRIx64
-             ": %zu parameters, %u rounds, %s %u%s; %zu groups enrolled; listening on %s",
+             ": %zu parameters, %u round%s, %s %u%s; %zu group%s enrolled; listening on %s",
              daemon->first.setup.job.name, cn_ledger_identity(daemon->first.setup.ledger)->run,
-             daemon->first.setup.model.layout.total, daemon->first.setup.job.rounds,
+             daemon->first.setup.model.layout.total, job->rounds, job->rounds == 1 ? "" : "s",
              cn_job_needed_word(job), cn_job_updates_needed(job), quorum, groups,
-             settings->gateway.listen[0]);
+             groups == 1 ? "" : "s", settings->gateway.listen[0]);
     cn_wrap_print(line, CN_WRAP_INDENT);
     struct cn_ledger_origin origin;
     if (!cn_ledger_find_origin(daemon->first.setup.ledger, &origin))
@@ -243,9 +243,10 @@ static void announce(struct cn_daemon *daemon)
         printf("each group keeps for itself: %s\n", text);
     if (groups < cn_job_updates_needed(job))
         cn_log(CN_LOG_WARN, "run",
-               "the %s is %u groups and %zu are enrolled: no round can close before more "
+               "the %s is %u groups and %zu %s enrolled: no round can close before more "
                "are",
-               cn_job_needed_word(job), cn_job_updates_needed(job), groups);
+               cn_job_needed_word(job), cn_job_updates_needed(job), groups,
+               groups == 1 ? "is" : "are");
     warn_of_chains(daemon);
     cn_report_init(&daemon->report, stdout, daemon->first.setup.ledger, &daemon->first.setup.job,
                    version, cn_platform_now_ms());

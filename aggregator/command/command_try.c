@@ -173,7 +173,8 @@ static void announce(const struct trial *trial)
     const struct cn_trial_split *split = &trial->options.trial.split;
     if (trial->options.json)
         return;
-    printf("%u boards in %u groups; logs and profiles: %s\n", split->boards, split->groups,
+    printf("%u board%s in %u group%s; logs and profiles: %s\n", split->boards,
+           split->boards == 1 ? "" : "s", split->groups, split->groups == 1 ? "" : "s",
            trial->folder.path);
     if (settings->http.listen[0])
         printf("watch the run in a browser: http://%s/\n", settings->http.listen);

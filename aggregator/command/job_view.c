@@ -107,7 +107,7 @@ static void print_whole(const struct view *view, const struct cn_queued_job *job
     printf("job:       %s\n", job->name);
     printf("how:       %s\n", text);
     printf("priority:  %u%s\n", job->priority, job->ahead ? ", before all others" : "");
-    printf("turn:      %u rounds\n", job->turn);
+    printf("turn:      %u round%s\n", job->turn, job->turn == 1 ? "" : "s");
     if (job->needs[0])
         printf("needs:     %s\n", job->needs);
     print_groups(find(view->list, job->name));

@@ -120,8 +120,9 @@ static void look_at_end(struct cn_event_service *service, const struct cn_run_st
         say(service, now_ms, CN_EVENT_TARGET_REACHED, "",
             "version %u has accuracy %.4f, wanted %.4f", state->progress.best, best->accuracy,
             job->target_accuracy);
-    say(service, now_ms, CN_EVENT_RUN_ENDED, "", "the run has ended after %u rounds: %s",
-        service->run.version, state->end_reason ? state->end_reason : "it is over");
+    say(service, now_ms, CN_EVENT_RUN_ENDED, "", "the run has ended after %u round%s: %s",
+        service->run.version, service->run.version == 1 ? "" : "s",
+        state->end_reason ? state->end_reason : "it is over");
 }
 
 // --- rejections ---

@@ -287,8 +287,8 @@ static int run_command(const char *program, const struct cn_command *command,
         }
     }
     code = command->run(ports, argc, argv);
-    if (code == CN_EXIT_USAGE)
-        cn_misspelling_option(program, command, argc, argv);
+    if (code == CN_EXIT_USAGE && optopt == 0 && optind > 1 && optind <= argc)
+        cn_misspelling_option(program, command, argv[optind - 1]); // which getopt does not know
     return end_output(code);
 }
 

@@ -71,24 +71,21 @@ static bool look_up(struct search *search, const char *help)
     return known;
 }
 
-void cn_misspelling_option(const char *program, const struct cn_command *command, int argc,
-                           char *const *argv)
+void cn_misspelling_option(const char *program, const struct cn_command *command,
+                           const char *argument)
 {
-    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
-        struct search search;
-        char word[64];
+    struct search search;
+    char word[64];
 
-        if (strncmp(argv[i], "--", 2) != 0)
-            continue;
-        snprintf(word, sizeof(word), "%.*s", (int)strcspn(argv[i] + 2, "="), argv[i] + 2);
-        begin(&search, word);
-        if (look_up(&search, command->help))
-            continue;
-        if (search.nearest[0])
-            fprintf(stderr, "error: --%s: did you mean '--%s'? ", word, search.nearest);
-        else
-            fprintf(stderr, "error: --%s is no option of it; ", word);
-        fprintf(stderr, "'%s %s --help' lists the options\n", program, command->name);
+    if (strncmp(argument, "--", 2) != 0)
         return;
-    }
+    snprintf(word, sizeof(word), "%.*s", (int)strcspn(argument + 2, "="), argument + 2);
+    begin(&search, word);
+    if (look_up(&search, command->help))
+        return;
+    if (search.nearest[0])
+        fprintf(stderr, "error: --%s: did you mean '--%s'? ", word, search.nearest);
+    else
+        fprintf(stderr, "error: --%s is no option of it; ", word);
+    fprintf(stderr, "'%s %s --help' lists the options\n", program, command->name);
 }

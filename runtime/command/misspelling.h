@@ -9,7 +9,7 @@
 void cn_misspelling_command(const char *program, const struct cn_command *const *commands,
                             const char *name);
 
-// Says which option of the command is near the first unknown one among the arguments, and how to
-// list all. The options are those that the command's help names. Prints nothing if all are known.
-void cn_misspelling_option(const char *program, const struct cn_command *command, int argc,
-                           char *const *argv);
+// Says which option of the command is near an argument that is none, and how to list all. The
+// options are those that the command's help names. Prints nothing for the beginning of one.
+void cn_misspelling_option(const char *program, const struct cn_command *command,
+                           const char *argument);

@@ -67,7 +67,8 @@ def models(cluster):
         assert result.returncode in (0, 1), f"exit {result.returncode}:\n{result.stderr}"
     with open(cluster.path("unsupported.onnx"), "wb") as file:
         file.write(whole.replace(b"Relu", b"Reku"))
-    expect(cluster.command(cluster.node, "check", "unsupported.onnx", check=False), 1, "Reku")
+    expect(cluster.command(cluster.node, "check", "unsupported.onnx", check=False), 1, "Reku",
+           "check --ops' lists")
 
 
 def data(cluster):
