@@ -144,13 +144,15 @@ static int check_boards(const struct cn_setup *setup)
         fprintf(stderr, "error: %s/%s: %s\n", state, CN_LEDGER_FILE, cn_err_text(err));
         return CN_EXIT_FAILED;
     }
-    printf("boards: %u in %u groups, %u revoked; %s %u\n", boards.enrolled, groups, boards.revoked,
-           cn_job_needed_word(&setup->settings->job), quorum);
+    printf("boards: %u in %u group%s, %u revoked; %s %u\n", boards.enrolled, groups,
+           groups == 1 ? "" : "s", boards.revoked, cn_job_needed_word(&setup->settings->job),
+           quorum);
     if (groups < quorum)
         fprintf(stderr,
-                "warning: rounds.%s is %u groups and %u are enrolled: no round can close before "
+                "warning: rounds.%s is %u groups and %u %s enrolled: no round can close before "
                 "more are\n",
-                cn_job_is_async(&setup->settings->job) ? "async.buffer" : "quorum", quorum, groups);
+                cn_job_is_async(&setup->settings->job) ? "async.buffer" : "quorum", quorum, groups,
+                groups == 1 ? "is" : "are");
     return cn_setup_check_groups(setup, setup->ledger);
 }
 

@@ -53,10 +53,10 @@ static void print(const struct cn_setup *setup, const struct cn_job_reload *relo
     if (cn_ledger_group_count(setup->ledger, &groups) == CN_OK &&
         groups < cn_job_updates_needed(&setup->settings->job))
         fprintf(stderr,
-                "warning: the %s is %u groups and %u are enrolled: no round can close before more "
+                "warning: the %s is %u groups and %u %s enrolled: no round can close before more "
                 "are\n",
                 cn_job_needed_word(&setup->settings->job),
-                cn_job_updates_needed(&setup->settings->job), groups);
+                cn_job_updates_needed(&setup->settings->job), groups, groups == 1 ? "is" : "are");
 }
 
 static int reload_run(const struct cn_setup *setup)

@@ -22,6 +22,25 @@ static const char help[] =
     "\n"
     "  --reason TEXT    for the ledger, the log and status\n";
 
+// Prints which versions can be taken. Those between the first one and the oldest of the newest ones
+// are not kept, except the best.
+static void tell_kept(const struct cn_setup *setup)
+{
+    uint32_t newest, best, oldest;
+    if (cn_setup_choose_version(setup->ledger, &setup->job, "last", &newest))
+        return;
+    oldest = newest;
+    while (oldest > 0 && !cn_rollback_request_is_kept(setup, oldest - 1))
+        oldest--;
+    fprintf(stderr, "Versions that are kept: ");
+    if (oldest > 0 && !cn_rollback_request_is_kept(setup, 0))
+        fprintf(stderr, "0, ");
+    if (!cn_setup_choose_version(setup->ledger, &setup->job, "best", &best) && best > 0 &&
+        best < oldest && !cn_rollback_request_is_kept(setup, best))
+        fprintf(stderr, "%u (the best), ", best);
+    fprintf(stderr, "%u to %u\n", oldest, newest);
+}
+
 static int roll_back(struct cn_setup *setup, const struct cn_rollback_request_options *options)
 {
     const char *version = options->name;
@@ -39,6 +58,8 @@ static int roll_back(struct cn_setup *setup, const struct cn_rollback_request_op
     if (err) {
         fprintf(stderr, "error: version %s: %s\n", version,
                 cn_setup_explain_choice(err, "it is no longer kept (gateway.keep_versions)"));
+        if (err == CN_ENOTFOUND)
+            tell_kept(setup);
         return CN_EXIT_FAILED;
     }
     return cn_rollback_request_write(setup, number, options->reason);

@@ -12,6 +12,7 @@
 #include "aggregator/daemon/daemon.h"
 #include "aggregator/daemon/job_events.h"
 #include "aggregator/daemon/reload.h"
+#include "aggregator/daemon/run_end.h"
 #include "aggregator/ledger/job_settings.h"
 #include "aggregator/serve/status.h"
 #include "runtime/base/log.h"
@@ -141,16 +142,6 @@ static cn_err tick(struct cn_daemon *daemon, struct cn_run_state *state)
     return cn_report_update(&daemon->report, state, now_ms);
 }
 
-// The summary of the run follows when the program ends.
-static void tell_end(const struct cn_run_state *state, bool stay, bool *told)
-{
-    if (state->phase != CN_RUN_ENDED || !stay || *told)
-        return;
-    cn_log(CN_LOG_INFO, "run", "the run is over: %s; its last version stays available",
-           state->end_reason);
-    *told = true;
-}
-
 // Ends the program after `drain`. Deletes that order from the ledger, so that the next start
 // continues the run.
 static cn_err end_drain(struct cn_daemon *daemon, const struct cn_run_state *state)
@@ -170,7 +161,7 @@ static cn_err end_drain(struct cn_daemon *daemon, const struct cn_run_state *sta
 static int serve(struct cn_daemon *daemon, const atomic_bool *stop, bool stay)
 {
     struct cn_run_state state;
-    bool told = false, drained = false;
+    bool drained = false;
     cn_err err = CN_OK;
     cn_run_get_state(daemon->first.run, cn_platform_now_ms(), &state);
     daemon->started_ms = cn_platform_now_ms();
@@ -183,7 +174,8 @@ static int serve(struct cn_daemon *daemon, const atomic_bool *stop, bool stay)
     cn_platform_notify("READY=1");
     while (!atomic_load(stop) && !daemon->stops && !drained && !err) {
         err = tick(daemon, &state);
-        tell_end(&state, stay, &told);
+        if (!err)
+            err = cn_run_end_tell(daemon, &state, stay);
         // The measurement of the newest version belongs to its round.
         drained = state.steering.leaving && state.phase == CN_RUN_GATHER && !state.measuring &&
                   cn_job_set_is_idle(&daemon->jobs);
@@ -198,7 +190,7 @@ static int serve(struct cn_daemon *daemon, const atomic_bool *stop, bool stay)
             break;
         }
     }
-    if (!err && state.phase == CN_RUN_ENDED)
+    if (!err && state.phase == CN_RUN_ENDED && !daemon->end_told)
         err = cn_report_summary(&daemon->report, &state, &daemon->first.setup.model.layout,
                                 daemon->first.setup.settings->state);
     if (!err && state.steering.leaving && (drained || state.phase == CN_RUN_ENDED))
@@ -238,11 +230,11 @@ static void announce(struct cn_daemon *daemon)
         snprintf(quorum, sizeof(quorum), " of %u", job->quorum);
     snprintf(line, sizeof(line),
              "job %s, run %016" PRIx64
-             ": %zu parameters, %u rounds, %s %u%s; %zu groups enrolled; listening on %s",
+             ": %zu parameters, %u round%s, %s %u%s; %zu group%s enrolled; listening on %s",
              daemon->first.setup.job.name, cn_ledger_identity(daemon->first.setup.ledger)->run,
-             daemon->first.setup.model.layout.total, daemon->first.setup.job.rounds,
+             daemon->first.setup.model.layout.total, job->rounds, job->rounds == 1 ? "" : "s",
              cn_job_needed_word(job), cn_job_updates_needed(job), quorum, groups,
-             settings->gateway.listen[0]);
+             groups == 1 ? "" : "s", settings->gateway.listen[0]);
     cn_wrap_print(line, CN_WRAP_INDENT);
     struct cn_ledger_origin origin;
     if (!cn_ledger_find_origin(daemon->first.setup.ledger, &origin))
@@ -253,9 +245,10 @@ static void announce(struct cn_daemon *daemon)
         printf("each group keeps for itself: %s\n", text);
     if (groups < cn_job_updates_needed(job))
         cn_log(CN_LOG_WARN, "run",
-               "the %s is %u groups and %zu are enrolled: no round can close before more "
+               "the %s is %u groups and %zu %s enrolled: no round can close before more "
                "are",
-               cn_job_needed_word(job), cn_job_updates_needed(job), groups);
+               cn_job_needed_word(job), cn_job_updates_needed(job), groups,
+               groups == 1 ? "is" : "are");
     warn_of_chains(daemon);
     cn_report_init(&daemon->report, stdout, daemon->first.setup.ledger, &daemon->first.setup.job,
                    version, cn_platform_now_ms());

@@ -173,7 +173,8 @@ static void announce(const struct trial *trial)
     const struct cn_trial_split *split = &trial->options.trial.split;
     if (trial->options.json)
         return;
-    printf("%u boards in %u groups; logs and profiles: %s\n", split->boards, split->groups,
+    printf("%u board%s in %u group%s; logs and profiles: %s\n", split->boards,
+           split->boards == 1 ? "" : "s", split->groups, split->groups == 1 ? "" : "s",
            trial->folder.path);
     if (settings->http.listen[0])
         printf("watch the run in a browser: http://%s/\n", settings->http.listen);
@@ -212,7 +213,8 @@ static void tell_rest(const struct trial *trial, const char *profile, int code)
     else if (code == CN_EXIT_INTERRUPTED && trial->options.trial.keep)
         fprintf(stderr, "stopped; cairn-aggregator try --keep %s goes on\n", trial->folder.path);
     else if (code == CN_TRIAL_EXIT_PROCESS)
-        fprintf(stderr, "all files: %s; cairn-aggregator try --keep %s goes on\n",
+        fprintf(stderr,
+                "all files: %s; when the cause is mended, cairn-aggregator try --keep %s goes on\n",
                 trial->folder.path, trial->folder.path);
 }
 

@@ -107,7 +107,7 @@ static void print_whole(const struct view *view, const struct cn_queued_job *job
     printf("job:       %s\n", job->name);
     printf("how:       %s\n", text);
     printf("priority:  %u%s\n", job->priority, job->ahead ? ", before all others" : "");
-    printf("turn:      %u rounds\n", job->turn);
+    printf("turn:      %u round%s\n", job->turn, job->turn == 1 ? "" : "s");
     if (job->needs[0])
         printf("needs:     %s\n", job->needs);
     print_groups(find(view->list, job->name));
@@ -123,12 +123,14 @@ static void print_json(struct view *view, const struct cn_queued_job *job, bool 
 {
     char folder[CN_PATH_SIZE], profile[CN_PATH_SIZE];
     const cJSON *live = find(view->list, job->name);
+    const char *said = cJSON_GetStringValue(cJSON_GetObjectItem(live, "state"));
     cJSON *object = cJSON_CreateObject();
     cJSON_AddStringToObject(object, "name", job->name);
     cJSON_AddNumberToObject(object, "priority", job->priority);
     cJSON_AddNumberToObject(object, "turn", job->turn);
     cJSON_AddStringToObject(object, "needs", job->needs);
-    cJSON_AddStringToObject(object, "state", cn_job_state_name(job->state));
+    // Of the profile's job only the running aggregator knows that it is over.
+    cJSON_AddStringToObject(object, "state", first && said ? said : cn_job_state_name(job->state));
     cJSON_AddBoolToObject(object, "ahead", job->ahead);
     cJSON_AddStringToObject(object, "text", text);
     cJSON *groups = cJSON_Duplicate(cJSON_GetObjectItem(live, "groups"), true);

@@ -19,6 +19,7 @@ struct reading {
     int argc;
     char **argv;
     bool failed;
+    const char *made; // the first option that only a new trial takes; NULL: none was given
 };
 
 static void refuse(struct reading *reading, const char *option, const char *value, const char *want)
@@ -137,6 +138,26 @@ static void read_option(struct reading *reading, int option)
     }
 }
 
+// Notes an option that says what a new trial is made of.
+static void note(struct reading *reading, int option, const char *name)
+{
+    bool goes_on = option == 'k' || option == 'y' || option == 'o';
+    if (!goes_on && !reading->made)
+        reading->made = name;
+}
+
+// The profiles of an earlier trial say already what it trains.
+static void refuse_made(struct reading *reading)
+{
+    const char *keep = reading->options->trial.keep, *option = reading->made;
+    fprintf(stderr,
+            "error: --%s: try --keep %s goes on with what is in %s, and takes no other value; edit "
+            "%s/job.yaml%s, or begin another trial: try MODEL.onnx --data X Y --%s ...\n",
+            option, keep, keep, keep, strcmp(option, "rounds") == 0 ? " (rounds.count)" : "",
+            option);
+    reading->failed = true;
+}
+
 // Checks what belongs together.
 static void check(struct reading *reading)
 {
@@ -144,6 +165,10 @@ static void check(struct reading *reading)
     const struct cn_trial_split *split = &trial->split;
     uint32_t least = (split->boards + CN_GROUP_MAX - 1) / CN_GROUP_MAX;
     const char *wrong = NULL;
+    if (!trial->model && trial->keep && reading->made) {
+        refuse_made(reading);
+        return;
+    }
     if (!trial->model && (trial->inputs || !trial->keep))
         wrong = "try wants a MODEL.onnx, or --keep DIR with an earlier try";
     else if (trial->model && !trial->inputs)
@@ -184,12 +209,15 @@ bool cn_try_options_read(int argc, char **argv, struct cn_try_options *options)
         {0},
     };
     struct reading reading = {.options = options, .argc = argc, .argv = argv};
-    int option;
+    int option, place;
     *options = (struct cn_try_options){
         .trial = {.split = {.kind = CN_TRIAL_IID, .boards = 4, .groups = 2, .seed = 1},
                   .scale = 1}};
-    while (!reading.failed && (option = getopt_long(argc, argv, "", known, NULL)) != -1)
+    while (!reading.failed && (option = getopt_long(argc, argv, "", known, &place)) != -1) {
         read_option(&reading, option);
+        if (!reading.failed)
+            note(&reading, option, known[place].name);
+    }
     if (!reading.failed && argc - optind > 1) {
         fprintf(stderr, "error: '%s': try wants one MODEL.onnx\n", argv[optind + 1]);
         return false;

@@ -92,8 +92,9 @@ cn_err cn_control_write_job_next(struct cn_control *control,
         return err;
     cn_control_done(
         answer,
-        "job %s comes before all others, for a turn of %u rounds, once the groups that it "
+        "job %s comes before all others, for a turn of %u round%s, once the groups that it "
         "needs are there%s",
-        job.name, job.turn, job.state == CN_JOB_HELD ? " and it is resumed" : "");
+        job.name, job.turn, job.turn == 1 ? "" : "s",
+        job.state == CN_JOB_HELD ? " and it is resumed" : "");
     return cn_jobs_set_ahead(control->ledger, job.name, true);
 }

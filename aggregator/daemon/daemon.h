@@ -27,6 +27,8 @@ struct cn_daemon {
     uint64_t status_ms;  // clock; when status.json was written last; 0: not yet
     uint64_t ended_ms;   // clock; when the end of the run was seen; 0: not yet
     bool over_at_start;  // the run had ended before this program started
+    bool end_told;       // the end of the run is in the log, with its summary
+    bool others_told;    // the end of all other jobs is in the log
     bool stops;          // a person asked for the end of the program over a control socket
 };
 

@@ -169,8 +169,8 @@ static int begin(struct succession *next, bool trained, const char *profile)
         return explain_state(state, err);
     if (next->is_job)
         return CN_EXIT_DONE;
-    printf("%s has the boards of %s, %u groups, with the keys that they have\n", state, next->state,
-           groups);
+    printf("%s has the boards of %s, %u group%s, with the keys that they have\n", state,
+           next->state, groups, groups == 1 ? "" : "s");
     if (trained)
         printf("version 0 is version %u of run %016" PRIx64 "\n", next->origin.version,
                next->origin.run);

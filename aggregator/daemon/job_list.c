@@ -20,11 +20,12 @@ static void show_groups(struct cn_json_text *json, const struct cn_job_set *set,
     cn_json_close(json, ']');
 }
 
-static void show_row(struct cn_json_text *json, const struct cn_queued_job *row, const char *text)
+static void show_row(struct cn_json_text *json, const struct cn_queued_job *row,
+                     enum cn_job_state state, const char *text)
 {
     cn_json_string(json, "name", row->name);
     cn_json_count(json, "priority", row->priority);
-    cn_json_string(json, "state", cn_job_state_name(row->state));
+    cn_json_string(json, "state", cn_job_state_name(state));
     cn_json_bool(json, "ahead", row->ahead);
     cn_json_string(json, "text", text);
 }
@@ -35,7 +36,8 @@ static void show_job(struct cn_json_text *json, const struct cn_job_set *set, ui
     char text[CN_JOB_TEXT];
     cn_job_slot_describe(slot, text);
     cn_json_open(json, NULL, '{');
-    show_row(json, &slot->row, text);
+    bool ended = slot->row.state == CN_JOB_ACTIVE && cn_job_slot_has_ended(slot);
+    show_row(json, &slot->row, ended ? CN_JOB_ENDED : slot->row.state, text);
     if (slot->run) {
         cn_json_count(json, "version", cn_model_store_newest(slot->run->models)->number);
         cn_json_count(json, "rounds", slot->run->setup.job.rounds);
@@ -73,7 +75,7 @@ static cn_err show_earlier(void *context, const struct cn_queued_job *row)
         return CN_OK;
     cn_job_slot_describe(&slot, text);
     cn_json_open(earlier->json, NULL, '{');
-    show_row(earlier->json, row, text);
+    show_row(earlier->json, row, row->state, text);
     cn_json_open(earlier->json, "groups", '[');
     cn_json_close(earlier->json, ']');
     cn_json_close(earlier->json, '}');

@@ -92,12 +92,23 @@ static void add_unfit(const struct cn_job_slot *slot, char text[CN_JOB_TEXT])
         snprintf(text + length, CN_JOB_TEXT - length, "; %s", slot->unfit);
 }
 
+bool cn_job_slot_has_ended(const struct cn_job_slot *slot)
+{
+    return slot->run && slot->state.phase == CN_RUN_ENDED && slot->row.state != CN_JOB_HELD;
+}
+
 void cn_job_slot_describe(const struct cn_job_slot *slot, char text[CN_JOB_TEXT])
 {
     const struct cn_schedule_job *plan = &slot->plan;
     const char *word = plan->needs == 1 ? "group" : "groups";
     if (cn_job_is_over(slot->row.state)) {
         snprintf(text, CN_JOB_TEXT, "%s: %s", cn_job_state_name(slot->row.state), slot->row.reason);
+        return;
+    }
+    // The profile's job has no row of its own that would say so.
+    if (cn_job_slot_has_ended(slot)) {
+        snprintf(text, CN_JOB_TEXT, "ended at version %u: %s", rounds_of(slot),
+                 slot->state.end_reason);
         return;
     }
     if (!slot->run) {
@@ -114,8 +125,6 @@ void cn_job_slot_describe(const struct cn_job_slot *slot, char text[CN_JOB_TEXT]
     case CN_WAIT_IDLE:
         if (slot->row.state == CN_JOB_HELD)
             snprintf(text, CN_JOB_TEXT, "held at version %u", rounds_of(slot));
-        else if (slot->state.phase == CN_RUN_ENDED)
-            snprintf(text, CN_JOB_TEXT, "ended: %s", slot->state.end_reason);
         else
             snprintf(text, CN_JOB_TEXT, "paused at version %u", rounds_of(slot));
         return;

@@ -46,6 +46,10 @@ bool cn_job_slot_follow(struct cn_job_slot *slot, uint32_t holds, uint64_t now_m
 // then gets no more than they from now on.
 void cn_job_slot_begin(struct cn_job_slot *slot, double least_share);
 
+// Says whether the run of the job is over, also if the queue has no word of that: the profile's job
+// has no row there.
+bool cn_job_slot_has_ended(const struct cn_job_slot *slot);
+
 // Describes in a line how the job stands.
 #define CN_JOB_TEXT (2 * CN_JOB_REASON)
 void cn_job_slot_describe(const struct cn_job_slot *slot, char text[CN_JOB_TEXT]);

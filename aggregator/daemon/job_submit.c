@@ -172,8 +172,8 @@ static int check_run(const struct cn_setup *gateway, const char *profile)
     }
     uint32_t needed = cn_job_updates_needed(&setup.job);
     if (!result && !cn_ledger_group_count(gateway->ledger, &groups) && groups < needed)
-        fprintf(stderr, "warning: the job needs %u groups and %u are enrolled: it waits for more\n",
-                needed, groups);
+        fprintf(stderr, "warning: the job needs %u groups and %u %s enrolled: it waits for more\n",
+                needed, groups, groups == 1 ? "is" : "are");
     cn_setup_deinit(&setup);
     return result;
 }

@@ -80,18 +80,44 @@ void cn_reload_describe(const struct cn_job_reload *reload, size_t line, char te
              changed);
 }
 
+// Says how a run stands that its new values end. The measurement of the version that is made now
+// may still change the end by stop.patience.
+static void describe_sudden_end(const struct cn_run_progress *progress, const struct cn_job *job,
+                                uint32_t newest, const char *reason, char text[CN_RELOAD_LINE])
+{
+    uint32_t age = cn_score_age(progress);
+    if (newest < job->rounds && job->patience && age >= job->patience)
+        snprintf(text, CN_RELOAD_LINE,
+                 "stop.patience is %u and the best version, %u, is %u versions old: the run ends "
+                 "with the next version, unless that is better",
+                 job->patience, progress->best, age);
+    else
+        snprintf(text, CN_RELOAD_LINE,
+                 "with these values the run ends at once, or with the open round: %s", reason);
+}
+
 void cn_reload_describe_end(const struct cn_setup *setup, const struct cn_settings *settings,
                             char text[CN_RELOAD_LINE])
 {
-    const char *before, *after;
-    cn_err err = cn_score_find_end(setup->ledger, &setup->job, &before);
-    if (!err)
-        err = cn_score_find_end(setup->ledger, &settings->job, &after);
+    struct cn_run_progress progress = {0}, progress_after = {0};
+    struct cn_ledger_version newest;
+    const struct cn_job *before = &setup->job, *after = &settings->job;
     text[0] = '\0';
-    if (!err && before)
-        snprintf(text, CN_RELOAD_LINE, "the run is over: %s; %s", before,
-                 after ? "with the values of the profile it stays so"
-                       : "it goes on with these values when the aggregator is started again");
+    cn_err err = cn_ledger_newest_version(setup->ledger, &newest);
+    if (!err)
+        err = cn_score_progress(setup->ledger, before, 0, &progress);
+    if (!err)
+        err = cn_score_progress(setup->ledger, after, 0, &progress_after);
+    if (err)
+        return;
+    const char *was_over = cn_score_end(before, &progress, newest.number);
+    const char *is_over = cn_score_end(after, &progress_after, newest.number);
+    if (was_over)
+        snprintf(text, CN_RELOAD_LINE, "the run is over: %s; %s", was_over,
+                 is_over ? "with the values of the profile it stays so"
+                         : "it goes on with these values when the aggregator is started again");
+    else if (is_over)
+        describe_sudden_end(&progress_after, after, newest.number, is_over, text);
 }
 
 static void on_signal(int number)

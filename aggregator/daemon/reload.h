@@ -17,8 +17,9 @@ cn_err cn_reload_write(const struct cn_setup *setup, const struct cn_settings *s
 #define CN_RELOAD_LINE (CN_DIAG_LINE_SIZE + 64)
 void cn_reload_describe(const struct cn_job_reload *reload, size_t line, char text[CN_RELOAD_LINE]);
 
-// If the run is over by the values from before the reload, writes a line to text: whether the new
-// settings let it continue. Otherwise text is empty.
+// Writes a line to text if the run was over by the values from before the reload, which are those
+// of setup->job: whether the new settings let it continue. Also writes one if the new settings end
+// a run that went on. Otherwise text is empty.
 void cn_reload_describe_end(const struct cn_setup *setup, const struct cn_settings *settings,
                             char text[CN_RELOAD_LINE]);
 

@@ -151,10 +151,11 @@ static cn_err check_weights(const struct cn_setup *setup)
     return err;
 }
 
-// Prints the keys in lines of at most LINE characters.
+// Prints the keys that a start takes, in lines of at most LINE characters.
 static void print_changeable(void)
 {
     size_t column = 0;
+    fprintf(stderr, "A start takes other values of these keys by itself:\n");
     for (size_t i = 0; i < cn_job_change_count; i++) {
         const char *key = cn_job_changes[i].key;
         if (cn_job_changes[i].change != CN_CHANGE_START &&
@@ -170,7 +171,7 @@ static void print_changeable(void)
     fprintf(stderr, "\n");
 }
 
-// Prints the values that differ and the keys that may change.
+// Prints the values that differ.
 static void explain_values(const char *state, const struct cn_job_conflict *conflict)
 {
     if (conflict->unrecorded) {
@@ -185,8 +186,19 @@ static void explain_values(const char *state, const struct cn_job_conflict *conf
         if (conflict->lines.count > CN_DIAG_LINES)
             fprintf(stderr, "  and %zu more\n", conflict->lines.count - CN_DIAG_LINES);
     }
-    fprintf(stderr, "These keys may change in a run:\n");
-    print_changeable();
+}
+
+// Prints what to do about a profile that does not fit the run.
+static void explain_way(const char *state, bool reloadable)
+{
+    if (reloadable)
+        fprintf(stderr, "The run takes them from the next round on, when you have asked for it: "
+                        "cairn-aggregator reload PROFILE\n");
+    fprintf(stderr,
+            "%s the former ones in the profile. Or give the profile another state directory and "
+            "begin the next\nrun there, with the same boards and keys, from what was trained: "
+            "cairn-aggregator init --after %s PROFILE\n",
+            reloadable ? "Or restore" : "Restore", state);
 }
 
 static int explain_binding(const struct cn_setup *setup, cn_err err,
@@ -207,15 +219,11 @@ static int explain_binding(const struct cn_setup *setup, cn_err err,
     } else if (err) {
         fprintf(stderr, "%s: %s\n", state, cn_err_text(err));
     }
-    if (err == CN_ECONFLICT && conflict && conflict->reloadable && !conflict->model)
-        fprintf(stderr, "`cairn-aggregator reload PROFILE` takes the profile's values from the "
-                        "next round on.\n");
+    bool values = err == CN_ECONFLICT && conflict && conflict->values;
     if (err == CN_ECONFLICT || err == CN_EDIGEST)
-        fprintf(stderr,
-                "Restore them in the profile. Or give the profile another state directory and "
-                "begin the next\nrun there, with the same boards and keys, from what was trained: "
-                "cairn-aggregator init --after %s PROFILE\n",
-                state);
+        explain_way(state, values && conflict->reloadable && !conflict->model);
+    if (values)
+        print_changeable();
     return err ? CN_EXIT_FAILED : CN_EXIT_DONE;
 }
 

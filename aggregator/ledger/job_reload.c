@@ -44,8 +44,10 @@ static void refuse(const struct cn_settings *run, const struct cn_settings *sett
 {
     struct cn_diag later;
     cn_diag_init(&later);
-    cn_job_text_compare(run, settings, CN_CHANGE_BIT(CN_CHANGE_NEVER), cn_job_text_conflict,
-                        refused);
+    if (cn_job_text_compare(run, settings, CN_CHANGE_BIT(CN_CHANGE_NEVER), cn_job_text_conflict,
+                            refused))
+        cn_diag_add(refused, "this needs another run: cairn-aggregator job submit, or init --after "
+                             "with another state directory");
     cn_job_text_compare(run, settings, CN_CHANGE_BIT(CN_CHANGE_RESTART), cn_job_text_conflict,
                         &later);
     for (size_t i = 0; i < later.count && i < CN_DIAG_LINES; i++)

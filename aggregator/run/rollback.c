@@ -37,7 +37,7 @@ static void enter_round(struct cn_run *run)
     run->opened_ms = run->invite_ms = 0;
     run->deadline_ms = run->settings_ms + run->config.job->deadline_ms;
     run->wanted = run->selected = run->accepted = 0;
-    run->waiting_told = false;
+    run->waiting = (struct cn_waiting){0};
 }
 
 // Opens the round of the version, so that a reload cannot change its settings before it is stored:

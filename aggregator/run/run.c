@@ -97,7 +97,8 @@ static cn_err begin_open(struct cn_run *run, uint64_t now_ms)
     run->overdue = false;
     run->deadline_ms = now_ms + run->config.job->deadline_ms;
     run->wanted = wanted_groups(run->config.job);
-    run->waiting_told = false;
+    run->waiting = (struct cn_waiting){0};
+    run->begun_ms = now_ms;
     run->invite_ms = 0;
     cn_err err = cn_run_open_control(run);
     if (err)
@@ -172,17 +173,17 @@ static cn_err open_round(struct cn_run *run, uint64_t now_ms)
     return err;
 }
 
-// A run whose groups all serve other jobs waits for them, which its gateway tells
-// (daemon/job_set_plan.c).
-static void tell_waiting(struct cn_run *run, uint32_t live)
+static void tell_waiting(struct cn_run *run, uint32_t live, uint64_t now_ms)
 {
-    if (run->waiting_told || (!live && !cn_selection_enrolled(run->config.roster)))
-        return;
-    size_t groups = 0;
-    cn_roster_groups(run->config.roster, &groups);
-    cn_log(CN_LOG_INFO, "run", "round %u waits for %u groups; %zu are enrolled, %u are here",
-           run->round, cn_job_updates_needed(run->config.job), groups, live);
-    run->waiting_told = true;
+    const struct cn_waiting_round round = {
+        .roster = run->config.roster,
+        .round = run->round,
+        .needed = cn_job_updates_needed(run->config.job),
+        .live = live,
+        .now_ms = now_ms,
+        .live_ms = run->config.live_ms,
+    };
+    cn_waiting_tell(&run->waiting, &round);
 }
 
 static cn_err tick_gather(struct cn_run *run, uint64_t now_ms)
@@ -192,16 +193,17 @@ static cn_err tick_gather(struct cn_run *run, uint64_t now_ms)
         return CN_OK;
     }
     mark_unfit(run, now_ms);
-    uint32_t enrolled = cn_selection_enrolled(run->config.roster);
+    uint32_t expected =
+        cn_selection_expected(run->config.roster, run->begun_ms, run->config.live_ms);
     uint32_t live = cn_selection_live(run->config.roster, now_ms, run->config.live_ms);
     if (live < cn_job_updates_needed(run->config.job)) {
         run->quorum_seen_ms = 0;
-        tell_waiting(run, live);
+        tell_waiting(run, live, now_ms);
         return CN_OK;
     }
     if (run->quorum_seen_ms == 0)
         run->quorum_seen_ms = now_ms;
-    bool all = live >= wanted_groups(run->config.job) || live >= enrolled;
+    bool all = live >= wanted_groups(run->config.job) || live >= expected;
     if (!all && now_ms - run->quorum_seen_ms < run->config.settle_ms)
         return CN_OK;
     return open_round(run, now_ms);

@@ -6,6 +6,7 @@
 
 #include "aggregator/merge/ruled.h"
 #include "aggregator/run/run.h"
+#include "aggregator/run/waiting.h"
 #include "runtime/base/log_limit.h"
 
 // How far the gate is with the version that is being made.
@@ -42,11 +43,10 @@ struct cn_run {
     uint64_t judge_ms;               // clock; the candidate is not measured before
     uint32_t measured;               // newest version whose evaluation was started, if measured_any
     bool measured_any;
-    bool measuring;             // an evaluation was running at the newest look
-    struct cn_run_traffic base; // bytes of earlier programs
-    // Whether the log has the line about the quorum that is awaited, or about the merge that
-    // failed.
-    bool waiting_told, trouble_told;
+    bool measuring;                // an evaluation was running at the newest look
+    struct cn_run_traffic base;    // bytes of earlier programs
+    struct cn_waiting waiting;     // lines about groups that are awaited
+    bool trouble_told;             // the log has the line about the merge that failed
     cn_err trouble;                // of the last attempt to make the version
     struct cn_log_quotas late;     // lines about late updates, by group
     struct cn_log_quotas rejected; // lines about refused updates, by group
@@ -56,6 +56,7 @@ struct cn_run {
     const char *end_reason;
     struct cn_run_counts counts;
     uint64_t opened_ms;  // clock; when this program opened the round; 0: an earlier program did
+    uint64_t begun_ms;   // clock; when this program opened or took up its newest round; 0: none yet
     uint64_t measure_ms; // clock; when the evaluation under way was started
     struct cn_run_progress progress;
     struct cn_steering steering;     // what people ask of the run

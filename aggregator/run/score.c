@@ -166,19 +166,23 @@ cn_err cn_score_find_end(struct cn_ledger *ledger, const struct cn_job *job, con
     return err;
 }
 
-const char *cn_score_end(const struct cn_job *job, const struct cn_run_progress *progress,
-                         uint32_t newest)
+uint32_t cn_score_age(const struct cn_run_progress *progress)
 {
     // After a rollback the model gets the time to become better again.
     uint32_t since =
         progress->best > progress->rolled_back ? progress->best : progress->rolled_back;
+    return progress->newest_known > since ? progress->newest_known - since : 0;
+}
+
+const char *cn_score_end(const struct cn_job *job, const struct cn_run_progress *progress,
+                         uint32_t newest)
+{
     if (newest >= job->rounds)
         return "all rounds are done";
     if (job->target_accuracy > 0 && progress->best_score.known &&
         progress->best_score.accuracy >= job->target_accuracy)
         return "the target accuracy is reached";
-    if (job->patience && progress->newest_known > since &&
-        progress->newest_known - since >= job->patience)
+    if (job->patience && cn_score_age(progress) >= job->patience)
         return "the model stopped getting better";
     return NULL;
 }

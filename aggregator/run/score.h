@@ -51,6 +51,9 @@ cn_err cn_score_progress(struct cn_ledger *ledger, const struct cn_job *job, uin
 void cn_score_lag_text(const struct cn_run_progress *progress, uint32_t newest, bool over,
                        char text[CN_SCORE_LAG]);
 
+// Returns how many versions ago the best one was made, or the version of a rollback after it.
+uint32_t cn_score_age(const struct cn_run_progress *progress);
+
 // Returns why the run ends with version newest, or NULL when it continues.
 const char *cn_score_end(const struct cn_job *job, const struct cn_run_progress *progress,
                          uint32_t newest);

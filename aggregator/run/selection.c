@@ -16,14 +16,16 @@ static bool is_live(const struct cn_roster_group *group, uint64_t now_ms, uint64
            now_ms - group->heard_ms <= live_ms;
 }
 
-uint32_t cn_selection_enrolled(const struct cn_roster *roster)
+uint32_t cn_selection_expected(const struct cn_roster *roster, uint64_t begun_ms, uint64_t live_ms)
 {
     size_t count;
-    uint32_t enrolled = 0;
+    uint32_t expected = 0;
     const struct cn_roster_group *groups = cn_roster_groups(roster, &count);
-    for (size_t i = 0; i < count; i++)
-        enrolled += cn_roster_may_invite(&groups[i]);
-    return enrolled;
+    for (size_t i = 0; i < count; i++) {
+        bool came = groups[i].heard_ms && groups[i].heard_ms + live_ms >= begun_ms;
+        expected += cn_roster_may_invite(&groups[i]) && (begun_ms == 0 || came);
+    }
+    return expected;
 }
 
 uint32_t cn_selection_live(const struct cn_roster *roster, uint64_t now_ms, uint64_t live_ms)

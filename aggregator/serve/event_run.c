@@ -104,8 +104,9 @@ static void look_at_end(const struct look *look)
         say(look, CN_EVENT_TARGET_REACHED, "", "version %u has accuracy %.4f, wanted %.4f",
             state->progress.best, best->accuracy, job->target_accuracy);
     if (!look->watch->job[0])
-        say(look, CN_EVENT_RUN_ENDED, "", "the run has ended after %u rounds: %s",
-            look->watch->version, state->end_reason ? state->end_reason : "it is over");
+        say(look, CN_EVENT_RUN_ENDED, "", "the run has ended after %u round%s: %s",
+            look->watch->version, look->watch->version == 1 ? "" : "s",
+            state->end_reason ? state->end_reason : "it is over");
 }
 
 // --- rejections ---

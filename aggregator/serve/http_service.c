@@ -31,17 +31,20 @@ static cn_err produce_readiness(void *context, const struct cn_http_request *req
                                 struct cn_http_answer *answer)
 {
     struct cn_http_service *service = context;
-    size_t groups;
+    struct cn_run_state state;
+    uint64_t now_ms = cn_platform_now_ms();
     bool ready = false;
     (void)request;
-    cn_roster_groups(service->sources.roster, &groups);
-    const struct cn_readiness readiness = {
+    cn_run_get_state(service->sources.run, now_ms, &state);
+    struct cn_readiness readiness = {
         .trouble = service->trouble,
         .disk_free = cn_show_disk_free(service->sources.settings->state),
         .disk_reserve = service->sources.settings->reserve,
-        .groups = (uint32_t)groups,
+        .word = cn_job_needed_word(service->sources.job),
         .quorum = cn_job_updates_needed(service->sources.job),
+        .over = state.phase == CN_RUN_ENDED,
     };
+    cn_invitable_of_roster(service->sources.roster, now_ms, &readiness.groups);
     cn_err err = cn_readiness_write(&readiness, &answer->body, &ready);
     answer->status = ready ? 200 : 503;
     return err;

@@ -11,12 +11,23 @@ static cn_err say(struct cn_buffer *out, const char *format, ...)
 
 static cn_err say(struct cn_buffer *out, const char *format, ...)
 {
-    char line[160];
+    char line[CN_INVITABLE_TEXT + 16];
     va_list arguments;
     va_start(arguments, format);
     int length = vsnprintf(line, sizeof(line), format, arguments);
     va_end(arguments);
     return cn_buffer_append(out, line, (size_t)length);
+}
+
+static cn_err say_groups(const struct cn_readiness *readiness, struct cn_buffer *out)
+{
+    char text[CN_INVITABLE_TEXT];
+    if (readiness->groups.enrolled < readiness->quorum)
+        return say(out, "groups: %u %s enrolled, the %s is %u\n", readiness->groups.enrolled,
+                   readiness->groups.enrolled == 1 ? "is" : "are", readiness->word,
+                   readiness->quorum);
+    cn_invitable_text(&readiness->groups, readiness->word, readiness->quorum, text);
+    return say(out, "groups: %s\n", text);
 }
 
 cn_err cn_readiness_write(const struct cn_readiness *readiness, struct cn_buffer *out, bool *ready)
@@ -32,10 +43,9 @@ cn_err cn_readiness_write(const struct cn_readiness *readiness, struct cn_buffer
         err = say(out, "disk: %" PRIu64 " MiB are free, below storage.reserve, %" PRIu64 " MiB\n",
                   readiness->disk_free / MIB, readiness->disk_reserve / MIB);
     }
-    if (!err && readiness->groups < readiness->quorum) {
+    if (!err && !readiness->over && readiness->groups.count < readiness->quorum) {
         *ready = false;
-        err = say(out, "groups: %u are enrolled, the quorum is %u\n", readiness->groups,
-                  readiness->quorum);
+        err = say_groups(readiness, out);
     }
     return !err && *ready ? say(out, "ok\n") : err;
 }

@@ -7,6 +7,8 @@
 #include "aggregator/serve/status_boards.h"
 #include "aggregator/serve/status_groups.h"
 
+#define NEWS 20 // versions after which a decision is no news
+
 static const char *describe_phase(const struct cn_status_report *report)
 {
     static const char *const states[] = {"open", "closing", "merged"};
@@ -27,12 +29,17 @@ static void print_bytes(FILE *stream, const char *way, const struct cn_link_byte
             told->wire);
 }
 
+static bool is_news(const struct cn_status_report *report, uint32_t version)
+{
+    return version + NEWS > report->view.version.number;
+}
+
 // Prints what the gate and people decided about the newest versions.
 static cn_err print_rulings(const struct cn_status_report *report)
 {
     struct cn_ruling ruling;
     cn_err err = cn_ruling_newest(report->ledger, CN_RULING_ROLLBACK, &ruling);
-    if (!err)
+    if (!err && is_news(report, ruling.version))
         fprintf(report->stream, "version %u went back to version %u: %s\n", ruling.version,
                 ruling.source, ruling.reason);
     if (!err || err == CN_ENOTFOUND)
@@ -42,7 +49,7 @@ static cn_err print_rulings(const struct cn_status_report *report)
                 ruling.reason);
     if (!err || err == CN_ENOTFOUND)
         err = cn_ruling_newest(report->ledger, CN_RULING_REFUSED, &ruling);
-    if (!err)
+    if (!err && is_news(report, ruling.version))
         fprintf(report->stream, "the gate refused version %u: %s\n", ruling.version, ruling.reason);
     if (report->streak >= CN_RULING_ALARM)
         fprintf(report->stream,
@@ -50,6 +57,18 @@ static cn_err print_rulings(const struct cn_status_report *report)
                 "data or the limit is wrong\n",
                 report->streak);
     return err == CN_ENOTFOUND ? CN_OK : err;
+}
+
+// Writes where the round is, and why the run is over. The first line says that instead if the
+// program does not run.
+static void print_round(const struct cn_status_report *report)
+{
+    const char *reason = report->live->running ? report->view.end_reason : NULL;
+    fprintf(report->stream, "round %u of %u (%s%s%s): %u of %u updates, %u group%s invited\n",
+            report->view.round.number, report->job->rounds, describe_phase(report),
+            reason ? ": " : "", reason ? reason : "", report->view.accepted,
+            cn_job_updates_needed(report->job), report->view.invited,
+            report->view.invited == 1 ? "" : "s");
 }
 
 static void print_settings(const struct cn_status_report *report)
@@ -143,9 +162,7 @@ static void print_run(const struct cn_status_report *report)
             report->live->running     ? "the aggregator is running"
             : report->view.end_reason ? report->view.end_reason
                                       : "the aggregator is not running");
-    fprintf(report->stream, "round %u of %u (%s): %u of %u updates, %u groups invited\n",
-            report->view.round.number, report->job->rounds, describe_phase(report),
-            report->view.accepted, cn_job_updates_needed(report->job), report->view.invited);
+    print_round(report);
     print_settings(report);
     print_steering(report);
     fprintf(report->stream, "version %u (%.12s)", version->number, digest);
@@ -162,9 +179,9 @@ static void print_run(const struct cn_status_report *report)
     if (lag[0])
         fprintf(report->stream, "\n%s", lag);
     if (report->view.groups < cn_job_updates_needed(report->job))
-        fprintf(report->stream, "\nthe %s is %u groups and %u are enrolled",
+        fprintf(report->stream, "\nthe %s is %u groups and %u %s enrolled",
                 cn_job_needed_word(report->job), cn_job_updates_needed(report->job),
-                report->view.groups);
+                report->view.groups, report->view.groups == 1 ? "is" : "are");
     fprintf(report->stream, "\n\n  %-16s %-16s %-12s %-34s %s\n", "board", "group", "heard",
             "hardware", "status");
 }

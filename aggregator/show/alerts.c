@@ -8,6 +8,7 @@
 #include "aggregator/ledger/staleness.h"
 #include "aggregator/run/measured.h"
 #include "aggregator/run/run_counts.h"
+#include "aggregator/show/invitable.h"
 
 #define TEXT_SIZE CN_REASON_SIZE
 
@@ -80,10 +81,6 @@ static void add_gateway(struct alerts *alerts)
     if (!live->running && !view->end_reason)
         snprintf(add(alerts, LEVEL_ERROR, "stopped")->text, TEXT_SIZE,
                  "the aggregator is not running: the run stands still");
-    if (view->groups < cn_job_updates_needed(source->job) && !view->end_reason)
-        snprintf(add(alerts, LEVEL_ERROR, "quorum")->text, TEXT_SIZE,
-                 "the %s is %u groups and %u are enrolled", cn_job_needed_word(source->job),
-                 cn_job_updates_needed(source->job), view->groups);
     if (source->disk_free && source->disk_free < 2 * source->disk_reserve) {
         bool below = source->disk_free < source->disk_reserve;
         cn_show_disk_text(source->disk_free, source->disk_reserve,
@@ -97,6 +94,28 @@ static void add_gateway(struct alerts *alerts)
         snprintf(alert->text, sizeof(alert->text), "round %u, %u of its updates: %s",
                  live->cuts.round, live->cuts.update_count, live->cuts.text);
     }
+}
+
+// Tells that no round can close before more groups can be invited.
+static cn_err add_quorum(struct alerts *alerts, const struct cn_board_list *list)
+{
+    const struct cn_show_source *source = alerts->source;
+    const struct cn_round_view *view = alerts->view;
+    struct cn_invitable invitable;
+    uint32_t needed = cn_job_updates_needed(source->job);
+    const char *word = cn_job_needed_word(source->job);
+    if (view->end_reason)
+        return CN_OK;
+    if (view->groups < needed) {
+        snprintf(add(alerts, LEVEL_ERROR, "quorum")->text, TEXT_SIZE,
+                 "the %s is %u groups and %u %s enrolled", word, needed, view->groups,
+                 view->groups == 1 ? "is" : "are");
+        return CN_OK;
+    }
+    cn_err err = cn_invitable_of_list(view, list, source->now_ms, &invitable);
+    if (!err && source->live->running && invitable.count < needed)
+        cn_invitable_text(&invitable, word, needed, add(alerts, LEVEL_ERROR, "quorum")->text);
+    return err;
 }
 
 static void add_steering(struct alerts *alerts)
@@ -240,7 +259,9 @@ cn_err cn_alerts_write(const struct cn_show_source *source, const struct cn_roun
     add_gateway(&alerts);
     add_steering(&alerts);
     add_boards(&alerts, list);
-    err = add_refusals(&alerts);
+    err = add_quorum(&alerts, list);
+    if (!err)
+        err = add_refusals(&alerts);
     if (!err)
         err = cn_history_rejections(source->ledger, add_rejection, &alerts);
     if (!err && view->version.number)

@@ -76,8 +76,8 @@ static void tell_result(const struct cn_sweep *sweep, const struct cn_sweep_resu
     if (!isnan(result->accuracy))
         snprintf(accuracy, sizeof(accuracy), ", accuracy %.4f", result->accuracy);
     if (isfinite(result->loss))
-        snprintf(line, sizeof(line), "trial %u, %u rounds: loss %.5g%s; %s", result->trial + 1,
-                 result->rounds, result->loss, accuracy, values);
+        snprintf(line, sizeof(line), "trial %u, %u round%s: loss %.5g%s; %s", result->trial + 1,
+                 result->rounds, result->rounds == 1 ? "" : "s", result->loss, accuracy, values);
     else
         snprintf(line, sizeof(line), "trial %u failed; %s", result->trial + 1, values);
     cn_wrap_print(line, CN_WRAP_INDENT);
@@ -119,8 +119,9 @@ static int run_rung(struct cn_sweep *sweep, uint32_t rung, double *losses)
     for (uint32_t i = 0; i < sweep->plan.trials; i++)
         count += sweep->in[i];
     if (!sweep->quiet && count)
-        printf("rung %u of %u: %u trial%s, %u rounds\n", rung + 1, cn_halving_rungs(&sweep->plan),
-               count, count == 1 ? "" : "s", cn_halving_rounds(&sweep->plan, rung));
+        printf("rung %u of %u: %u trial%s, %u round%s\n", rung + 1, cn_halving_rungs(&sweep->plan),
+               count, count == 1 ? "" : "s", cn_halving_rounds(&sweep->plan, rung),
+               cn_halving_rounds(&sweep->plan, rung) == 1 ? "" : "s");
     for (uint32_t i = 0; i < sweep->plan.trials; i++) {
         if (!sweep->in[i])
             continue;

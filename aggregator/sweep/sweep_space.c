@@ -44,6 +44,33 @@ static bool is_single(enum cn_value_type type)
     }
 }
 
+// Says why a key cannot be swept: a row of the schema, a section or none of them.
+static void refuse_key(const char *path, bool is_row, bool is_section, struct cn_diag *diag)
+{
+    char suggestion[CN_PATH_SIZE];
+    if (is_fixed(path) && (is_row || is_section)) {
+        cn_diag_add(diag,
+                    "%s: cannot be swept: it says what is learnt, how it is measured or for how "
+                    "long, so trials with other values could not be compared",
+                    path);
+        return;
+    }
+    if (is_row) {
+        cn_diag_add(diag, "%s: cannot be swept: it has no single value", path);
+        return;
+    }
+    if (is_section) {
+        cn_diag_add(diag, "%s: is a section of a job; name one of its keys, as in train.batch",
+                    path);
+        return;
+    }
+    cn_profile_suggest_job_key(path, suggestion);
+    if (suggestion[0])
+        cn_diag_add(diag, "%s: is no key of a job; did you mean '%s'?", path, suggestion);
+    else
+        cn_diag_add(diag, "%s: is no key of a job; see cairn-profile(5)", path);
+}
+
 // Begins a key: the part of the text before "=". Sets *row to its row in the schema.
 static struct cn_sweep_key *begin_key(struct cn_sweep_space *space, const char *text,
                                       const struct cn_schema_row **row, struct cn_diag *diag)
@@ -70,23 +97,10 @@ static struct cn_sweep_key *begin_key(struct cn_sweep_space *space, const char *
     }
     snprintf(full, sizeof(full), "job.%s", key->path);
     *row = cn_schema_find(full);
-    if (!*row) {
-        char suggestion[CN_PATH_SIZE];
-        cn_profile_suggest_job_key(key->path, suggestion);
-        if (suggestion[0])
-            cn_diag_add(diag, "%s: is no key of a job; did you mean '%s'?", key->path, suggestion);
-        else
-            cn_diag_add(diag, "%s: is no key of a job; see cairn-profile(5)", key->path);
-        return NULL;
-    }
-    if (is_fixed(key->path) || !is_single((*row)->type)) {
-        cn_diag_add(diag,
-                    "%s: cannot be swept: it has no single value, or trials with other values "
-                    "could not be compared",
-                    key->path);
-        return NULL;
-    }
-    return key;
+    if (*row && !is_fixed(key->path) && is_single((*row)->type))
+        return key;
+    refuse_key(key->path, *row != NULL, cn_schema_is_section(full, CN_LAYER_SITE), diag);
+    return NULL;
 }
 
 static bool is_value(const char *text, size_t length)

@@ -14,6 +14,7 @@
 #include "runtime/port/platform.h"
 
 #define TAIL_LINES 10
+#define ERROR_LINES 30 // from the program's first error on
 #define TAIL_BYTES 4096
 #define LOOK_MS 20 // between looks at processes that are to end
 
@@ -184,7 +185,8 @@ bool cn_trial_process_tell(const char *log, long offset)
         return false;
     const char *from = find_first_line(text);
     bool names_reload = strstr(from, "cairn-aggregator reload") != NULL;
-    for (int lines = 0; *from && lines < TAIL_LINES; lines++) {
+    int most = strncmp(from, "error: ", 7) == 0 ? ERROR_LINES : TAIL_LINES;
+    for (int lines = 0; *from && lines < most; lines++) {
         size_t length = strcspn(from, "\n");
         fprintf(stderr, "  | %.*s\n", (int)length, from);
         from += length + (from[length] == '\n');

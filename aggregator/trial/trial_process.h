@@ -40,7 +40,7 @@ void cn_trial_process_end(struct cn_trial_process *processes, size_t count, uint
 #define CN_TRIAL_LINE_SIZE 320
 uint64_t cn_trial_process_warnings(const char *log, char newest[CN_TRIAL_LINE_SIZE]);
 
-// Prints at most ten lines of a log file from offset on to standard error, each after "  | ": those
-// from the program's first error on, or else the last ones. Returns whether the lines from the
+// Prints lines of a log file from offset on to standard error, each after "  | ": at most 30 from
+// the program's first error on, or else the last ten. Returns whether the lines from the
 // first of them on name the command reload.
 bool cn_trial_process_tell(const char *log, long offset);

@@ -38,8 +38,7 @@ static void tell_failed(struct cn_trial_run *run, const struct cn_trial_process 
         fprintf(stderr, "error: %s ended with exit code %d; from %s:\n", process->name,
                 process->code, log);
     if (cn_trial_process_tell(log, process->log_offset))
-        fprintf(stderr,
-                "The run takes what you changed by: cairn-aggregator reload %s/gateway.yaml\n",
+        fprintf(stderr, "To take what you changed: cairn-aggregator reload %s/gateway.yaml\n",
                 run->folder);
 }
 

@@ -9,6 +9,7 @@
 
 #include "runtime/base/build_version.h"
 #include "runtime/command/log_options.h"
+#include "runtime/command/misspelling.h"
 #include "runtime/command/written_by.h"
 #include "runtime/port/platform.h"
 #include "runtime/profile/gpus.h"
@@ -275,6 +276,7 @@ static int run_command(const char *program, const struct cn_command *command,
                        const struct cn_ports *ports, int argc, char **argv)
 {
     char name[80];
+    int code;
 
     snprintf(name, sizeof(name), "%s %s", program, command->name);
     argv[0] = name; // getopt puts it in front of its messages
@@ -284,7 +286,10 @@ static int run_command(const char *program, const struct cn_command *command,
             return end_output(CN_EXIT_DONE);
         }
     }
-    return end_output(command->run(ports, argc, argv));
+    code = command->run(ports, argc, argv);
+    if (code == CN_EXIT_USAGE && optopt == 0 && optind > 1 && optind <= argc)
+        cn_misspelling_option(program, command, argv[optind - 1]); // which getopt does not know
+    return end_output(code);
 }
 
 cn_err cn_command_open_timeline(const char *path, struct cn_timeline **timeline)
@@ -324,7 +329,6 @@ int cn_command_dispatch(const char *program, const struct cn_command *const *com
         if (strcmp(argv[1], (*command)->name) == 0)
             return run_command(program, *command, ports, argc - 1, argv + 1);
     }
-    fprintf(stderr, "error: '%s' is not a command\n", argv[1]);
-    print_usage(stderr, program, commands);
+    cn_misspelling_command(program, commands, argv[1]);
     return CN_EXIT_USAGE;
 }

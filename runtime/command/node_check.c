@@ -34,8 +34,8 @@ static const char help[] =
     "wrong with it, and exits with 3 then. Opens the model, all data and the key\n"
     "that it names, as train and run do; what cannot be used is said, and it exits\n"
     "with 1, as for a memory.train_max of more than this machine has. The last line\n"
-    "is \"ok\" when nothing is wrong. On another machine than the board:\n"
-    "--profile-only. For a gateway there is cairn-aggregator check.\n"
+    "is \"ok\" when nothing is wrong, and \"FILE: not ok\" otherwise. On another machine\n"
+    "than the board: --profile-only. For a gateway: cairn-aggregator check.\n"
     "\n"
     "FILE is a model (.onnx): prints its tensors, the shape of its samples and the\n"
     "memory training needs, or the list of what is not supported.\n"
@@ -139,6 +139,8 @@ static int check_profile(const struct cn_ports *ports, const char *path, bool or
         code |= check_contents(ports, path, cn_profile_settings(profile));
     if (ports && !code)
         printf("ok\n");
+    else if (ports)
+        fprintf(stderr, "%s: not ok: mend what the error lines above say\n", path);
     cn_profile_free(profile);
     return code;
 }
@@ -279,6 +281,17 @@ static cn_err plan_model(const struct cn_ports *ports, const struct cn_onnx_file
     return CN_OK;
 }
 
+// Says where the operators are listed, if one of the model is not among them.
+static void tell_ops(const struct cn_diag *diag)
+{
+    for (size_t i = 0; i < diag->count && i < CN_DIAG_LINES; i++) {
+        if (!strstr(diag->lines[i], "the op is not supported"))
+            continue;
+        fprintf(stderr, "'cairn-node check --ops' lists the operators that are supported\n");
+        return;
+    }
+}
+
 static int check_model(const struct cn_ports *ports, const char *path, const struct wishes *wishes)
 {
     static struct cn_diag diag;
@@ -295,6 +308,7 @@ static int check_model(const struct cn_ports *ports, const char *path, const str
     cn_onnx_close(onnx);
     cn_onnx_file_close(&file);
     cn_command_print_about(path, err, &diag);
+    tell_ops(&diag);
     return err ? CN_EXIT_FAILED : CN_EXIT_DONE;
 }
 

@@ -106,7 +106,7 @@ static char *value_of(const struct cn_schema_row *row, const struct cn_settings 
     return NULL;
 }
 
-const char *const cn_job_text_conflict[2] = {" in the ledger, ", " in the profile"};
+const char *const cn_job_text_conflict[2] = {" in the run, ", " in the profile"};
 const char *const cn_job_text_change[2] = {", now ", ""};
 
 size_t cn_job_text_compare(const struct cn_settings *run, const struct cn_settings *other,

@@ -21,7 +21,7 @@ cn_err cn_job_text_read(const char *text, size_t size, struct cn_diag *diag,
 
 // The words of a line that compares two values. The line is "KEY: VALUE", words[0], "VALUE",
 // words[1].
-extern const char *const cn_job_text_conflict[2]; // "32 in the ledger, 64 in the profile"
+extern const char *const cn_job_text_conflict[2]; // "32 in the run, 64 in the profile"
 extern const char *const cn_job_text_change[2];   // "32, now 64"
 
 // Compares the job of a run with another job. Adds a line to diag for each value that differs and

@@ -50,9 +50,32 @@ static void set_directory(struct cn_profile_file *source)
         *slash = '\0';
 }
 
+static bool knows_key(enum cn_layer layer, const char *key)
+{
+    char path[CN_PATH_SIZE];
+    const struct cn_schema_row *row;
+
+    if (strcmp(key, "schema") == 0 || strcmp(key, "extends") == 0)
+        return true;
+    snprintf(path, sizeof(path), "%s%.200s", layer == CN_LAYER_JOB ? "job." : "", key);
+    row = cn_schema_find(path);
+    return row ? (row->layers & 1u << layer) != 0 : cn_schema_is_section(path, layer);
+}
+
+// Returns the schemas that a file may mean: that of a job if only a job has all of its keys.
+static const char *likely_schemas(const struct cn_yaml_node *root)
+{
+    bool job = root && root->first, other = job;
+
+    for (const struct cn_yaml_node *node = root ? root->first : NULL; node; node = node->next) {
+        job &= knows_key(CN_LAYER_JOB, node->key);
+        other &= knows_key(CN_LAYER_SITE, node->key) || knows_key(CN_LAYER_BOARD, node->key);
+    }
+    return job && !other ? "cairn/job/v1" : "cairn/board/v1, cairn/site/v1 or cairn/job/v1";
+}
+
 static bool read_schema(struct loader *loader, struct cn_profile_file *source)
 {
-    static const char wanted[] = "cairn/board/v1, cairn/site/v1 or cairn/job/v1";
     const struct cn_yaml_node *schema = cn_yaml_get(source->root, "schema");
     char quoted[CN_QUOTE_SIZE], name[32];
 
@@ -62,7 +85,7 @@ static bool read_schema(struct loader *loader, struct cn_profile_file *source)
         cn_diagnostics_error(
             &loader->report, (struct cn_mark){1, 1}, "schema: %s; expected 'schema: ' and %s",
             empty ? "the file says nothing (`init` writes a profile)" : "not the first key",
-            wanted);
+            likely_schemas(source->root));
         return false;
     }
     for (int layer = 0; layer < CN_LAYER_COUNT && schema->type == CN_YAML_SCALAR; layer++) {
@@ -72,9 +95,10 @@ static bool read_schema(struct loader *loader, struct cn_profile_file *source)
             return true;
         }
     }
-    cn_diagnostics_error(
-        &loader->report, schema->mark, "schema: %s; expected %s",
-        schema->type == CN_YAML_SCALAR ? cn_quote(quoted, schema->text) : "not a text", wanted);
+    cn_diagnostics_error(&loader->report, schema->mark, "schema: %s; expected %s",
+                         schema->type == CN_YAML_SCALAR ? cn_quote(quoted, schema->text)
+                                                        : "not a text",
+                         likely_schemas(source->root));
     return false;
 }
 
@@ -211,13 +235,18 @@ static void add_chain(struct loader *loader, struct cn_profile_file *top)
 static void report_unknown(struct loader *loader, const struct section *section,
                            const struct cn_yaml_node *node)
 {
-    char suggestion[CN_PATH_SIZE], quoted[CN_QUOTE_SIZE], shown[CN_QUOTE_SIZE];
+    char suggestion[CN_PATH_SIZE], nested[CN_PATH_SIZE], quoted[CN_QUOTE_SIZE],
+        shown[CN_QUOTE_SIZE];
     const char *prefix = section->prefix + section->hidden;
     bool odd = cn_quote(quoted, node->key)[0] == '\0' || strlen(node->key) > 48;
 
     snprintf(shown, sizeof(shown), "%.*s", (int)strlen(quoted) - 2, quoted + 1);
     cn_profile_suggest(section->prefix, node->key, section->layer, suggestion);
-    if (suggestion[0] && !odd)
+    cn_profile_nest(section->prefix, node->key, section->layer, nested);
+    if (nested[0])
+        cn_diagnostics_error(&loader->report, node->key_mark,
+                             "%s%s: a key has no dots; write it as %s", prefix, node->key, nested);
+    else if (suggestion[0] && !odd)
         cn_diagnostics_error(&loader->report, node->key_mark,
                              "%s%s: unknown key; did you mean '%s'?", prefix, shown, suggestion);
     else

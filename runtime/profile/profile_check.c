@@ -451,6 +451,7 @@ void cn_profile_check(const struct cn_profile *profile, struct cn_diagnostics *r
         cn_profile_check_local(profile, report);
         cn_profile_check_normalize(profile, report);
         cn_profile_check_correction(profile, report);
+        cn_profile_check_rate(profile, report);
     }
 }
 

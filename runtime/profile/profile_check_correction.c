@@ -7,6 +7,18 @@ struct condition {
     const char *key, *text;
 };
 
+// Reports at the key, or at train.correction if the key has its default.
+static void report_condition(const struct cn_profile *profile, const struct condition *condition,
+                             struct cn_diagnostics *report)
+{
+    bool given = cn_profile_is_set(profile, condition->key);
+    const char *place = given ? condition->key : "job.train.correction";
+
+    cn_diagnostics_error(report, cn_profile_place(profile, place, report),
+                         "%s: does not go with train.correction: scaffold: %s", condition->key + 4,
+                         condition->text);
+}
+
 // The change of a control variate is computed from a whole update that the steps of plain gradient
 // descent made. Each line of the table names what would make it something else.
 static void check_conditions(const struct cn_profile *profile, struct cn_diagnostics *report)
@@ -45,9 +57,7 @@ static void check_conditions(const struct cn_profile *profile, struct cn_diagnos
 
     for (size_t i = 0; i < sizeof(conditions) / sizeof(conditions[0]); i++)
         if (!conditions[i].holds)
-            cn_diagnostics_error(report, cn_profile_place(profile, conditions[i].key, report),
-                                 "%s: does not go with train.correction: scaffold: %s",
-                                 conditions[i].key + 4, conditions[i].text);
+            report_condition(profile, &conditions[i], report);
 }
 
 void cn_profile_check_correction(const struct cn_profile *profile, struct cn_diagnostics *report)

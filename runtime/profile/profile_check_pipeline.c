@@ -23,9 +23,10 @@ static void check_cut(const struct cn_profile *profile, struct cn_diagnostics *r
     if (!cuts || cuts == wanted)
         return;
     cn_diagnostics_error(report, cn_profile_place(profile, "job.parallel.cut", report),
-                         "parallel.cut: %u names make %u parts; expected parallel.pipeline: %u, or "
-                         "%u names",
-                         cuts, cuts + 1, cuts + 1, wanted);
+                         "parallel.cut: %u name%s %u parts; expected parallel.pipeline: %u, or "
+                         "%u name%s",
+                         cuts, cuts == 1 ? " makes" : "s make", cuts + 1, cuts + 1, wanted,
+                         wanted == 1 ? "" : "s");
 }
 
 void cn_profile_check_pipeline(const struct cn_profile *profile, struct cn_diagnostics *report)

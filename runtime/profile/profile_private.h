@@ -72,6 +72,9 @@ void cn_profile_check_companions(const struct cn_profile *profile, struct cn_dia
 // steps of groups.
 void cn_profile_check_normalize(const struct cn_profile *profile, struct cn_diagnostics *report);
 
+// profile_check_rate.c: Warns of a learning rate that is far too large for Adam.
+void cn_profile_check_rate(const struct cn_profile *profile, struct cn_diagnostics *report);
+
 // profile_check_correction.c: Reports keys that contradict train.correction (control variates).
 void cn_profile_check_correction(const struct cn_profile *profile, struct cn_diagnostics *report);
 
@@ -89,6 +92,11 @@ char *cn_profile_read_file(const char *path, struct cn_mark mark, struct cn_diag
 bool cn_profile_find_board(const char *name, const struct cn_profile_file *from,
                            struct cn_mark mark, struct cn_diagnostics *report,
                            char path[CN_PATH_SIZE]);
+
+// profile_suggest.c: Writes how a known key that was written with dots is nested,
+// "train: {correction: ...}". prefix is as in cn_profile_suggest. Writes "" for another key.
+void cn_profile_nest(const char *prefix, const char *key, enum cn_layer layer,
+                     char nested[CN_PATH_SIZE]);
 
 // profile_suggest.c: Writes the known key that an unknown key probably means; "" when none is near.
 // prefix is the path of the key's section in the schema, with its last dot; "" at the top.

@@ -67,7 +67,8 @@ def models(cluster):
         assert result.returncode in (0, 1), f"exit {result.returncode}:\n{result.stderr}"
     with open(cluster.path("unsupported.onnx"), "wb") as file:
         file.write(whole.replace(b"Relu", b"Reku"))
-    expect(cluster.command(cluster.node, "check", "unsupported.onnx", check=False), 1, "Reku")
+    expect(cluster.command(cluster.node, "check", "unsupported.onnx", check=False), 1, "Reku",
+           "check --ops' lists")
 
 
 def data(cluster):
@@ -365,15 +366,15 @@ def gateway_state(cluster):
     cluster.wait_for_end(60)
     job = open(cluster.path("job.yaml")).read()
     for old, new, *words in (
-            ("learning_rate: 0.05", "learning_rate: 0.06", "train.learning_rate: 0.05 in the ledger, 0.06 in the profile"),
-            ("learning_rate:", "optimizer: adam, learning_rate:", "train.optimizer: sgd in the ledger, adam in the profile"),
+            ("learning_rate: 0.05", "learning_rate: 0.06", "train.learning_rate: 0.05 in the run, 0.06 in the profile"),
+            ("learning_rate:", "optimizer: adam, learning_rate:", "train.optimizer: sgd in the run, adam in the profile"),
             ("digits-cnn", "digits-mlp", "another model than the profile", "digits-mlp.onnx")):
         cluster.write("job.yaml", job.replace(old, new))
         expect(cluster.command(*run, check=False), 1, *words, "init --after state/gateway PROFILE")
     expect(cluster.command(cluster.aggregator, "replay", "gateway.yaml", check=False), 1, "another model")
     # An edited job says nothing about the versions that are there.
     cluster.write("job.yaml", job.replace("learning_rate: 0.05", "learning_rate: 0.06").replace("mode: q8", "mode: raw32"))
-    expect(cluster.command(*run, check=False), 1, "train.learning_rate", "update.down.mode: q8", "may change in a run:",
+    expect(cluster.command(*run, check=False), 1, "train.learning_rate", "update.down.mode: q8", "by itself:",
            "rounds.count", "stop.patience")
     assert cluster.replay()[-1].startswith("3 versions, 0 differ"), cluster.replay()
     # Values that may change hold from the next round on.

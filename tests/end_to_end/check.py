@@ -42,7 +42,7 @@ def a_board_alone(cluster):
     npy(cluster.path("x.npy"), "|u1", (20, 8, 8), bytes(20 * 64))
     npy(cluster.path("y.npy"), "|u1", (20,), bytes([10] * 20))
     write_train(cluster, "state/alone", cluster.path("x.npy"), cluster.path("y.npy"))
-    wrong(cluster.command(*check, check=False), "y.npy", "10")
+    wrong(cluster.command(*check, check=False), "y.npy", "10", "alone.yaml: not ok: mend what")
     write_train(cluster, "state/alone", cluster.path("absent.npy"))
     wrong(cluster.command(*check, check=False), "error: " + cluster.path("absent.npy"))
     result = cluster.command(*check, "--profile-only")
@@ -97,12 +97,12 @@ def a_gateway(cluster):
     check = [cluster.aggregator, "check", "gateway.yaml"]
     result = cluster.command(*check)
     fine(result)
-    for line in ("parameters", "central set: digits-held-out", "boards: 2 in 1 groups", f"listen: 127.0.0.1:{cluster.port}"):
+    for line in ("parameters", "central set: digits-held-out", "boards: 2 in 1 group,", f"listen: 127.0.0.1:{cluster.port}"):
         assert line in result.stdout, result.stdout
     cluster.edit("job.yaml", ("quorum: 1", "quorum: 2"))
     result = cluster.command(*check)
     fine(result)
-    assert "rounds.quorum is 2 groups and 1 are enrolled" in result.stderr, result.stderr
+    assert "rounds.quorum is 2 groups and 1 is enrolled" in result.stderr, result.stderr
     cluster.edit("job.yaml", ("quorum: 2", "quorum: 1"))
 
     profile = open(cluster.path("gateway.yaml")).read()
@@ -158,7 +158,7 @@ def a_gateway(cluster):
         wrong(cluster.command(*check, check=False), f"127.0.0.1:{port}: cannot listen")
     cluster.write("gateway.yaml", profile)
     cluster.edit("job.yaml", ("learning_rate: 0.05", "learning_rate: 0.06"))
-    wrong(cluster.command(*check, check=False), "train.learning_rate: 0.05 in the ledger, 0.06 in the profile")
+    wrong(cluster.command(*check, check=False), "train.learning_rate: 0.05 in the run, 0.06 in the profile")
     cluster.kill("gateway")
 
 

@@ -134,6 +134,23 @@ def health_names_what_is_wrong(build):
         assert (answer.status, body) == (200, "ok\n"), (answer.status, body)
 
 
+@scenario
+def a_drain_below_the_quorum_is_no_good_health(build):
+    """The run stands still: not ready, and an error among the alerts, until the group comes back."""
+    with gateway_with_http(build) as cluster:
+        cluster.start("gateway")
+        wait_until(lambda: is_up(cluster), "the gateway answers")
+        cluster.command(cluster.aggregator, "drain", "gateway.yaml", "lab-a")
+        said = "1 group can be invited, the quorum is 2: 1 drained"
+        wait_until(lambda: get(cluster, "/readyz")[1] == f"groups: {said}\n", "not ready")
+        assert get(cluster, "/readyz")[0].status == 503
+        alerts = json.loads(get(cluster, "/v1/state")[1])["alerts"]
+        assert ("error", "quorum", said) in [(one["level"], one["kind"], one["text"]) for one in alerts], alerts
+        cluster.command(cluster.aggregator, "resume", "gateway.yaml", "lab-a")
+        wait_until(lambda: get(cluster, "/readyz")[1] == "ok\n", "ready again")
+        cluster.kill("gateway")
+
+
 def dribble(cluster, text):
     """A connection that has sent this much and then waits."""
     client = socket.create_connection(("127.0.0.1", cluster.http_port), timeout=60)

@@ -442,6 +442,44 @@ def a_job_begins_with_what_another_trained(build):
 
 
 @scenario
+def the_end_of_the_profiles_run_is_told_while_other_jobs_remain(build):
+    """Log, status and list say that it is over and what the gateway stays for; later none shows an older end."""
+    with Gateway(build, GROUPS, rounds=3, quorum=3) as cluster:
+        cluster.write_job("second", rounds=2)
+        cluster.start_all()
+        cluster.submit("second", "--needs", "memory >= 4096 GiB")
+        cluster.wait_for_line("gateway", "the aggregator stays for 1 other job: second (needs 3 groups, 0 fit")
+        log = cluster.log("gateway")
+        assert "the run is over: all rounds are done" in log and "model: version 3, digest" in log, log
+        status = cluster.command(cluster.aggregator, "status", "gateway.yaml").stdout
+        assert "round 3 of 3 (ended: all rounds are done)" in status, status
+        wait_until(lambda: cluster.jobs()["digits"]["state"] == "ended", "the end of the profile's job in the list")
+        assert cluster.jobs()["digits"]["text"] == "ended at version 3: all rounds are done", cluster.jobs()
+        expect(cluster.steer("stop", "second", "--yes"), 0)
+        assert cluster.processes["gateway"].wait(60) == 0
+        log = cluster.log("gateway")
+        assert "all jobs are over: the aggregator ends" in log and log.count("model: version 3, digest") == 1, log
+        # With more rounds the run goes on, and no other job is left.
+        cluster.edit("job.yaml", ("count: 3", f"count: {ENDLESS}"))
+        cluster.command(cluster.aggregator, "reload", "gateway.yaml")
+        cluster.start_all()
+        cluster.wait_for_version(4)
+        wait_until(lambda: re.match(r"version \d+ of ", cluster.jobs()["digits"]["text"]), "how the job stands now", 20)
+
+
+@scenario
+def the_only_job_that_is_over_is_listed_as_ended(build):
+    """With --stay, and no other job."""
+    with Gateway(build, GROUPS, rounds=2, quorum=3) as cluster:
+        cluster.start("gateway", "--stay")
+        for board in cluster.boards:
+            cluster.start(board)
+        cluster.wait_for_line("gateway", "its last version stays available")
+        assert "model: version 2, digest" in cluster.log("gateway"), cluster.log("gateway")
+        wait_until(lambda: cluster.jobs()["digits"]["text"] == "ended at version 2: all rounds are done", "the end")
+
+
+@scenario
 def a_silent_group_does_not_hold_the_others(build):
     """After the deadline of a round that waits for it, they serve another job."""
     with Gateway(build, GROUPS, rounds=ENDLESS, quorum=3, deadline="5 s") as cluster:

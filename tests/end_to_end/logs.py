@@ -76,7 +76,7 @@ def a_board_that_is_away_is_waited_for_and_answers_when_it_is_back(build):
     with Cluster(build, {"lab": ["board-1"]}, rounds=ENDLESS, quorum=1) as cluster:
         permit(cluster, "board-1")
         cluster.start("gateway")
-        cluster.wait_for_line("gateway", "round 1 waits for 1 groups")
+        cluster.wait_for_line("gateway", "round 1 waits for 1 group;")
         result = logs(cluster, "board-1", "--wait", "1")
         assert result.returncode == 1 and "board-1 has not answered: is it there" in result.stderr, result.stderr
         cluster.start("board-1")

@@ -34,7 +34,7 @@ def the_next_run_begins_with_what_was_trained(cluster):
     job = open(cluster.path("job.yaml")).read().replace("learning_rate: 0.05", "learning_rate: 0.02")
     cluster.write("job.yaml", job)
     refused = cluster.command(cluster.aggregator, "run", "gateway.yaml", check=False)
-    expect(refused, 1, "train.learning_rate: 0.05 in the ledger, 0.02 in the profile", "init --after state/gateway PROFILE")
+    expect(refused, 1, "train.learning_rate: 0.05 in the run, 0.02 in the profile", "init --after state/gateway PROFILE")
     profile = open(cluster.path("gateway.yaml")).read().replace("state/gateway", "state/next")
     cluster.write("gateway.yaml", profile)
     expect(cluster.command(*after, "--version", "7", check=False), 1, "--version 7: there is none")

@@ -300,7 +300,7 @@ def what_does_not_go_together_with_a_pipeline_is_refused_by_its_line(build):
         ("pipeline: 2, measure: board-1", "parallel.measure: not together with parallel.pipeline in this version"),
         ("pipeline: 2, train: board-1", "parallel.train: not together with parallel.pipeline in this version"),
         ("pipeline: 2, balance: true", "parallel.balance: not together with parallel.pipeline in this version"),
-        ("pipeline: 3, cut: one", "parallel.cut: 1 names make 2 parts; expected parallel.pipeline: 2, or 2 names"),
+        ("pipeline: 3, cut: one", "parallel.cut: 1 name makes 2 parts; expected parallel.pipeline: 2, or 2 names"),
         ("pipeline: 17", "parallel.pipeline"), ("pipeline: 0", "parallel.pipeline"),
         ("tensor: 2", "parallel.tensor"))
     with Cluster(build, TWO, **SETTINGS) as cluster:

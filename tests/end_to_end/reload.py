@@ -3,8 +3,11 @@
     reload.py BUILD [SCENARIO...]
 """
 
+import contextlib
 import random
+import re
 import signal
+import sqlite3
 import subprocess
 import time
 
@@ -83,13 +86,14 @@ def a_bad_file_changes_nothing(build):
         cluster.wait_for_version(1)
         good = open(cluster.path("job.yaml")).read()
         cases = (
-            ((("seed: 1", "seed: 2"), ("batch: 32", "batch: 16")), ("seed: 1 in the ledger, 2 in the profile",)),
+            ((("seed: 1", "seed: 2"), ("batch: 32", "batch: 16")), ("seed: 1 in the run, 2 in the profile",
+                                                                     "this needs another run: cairn-aggregator job submit")),
             ((("learning_rate: 0.05", "learning_rate: fast"),), ("job.yaml:8:", "learning_rate", "fast")),
             ((("batch: 32", "bath: 32"),), ("job.yaml:8:", "bath")),
             ((("digits-mlp", "digits-cnn"),), ("another model",)),
             ((("{set: digits-held-out}", "{set: digits-held-out}\nunknown: 1"),), ("job.yaml:", "unknown")),
             ((("central: {set: digits-held-out}", ""),),
-             ("central.set: digits-held-out in the ledger, not set in the profile", "only when the aggregator is started")),
+             ("central.set: digits-held-out in the run, not set in the profile", "only when the aggregator is started")),
             ((("value_bits: 2}", "value_bits: 2}, densities: [no-such-tensor=50%]"),), ("no-such-tensor",)),
             ((("down: {mode: q8}", "down: {mode: q8}, residual: bf16"),), ("update.residual",)),
         )
@@ -99,7 +103,7 @@ def a_bad_file_changes_nothing(build):
             cluster.write("job.yaml", good)
         cluster.edit("job.yaml", ("seed: 1", "seed: 2"))
         cluster.signal("gateway", signal.SIGHUP)
-        cluster.wait_for_line("gateway", "seed: 1 in the ledger, 2 in the profile")
+        cluster.wait_for_line("gateway", "seed: 1 in the run, 2 in the profile")
         cluster.wait_for_line("gateway", "nothing is changed: the profile gateway.yaml is refused")
         cluster.write("job.yaml", good + "  x: [\n")
         cluster.signal("gateway", signal.SIGHUP)
@@ -118,6 +122,29 @@ def a_bad_file_changes_nothing(build):
 def refuse_before(cluster):
     result = reload(cluster, check=False)
     assert result.returncode == 1 and "no run was ever started here" in result.stderr, result
+
+
+@scenario
+def values_that_end_the_run_are_warned_of(build):
+    """A reload whose stop.patience is used up already, and one with no round left."""
+    with Cluster(build, GROUPS, **FAST) as cluster:
+        cluster.start_all()
+        cluster.wait_for_version(3)
+        cluster.kill("gateway")
+        best = cluster.version()
+        good = cluster.edit("job.yaml", (f"count: {ENDLESS}", f"count: {best}"))
+        said = reload(cluster).stderr
+        assert "warning: with these values the run ends at once, or with the open round: all rounds are done" in said, said
+        # The best version is made an old one.
+        with contextlib.closing(sqlite3.connect(cluster.path("state/gateway/ledger.sqlite"))) as ledger, ledger:
+            ledger.execute("UPDATE version SET correct = count WHERE number = 1")
+        cluster.write("job.yaml", good)
+        said = reload(cluster).stderr
+        assert "warning: the run is over: all rounds are done; it goes on with these values when" in said, said
+        cluster.write("job.yaml", good + "stop: {patience: 1}\n")
+        said = reload(cluster).stderr
+        wanted = r"warning: stop.patience is 1 and the best version, 1, is \d+ versions old: the run ends with the next"
+        assert re.search(wanted, said), said
 
 
 @scenario

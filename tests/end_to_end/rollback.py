@@ -6,6 +6,7 @@
 import contextlib
 import os
 import random
+import re
 import sqlite3
 import subprocess
 import time
@@ -143,6 +144,8 @@ def what_is_not_kept_cannot_be_gone_back_to(build):
         gone = next(number for number in range(1, 8) if number not in kept)
         refuse(cluster, f"version {gone}: it is no longer kept (gateway.keep_versions)", "rollback", "gateway.yaml",
                str(gone), "--reason", "x")
+        said = aggregator(cluster, "rollback", "gateway.yaml", str(gone), "--reason", "x", code=1)
+        assert re.search(rf"Versions that are kept: 0, .*\d+ to {cluster.version()}\n", said), said
         # The version of a rollback that waits is not pruned.
         wanted = kept[-1]
         aggregator(cluster, "rollback", "gateway.yaml", str(wanted), "--reason", "x")

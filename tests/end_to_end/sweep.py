@@ -47,7 +47,7 @@ def found(said):
 def the_best_value_is_found_and_its_run_went_on(build):
     with Sweep(build) as folder:
         arguments = [*HERE, "--keep", "kept", "--set", RATES, "--first", 1]
-        said = expect(folder.run(*arguments), 0, "rung 1 of 2: 3 trials, 1 rounds", "rung 2 of 2: 1 trial, 3 rounds",
+        said = expect(folder.run(*arguments), 0, "rung 1 of 2: 3 trials, 1 round\n", "rung 2 of 2: 1 trial, 3 rounds",
                       "the winner is trial 2; its values as a job file: kept/winner.yaml")
         rows = said[said.index("trial  rounds"):].splitlines()[1:4]
         assert [row.split()[:2] for row in rows] == [["2", "3"], ["1", "1"], ["3", "1"]], said

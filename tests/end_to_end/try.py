@@ -133,6 +133,9 @@ def ctrl_c_ends_all_and_the_same_command_goes_on(build):
         errors = process.communicate(timeout=PATIENCE)[1]
         assert process.returncode == 130 and "goes on" in errors, errors
         wait_until_gone(started.values())
+        for option, value in (("--rounds", 20), ("--boards", 9), ("--scale", 2), ("--port", 9000)):
+            only = expect(folder.run("--keep", "kept", option, value), 2, f"error: {option}: try --keep kept goes on with")
+            assert len(only.splitlines()) == 1 and "edit kept/job.yaml" in only, only
         other = expect(folder.run(*arguments, "--rounds", 3), 2, "rounds")
         assert len(other.splitlines()) == 1 and "edit rounds.count in " in other, other
         last = 2 + ledger_newest(folder)
@@ -244,8 +247,12 @@ def changed_values_of_a_kept_trial_are_taken_or_refused_with_the_way(build):
         assert refused.returncode == 4, refused
         first = refused.stderr.index("  | error: ")
         assert "learning_rate" in refused.stderr[first:], refused.stderr
-        way = re.search(r"takes what you changed by: cairn-aggregator (reload \S+)\n", refused.stderr)
+        way = re.search(r"To take what you changed: cairn-aggregator (reload \S+)\n", refused.stderr)
         assert way, refused.stderr
+        # The remedy comes first, the list of keys last and whole; what goes on is what was mended.
+        assert refused.stderr.index("from the next round on") < refused.stderr.index("A start takes other values"), refused
+        assert "stop.target_accuracy\n" in refused.stderr, refused.stderr
+        assert "when the cause is mended, cairn-aggregator try --keep" in refused.stderr, refused.stderr
         subprocess.run([folder.program, *way[1].split()], check=True, capture_output=True, timeout=PATIENCE)
         said = expect(folder.run("--keep", "kept"), 0, "the run is over")
         assert result(said)[0] == "6", said

@@ -188,9 +188,8 @@ static void values_that_differ_are_named_unless_they_may_change_or_have_no_effec
                             CN_CHANGE_BIT(CN_CHANGE_NEVER) | CN_CHANGE_BIT(CN_CHANGE_ROUND),
                             cn_job_text_conflict, &diag),
         2);
-    assert_string_equal(diag.lines[0], "data.set: d in the ledger, e in the profile");
-    assert_string_equal(diag.lines[1],
-                        "train.learning_rate: 0.05 in the ledger, 0.04 in the profile");
+    assert_string_equal(diag.lines[0], "data.set: d in the run, e in the profile");
+    assert_string_equal(diag.lines[1], "train.learning_rate: 0.05 in the run, 0.04 in the profile");
     cn_diag_init(&diag);
     assert_int_equal(
         cn_job_text_compare(run, other, CN_CHANGE_BIT(CN_CHANGE_START), cn_job_text_change, &diag),

@@ -220,11 +220,12 @@ static void verdicts_are_counted_by_reason(void **state)
 
 static void readiness_names_each_reason(void **state)
 {
-    struct cn_readiness readiness = {.disk_free = 100u << 20, .disk_reserve = 64u << 20};
+    struct cn_readiness readiness = {
+        .disk_free = 100u << 20, .disk_reserve = 64u << 20, .word = "quorum", .quorum = 2};
     struct cn_buffer out;
     bool ready;
     (void)state;
-    readiness.groups = readiness.quorum = 2;
+    readiness.groups.count = readiness.groups.enrolled = 2;
     cn_buffer_init(&out, LIMIT);
     assert_int_equal(cn_readiness_write(&readiness, &out, &ready), CN_OK);
     assert_true(ready);
@@ -232,14 +233,66 @@ static void readiness_names_each_reason(void **state)
     cn_buffer_deinit(&out);
     readiness.trouble = CN_ENOSPC;
     readiness.disk_free = 10u << 20;
-    readiness.groups = 1;
+    readiness.groups.count = readiness.groups.enrolled = 1;
     cn_buffer_init(&out, LIMIT);
     assert_int_equal(cn_readiness_write(&readiness, &out, &ready), CN_OK);
     assert_false(ready);
     assert_string_equal(finish(&out), "store: the run waits: the disk is full\n"
                                       "disk: 10 MiB are free, below storage.reserve, 64 MiB\n"
-                                      "groups: 1 are enrolled, the quorum is 2\n");
+                                      "groups: 1 is enrolled, the quorum is 2\n");
     cn_buffer_deinit(&out);
+}
+
+static void groups_that_cannot_be_invited_are_a_reason_until_the_end(void **state)
+{
+    struct cn_readiness readiness = {
+        .word = "quorum",
+        .quorum = 2,
+        .groups = {.count = 1, .enrolled = 4, .drained = 1, .silent = 2},
+    };
+    struct cn_buffer out;
+    bool ready;
+    (void)state;
+    cn_buffer_init(&out, LIMIT);
+    assert_int_equal(cn_readiness_write(&readiness, &out, &ready), CN_OK);
+    assert_false(ready);
+    assert_string_equal(finish(&out), "groups: 1 group can be invited, the quorum is 2: 1 drained, "
+                                      "2 not heard for 2 min\n");
+    cn_buffer_deinit(&out);
+    readiness.over = true;
+    cn_buffer_init(&out, LIMIT);
+    assert_int_equal(cn_readiness_write(&readiness, &out, &ready), CN_OK);
+    assert_true(ready);
+    cn_buffer_deinit(&out);
+}
+
+static void only_groups_that_are_here_and_not_drained_can_be_invited(void **state)
+{
+    struct aggregator_world world;
+    struct cn_invitable groups;
+    (void)state;
+    world_init(&world);
+    assert_int_equal(world_enroll(&world, "a", "a", 0), CN_OK);
+    assert_int_equal(world_enroll(&world, "b", "b", 0), CN_OK);
+    assert_int_equal(world_start(&world), CN_OK);
+    uint64_t opened_ms = cn_roster_opened_ms(world.roster);
+    cn_invitable_of_roster(world.roster, opened_ms + CN_REASON_SILENT_MS, &groups);
+    assert_int_equal(groups.count, 2); // they have the time to come
+    uint64_t later_ms = opened_ms + 10 * CN_REASON_SILENT_MS;
+    cn_invitable_of_roster(world.roster, later_ms, &groups);
+    assert_int_equal(groups.silent, 2);
+    cn_roster_hear(world.roster, "a", later_ms);
+    cn_roster_hear(world.roster, "b", later_ms);
+    cn_invitable_of_roster(world.roster, later_ms, &groups);
+    assert_int_equal(groups.count, 2);
+    cn_roster_lend(world.roster, "a", true, later_ms);
+    assert_int_equal(cn_steering_drain(world.ledger, "b", true), CN_OK);
+    cn_roster_expire(world.roster);
+    assert_int_equal(cn_roster_refresh(world.roster, NULL, NULL), CN_OK);
+    cn_invitable_of_roster(world.roster, later_ms, &groups);
+    assert_int_equal(groups.count, 1); // who serves another job comes back
+    assert_int_equal(groups.drained, 1);
+    world_deinit(&world);
 }
 
 int main(void)
@@ -251,6 +304,8 @@ int main(void)
         cmocka_unit_test(boards_are_counted_by_state),
         cmocka_unit_test(verdicts_are_counted_by_reason),
         cmocka_unit_test(readiness_names_each_reason),
+        cmocka_unit_test(groups_that_cannot_be_invited_are_a_reason_until_the_end),
+        cmocka_unit_test(only_groups_that_are_here_and_not_drained_can_be_invited),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -269,6 +269,26 @@ static void control_variates_need_whole_updates_of_plain_steps(void **state)
     cn_profile_free(profile);
 }
 
+static void what_control_variates_contradict_is_shown_where_it_is_written(void **state)
+{
+    (void)state;
+    assert_non_null(strstr(mistake_of_job("limits: {trust_groups: true}\n"
+                                          "  train: {batch: 8,\n    correction: scaffold}"),
+                           "test.yaml:5:17: error: update.up.mode: does not"));
+}
+
+static void a_rate_that_is_too_large_for_adam_is_warned_of(void **state)
+{
+    (void)state;
+    assert_non_null(strstr(warning_of_job("train: {optimizer: adam, learning_rate: 0.05}"),
+                           "warning: train.learning_rate: 0.05 moves each weight"));
+    assert_non_null(strstr(warning_of_job("train: {optimizer: adamw}"),
+                           "warning: train.learning_rate: 0.05, the default, moves each weight by "
+                           "about that much in each step of adamw"));
+    assert_string_equal(warning_of_job("train: {optimizer: adam, learning_rate: 0.01}"), "");
+    assert_string_equal(warning_of_job("train: {learning_rate: 0.05}"), "");
+}
+
 #define EXTENDED "schema: cairn/site/v1\nextends: good-gateway.yaml\n"
 
 static void a_key_without_effect_is_a_warning_with_its_place(void **state)
@@ -312,6 +332,8 @@ int main(void)
         cmocka_unit_test(a_buffer_is_three_quarters_of_the_quorum_unless_it_is_said),
         cmocka_unit_test(steps_are_compared_where_they_have_a_length),
         cmocka_unit_test(control_variates_need_whole_updates_of_plain_steps),
+        cmocka_unit_test(what_control_variates_contradict_is_shown_where_it_is_written),
+        cmocka_unit_test(a_rate_that_is_too_large_for_adam_is_warned_of),
         cmocka_unit_test(personal_layers_are_refused_where_they_mean_nothing),
         cmocka_unit_test(robust_rules_are_refused_where_they_mean_nothing),
         cmocka_unit_test(a_round_waits_for_what_the_robust_rule_needs_or_takes_its_quorum),

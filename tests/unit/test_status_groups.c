@@ -6,6 +6,7 @@
 
 #include <cmocka.h>
 
+#include "aggregator/ledger/rulings.h"
 #include "aggregator/ledger/tally.h"
 #include "aggregator/serve/status.h"
 #include "aggregator/serve/status_print.h"
@@ -40,7 +41,8 @@ static enum cn_verdict send_update(struct aggregator_world *world, const char *b
     return status.verdict;
 }
 
-static void assert_printed(struct aggregator_world *world, bool json, const char *words)
+// Returns what status prints, to be freed.
+static char *print_status(struct aggregator_world *world, bool json)
 {
     struct cn_run_state run = {0};
     struct cn_live_state live;
@@ -55,10 +57,38 @@ static void assert_printed(struct aggregator_world *world, bool json, const char
     assert_int_equal(cn_status_print(world->ledger, &world->job, &live, world_now_ms, json, stream),
                      CN_OK);
     fclose(stream);
+    cn_status_deinit(&live);
+    return text;
+}
+
+static void assert_printed(struct aggregator_world *world, bool json, const char *words)
+{
+    char *text = print_status(world, json);
     if (!strstr(text, words))
         fail_msg("'%s' is not in:\n%s", words, text);
     free(text);
-    cn_status_deinit(&live);
+}
+
+static void a_rollback_is_no_news_after_twenty_versions(void **state)
+{
+    struct aggregator_world *world = *state;
+    struct cn_ruling ruling = {.version = 1, .kind = CN_RULING_ROLLBACK, .reason = "a test"};
+    struct cn_ledger_version version;
+    assert_int_equal(cn_ledger_find_version(world->ledger, 0, &version), CN_OK);
+    version.number = 1;
+    version.digest[0] ^= 1;
+    assert_int_equal(cn_ledger_close_round(world->ledger, 1), CN_OK);
+    assert_int_equal(cn_ruling_add(world->ledger, &version, &ruling), CN_OK);
+    assert_printed(world, false, "version 1 went back to version 0: a test");
+    while (version.number < 21) {
+        version.digest[0] = (uint8_t)(100 + version.number++);
+        assert_int_equal(cn_ledger_open_round(world->ledger, version.number), CN_OK);
+        assert_int_equal(cn_ledger_close_round(world->ledger, version.number), CN_OK);
+        assert_int_equal(cn_ledger_add_version(world->ledger, &version), CN_OK);
+    }
+    char *text = print_status(world, false);
+    assert_null(strstr(text, "went back"));
+    free(text);
 }
 
 static void late_and_rejected_updates_are_counted_for_each_group(void **state)
@@ -174,6 +204,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         ROUND_TEST(late_and_rejected_updates_are_counted_for_each_group),
+        ROUND_TEST(a_rollback_is_no_news_after_twenty_versions),
         ROUND_TEST(a_member_that_its_group_misses_is_named),
         ROUND_TEST(the_boards_of_a_round_are_those_that_took_part),
         ROUND_TEST(a_round_that_is_not_there_yet_is_not_counted),

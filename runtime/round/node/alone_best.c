@@ -9,8 +9,9 @@
 #include "runtime/engine/trainer/trainer_state.h"
 
 #define RECORD_FILE "best"
-#define RECORD_SIZE_BEFORE 20 // an earlier record, without the version in the file
-#define RECORD_SIZE 24
+#define RECORD_SIZE_FIRST 20  // the earliest record ends before the version in the file
+#define RECORD_SIZE_BEFORE 24 // an earlier record ends before the loss
+#define RECORD_SIZE 32
 
 void cn_alone_best_begin(const struct cn_session *session)
 {
@@ -31,24 +32,41 @@ static bool is_of_run(const struct cn_session *session, uint64_t run)
     return run && (run == config->run || run == config->older_run);
 }
 
+static double get_real(const uint8_t *bytes)
+{
+    uint64_t bits = cn_get_u64(bytes);
+    double value;
+
+    memcpy(&value, &bits, sizeof(value));
+    return value;
+}
+
+static void put_real(uint8_t *bytes, double value)
+{
+    uint64_t bits;
+
+    memcpy(&bits, &value, sizeof(bits));
+    cn_put_u64(bytes, bits);
+}
+
 // Patience counts across restarts; otherwise a run that was stopped would train longer.
 void cn_alone_best_load(const struct cn_session *session, struct cn_alone_best *best)
 {
     struct cn_store *store = cn_session_get_config(session)->store;
     uint8_t *bytes = NULL;
     size_t size = 0;
-    uint64_t value;
 
     *best = (struct cn_alone_best){0};
     if (store->ops->load(store, RECORD_FILE, RECORD_SIZE, &bytes, &size))
         return;
-    if ((size == RECORD_SIZE || size == RECORD_SIZE_BEFORE) &&
+    if ((size == RECORD_SIZE || size == RECORD_SIZE_BEFORE || size == RECORD_SIZE_FIRST) &&
         is_of_run(session, cn_get_u64(bytes)) &&
         cn_get_u32(bytes + 8) <= cn_session_held(session)->version) {
         best->version = cn_get_u32(bytes + 8);
-        value = cn_get_u64(bytes + 12);
-        memcpy(&best->value, &value, sizeof(value));
-        best->kept = size == RECORD_SIZE ? cn_get_u32(bytes + 20) : 0;
+        best->value = get_real(bytes + 12);
+        best->kept = size > RECORD_SIZE_FIRST ? cn_get_u32(bytes + 20) : 0;
+        // Of equal versions the first stays where its loss is not known.
+        best->loss = size == RECORD_SIZE ? get_real(bytes + 24) : -INFINITY;
     }
     free(bytes);
 }
@@ -56,13 +74,12 @@ void cn_alone_best_load(const struct cn_session *session, struct cn_alone_best *
 static cn_err save_record(const struct cn_session *session, const struct cn_alone_best *best)
 {
     uint8_t bytes[RECORD_SIZE];
-    uint64_t value;
 
-    memcpy(&value, &best->value, sizeof(value));
     cn_put_u64(bytes, cn_session_get_config(session)->run);
     cn_put_u32(bytes + 8, best->version);
-    cn_put_u64(bytes + 12, value);
+    put_real(bytes + 12, best->value);
     cn_put_u32(bytes + 20, best->kept);
+    put_real(bytes + 24, best->loss);
     return cn_store_replace(cn_session_get_config(session)->store, RECORD_FILE, bytes,
                             sizeof(bytes));
 }
@@ -104,24 +121,40 @@ static double value_of(const struct cn_session *session)
 
 cn_err cn_alone_best_forget(const struct cn_session *session)
 {
-    const struct cn_alone_best none = {.version = cn_session_held(session)->version,
-                                       .value = -INFINITY};
+    const struct cn_alone_best none = {
+        .version = cn_session_held(session)->version, .value = -INFINITY, .loss = INFINITY};
 
     return save_record(session, &none);
+}
+
+static double loss_of(const struct cn_session *session)
+{
+    const struct cn_checkpoint *held = cn_session_held(session);
+
+    return held->held_out_loss / (double)held->held_out_count;
+}
+
+// Compares as the aggregator does (aggregator/run/score.c). A version of which nothing is known is
+// worse than each other one.
+static bool is_better(const struct cn_alone_best *best, double value, double loss)
+{
+    if (best->version == 0)
+        return true;
+    return value > best->value || (value == best->value && loss < best->loss);
 }
 
 void cn_alone_best_note(struct cn_session *session, struct cn_alone_best *best)
 {
     const struct cn_checkpoint *held = cn_session_held(session);
-    double value = value_of(session);
+    double value = value_of(session), loss = loss_of(session);
     cn_err err = CN_OK;
 
     // A version that was noted, or forgotten, is not noted again when the program is restarted.
-    if (!isfinite(value) || held->version <= best->version ||
-        (best->version && value <= best->value))
+    if (!isfinite(value) || held->version <= best->version || !is_better(best, value, loss))
         return;
     best->version = held->version;
     best->value = value;
+    best->loss = loss;
     if (held->phase == CN_PHASE_BASE)
         err = save_model(session);
     if (!err && held->phase == CN_PHASE_BASE)

@@ -1,7 +1,8 @@
 // alone_best.h - keeps the best model of training alone, beside the last one.
 //
-// The best version has the highest accuracy on the held-out samples, or the lowest loss if the
-// job's loss has no accuracy. Of equal versions the first is best. Its model is a file of its own,
+// The best version has the highest accuracy on the held-out samples, and of those with the same
+// accuracy the lowest loss. If the job's loss has no accuracy, only the loss counts. Of equal
+// versions the first is best. Its model is a file of its own,
 // which is replaced as a whole before the record that names it. So after a kill at any moment the
 // file is whole and the record is not newer than the file. A job without held-out samples has no
 // best model. CHECKPOINT.md specifies the record. Threading: none.
@@ -15,6 +16,7 @@ struct cn_alone_best {
     uint32_t version; // the best version so far; 0: none yet
     uint32_t kept;    // the version in the file; 0: there is no file
     double value;     // accuracy of the best version, or minus its mean loss
+    double loss;      // mean loss of the best version
 };
 
 // Removes the file and the record of an earlier run. Call it when a run begins.

@@ -28,7 +28,7 @@ def read_weights(path):
 
 def main():
     model = make_model()
-    model.load_state_dict(read_weights(sys.argv[1]), strict=False)  # buffers are not in the file
+    model.load_state_dict(read_weights(sys.argv[1]), strict=False)  # the file has what trained, and statistics
     model.eval()
     inputs = torch.from_numpy(numpy.load("inputs.npy"))
     labels = torch.from_numpy(numpy.load("labels.npy"))
