@@ -176,7 +176,8 @@ static void change_job(struct cn_control *control, const struct cn_control_comma
 {
     struct cn_control_job found;
     struct cn_control other = *control;
-    if (!control->config.find_job(control->config.context, request->job, &found)) {
+    if (!control->config.find_job ||
+        !control->config.find_job(control->config.context, request->job, &found)) {
         cn_control_refuse(answer, "the run of job %s is not open now: see `job list`",
                           request->job);
         return;
@@ -196,7 +197,7 @@ static void change_job(struct cn_control *control, const struct cn_control_comma
 static bool is_about_job(const struct cn_control *control, const struct cn_control_command *command,
                          const struct cn_control_request *request)
 {
-    return command->of_run && request->members & CN_CONTROL_JOB && control->config.find_job &&
+    return command->of_run && request->members & CN_CONTROL_JOB &&
            strcmp(request->job, control->config.job->name) != 0;
 }
 
