@@ -90,6 +90,15 @@ static cn_err carry_out(struct cn_control *control, const struct cn_control_comm
     return CN_OK;
 }
 
+// Returns the submitted job that a request names; NULL: it names none.
+static const char *job_of(const struct cn_control *control,
+                          const struct cn_control_request *request)
+{
+    bool named =
+        request->members & CN_CONTROL_JOB && strcmp(request->job, control->config.job->name) != 0;
+    return control->job ? control->job : named ? request->job : NULL;
+}
+
 // --- the audit ---
 
 static cn_err audit(struct cn_control *control, const struct cn_audit_who *who,
@@ -126,7 +135,8 @@ static void note_result(struct cn_control *control, const struct cn_audit_who *w
         cn_log(CN_LOG_ERROR, "control", "%s: its result is not in %s: %s", request->command,
                CN_AUDIT_FILE, cn_err_text(err));
     if (control->config.note && answer->ok)
-        control->config.note(control->config.noting, request->command, result);
+        control->config.note(control->config.noting, request->command, job_of(control, request),
+                             result);
     if (control->config.run)
         cn_log(CN_LOG_INFO, "control", "%s, asked by user %u at %s: %s", request->command, who->uid,
                who->by, result);

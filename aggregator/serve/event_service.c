@@ -40,9 +40,13 @@ __attribute__((format(printf, 4, 5))) static void say(struct cn_event_service *s
     cn_event_service_add(service, &facts, now_ms);
 }
 
-void cn_event_service_note(void *service, const char *command, const char *answer)
+void cn_event_service_note(void *service, const char *command, const char *job, const char *answer)
 {
-    say(service, cn_platform_now_ms(), CN_EVENT_COMMAND, "%s: %s", command, answer);
+    char text[CN_FAULT_SIZE];
+    snprintf(text, sizeof(text), "%s: %s", command, answer);
+    const struct cn_event_facts facts = {
+        .kind = CN_EVENT_COMMAND, .job = job, .subject = "", .text = text};
+    cn_event_service_add(service, &facts, cn_platform_now_ms());
 }
 
 // --- the gateway ---

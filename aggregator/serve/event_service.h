@@ -74,8 +74,9 @@ void cn_event_service_job(struct cn_event_service *service, struct cn_event_run 
 void cn_event_service_add(struct cn_event_service *service, const struct cn_event_facts *facts,
                           uint64_t now_ms);
 
-// Adds an event about a person's command. service is a struct cn_event_service.
-void cn_event_service_note(void *service, const char *command, const char *answer);
+// Adds an event about a person's command. service is a struct cn_event_service. job is the
+// submitted job that the command is about; NULL: none.
+void cn_event_service_note(void *service, const char *command, const char *job, const char *answer);
 
 // In event_boards.c: looks at all boards. With quiet, takes their states without an event.
 void cn_event_boards_look(struct cn_event_service *service, bool quiet, uint64_t now_ms);

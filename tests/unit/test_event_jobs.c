@@ -120,6 +120,10 @@ static void what_happens_in_the_run_of_a_job_names_it(void **state)
                         "round 3 made version 3 of 2 updates");
     look(f);
     assert_null(newest(f, CN_EVENT_RUN_ENDED)); // the queue tells the end of a job
+    cn_event_service_note(&f->service, "job-hold", "next", "done: held");
+    assert_string_equal(newest(f, CN_EVENT_COMMAND)->job, "next");
+    cn_event_service_note(&f->service, "pause", NULL, "done: paused");
+    assert_string_equal(newest(f, CN_EVENT_COMMAND)->job, "");
     cn_event_service_close(&f->service, world_now_ms);
     snprintf(path, sizeof(path), "%s/" CN_EVENT_FILE, world->directory);
     unlink(path);
