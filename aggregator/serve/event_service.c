@@ -122,6 +122,13 @@ void cn_event_service_job(struct cn_event_service *service, struct cn_event_run 
     cn_event_run_look(watch, from, now_ms);
 }
 
+void cn_event_service_job_last(struct cn_event_run *watch, const struct cn_event_run_source *from,
+                               uint64_t now_ms)
+{
+    if (watch->known)
+        cn_event_run_look(watch, from, now_ms);
+}
+
 // --- opening, looking, closing ---
 
 void cn_event_service_open(struct cn_event_service *service, const struct cn_event_sources *sources,
