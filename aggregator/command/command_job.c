@@ -135,6 +135,10 @@ static int submit(const struct options *options, const char *profile, const char
         result = cn_audited_begin(&audited, setup.settings->state, "job-submit", "file", job);
     if (!result) {
         result = opened ? opened : cn_job_submit(&setup, &submission, &files, &row);
+        if (!result) { // the line "asked" has the file
+            audited.key = "job";
+            audited.value = row.name;
+        }
         result = cn_audited_end(&audited, result);
         if (!result) {
             printf("job %s is in the queue with priority %u\n", row.name, row.priority);

@@ -30,10 +30,29 @@ static bool split(struct cn_job_place *place)
     return true;
 }
 
-bool cn_job_place_find(const char *state, struct cn_job_place *place)
+static bool read_path(const char *state, struct cn_job_place *place)
 {
     int length = snprintf(place->gateway, sizeof(place->gateway), "%s", state);
     if (length > 0 && (size_t)length < sizeof(place->gateway) && split(place))
         return true;
     return realpath(state, place->gateway) && split(place);
+}
+
+// Says whether the ledger of the gateway has the job. A ledger that this user may not read does not
+// say that it has not.
+static bool has_job(const struct cn_job_place *place)
+{
+    struct cn_ledger *ledger;
+    struct cn_queued_job row;
+    cn_err err = cn_ledger_open_existing(place->gateway, &ledger);
+    if (err)
+        return err != CN_ENOTFOUND;
+    err = cn_jobs_find(ledger, place->job, &row);
+    cn_ledger_close(ledger);
+    return err != CN_ENOTFOUND;
+}
+
+bool cn_job_place_find(const char *state, struct cn_job_place *place)
+{
+    return read_path(state, place) && has_job(place);
 }

@@ -9,14 +9,23 @@
 #define STEP_MS 50 // between looks whether to stop
 #define PLAIN_MARK ' '
 
+// Has a signal end the program as Ctrl-C does. One that is ignored, as nohup does with SIGHUP,
+// stays ignored.
+static void catch_end(int signal, const struct sigaction *action)
+{
+    struct sigaction before;
+    if (sigaction(signal, NULL, &before) == 0 && before.sa_handler != SIG_IGN)
+        (void)sigaction(signal, action, NULL);
+}
+
 // The program ends as after Ctrl-C, so that the terminal is restored.
 static void catch_ends(void)
 {
     struct sigaction action;
     if (sigaction(SIGINT, NULL, &action) != 0)
         return;
-    (void)sigaction(SIGQUIT, &action, NULL);
-    (void)sigaction(SIGHUP, &action, NULL);
+    catch_end(SIGQUIT, &action);
+    catch_end(SIGHUP, &action);
 }
 
 void cn_status_view_open(struct cn_status_view *view)

@@ -90,6 +90,15 @@ static cn_err carry_out(struct cn_control *control, const struct cn_control_comm
     return CN_OK;
 }
 
+// Returns the submitted job that a request names; NULL: it names none.
+static const char *job_of(const struct cn_control *control,
+                          const struct cn_control_request *request)
+{
+    bool named =
+        request->members & CN_CONTROL_JOB && strcmp(request->job, control->config.job->name) != 0;
+    return control->job ? control->job : named ? request->job : NULL;
+}
+
 // --- the audit ---
 
 static cn_err audit(struct cn_control *control, const struct cn_audit_who *who,
@@ -126,7 +135,8 @@ static void note_result(struct cn_control *control, const struct cn_audit_who *w
         cn_log(CN_LOG_ERROR, "control", "%s: its result is not in %s: %s", request->command,
                CN_AUDIT_FILE, cn_err_text(err));
     if (control->config.note && answer->ok)
-        control->config.note(control->config.noting, request->command, result);
+        control->config.note(control->config.noting, request->command, job_of(control, request),
+                             result);
     if (control->config.run)
         cn_log(CN_LOG_INFO, "control", "%s, asked by user %u at %s: %s", request->command, who->uid,
                who->by, result);
@@ -176,7 +186,8 @@ static void change_job(struct cn_control *control, const struct cn_control_comma
 {
     struct cn_control_job found;
     struct cn_control other = *control;
-    if (!control->config.find_job(control->config.context, request->job, &found)) {
+    if (!control->config.find_job ||
+        !control->config.find_job(control->config.context, request->job, &found)) {
         cn_control_refuse(answer, "the run of job %s is not open now: see `job list`",
                           request->job);
         return;
@@ -196,7 +207,7 @@ static void change_job(struct cn_control *control, const struct cn_control_comma
 static bool is_about_job(const struct cn_control *control, const struct cn_control_command *command,
                          const struct cn_control_request *request)
 {
-    return command->of_run && request->members & CN_CONTROL_JOB && control->config.find_job &&
+    return command->of_run && request->members & CN_CONTROL_JOB &&
            strcmp(request->job, control->config.job->name) != 0;
 }
 

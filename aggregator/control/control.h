@@ -55,8 +55,9 @@ struct cn_control_config {
     void (*stop)(void *context);
     // Reads the boards again, and ends the sessions of those that may no longer have one.
     void (*refresh)(void *context);
-    // Learns of each command that was carried out, with the answer to it. NULL: not called.
-    void (*note)(void *noting, const char *command, const char *answer);
+    // Learns of each command that was carried out, with the submitted job that it is about (NULL:
+    // the gateway or its own run) and the answer. NULL: not called.
+    void (*note)(void *noting, const char *command, const char *job, const char *answer);
     void *noting; // passed to note
     // Writes the state of the run as JSON.
     cn_err (*show)(void *context, struct cn_buffer *out);

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "aggregator/daemon/job_mistake.h"
 #include "aggregator/store/restore.h"
 #include "runtime/base/log.h"
 
@@ -31,7 +32,7 @@ static void count_traffic(void *context, struct cn_run_traffic *traffic)
 // --- opening ---
 
 // Says whether the profile of a job can be read. Logs each mistake, with its file, and writes the
-// first one to why.
+// first one to why, without paths and values.
 static bool check_profile(const char *job, const char *path, char why[CN_JOB_REASON])
 {
     struct cn_profile *profile = NULL;
@@ -47,7 +48,7 @@ static bool check_profile(const char *job, const char *path, char why[CN_JOB_REA
         cn_diag_add(&diag, "%s: %s", path, cn_err_text(err));
     for (size_t i = 0; i < diag.count && i < CN_DIAG_LINES; i++)
         cn_log(CN_LOG_ERROR, "jobs", "job %s: %s", job, diag.lines[i]);
-    snprintf(why, CN_JOB_REASON, "%.*s", CN_JOB_REASON - 1, diag.lines[0]);
+    cn_job_mistake_text(&diag, why);
     return false;
 }
 
@@ -59,8 +60,6 @@ static cn_err open_setup(struct cn_job_slot *slot, const char *state, char why[C
         return CN_ERANGE;
     if (!check_profile(slot->row.name, path, why))
         return CN_EINVAL;
-    snprintf(why, CN_JOB_REASON, "%.*s: it cannot be opened; the lines before this one say why",
-             CN_JOB_REASON / 2, path);
     setup->rights = CN_SETUP_OF_CALLER;
     int result = cn_setup_open(setup, path, CN_SETUP_RUN);
     if (result) // a disk or a ledger that fails may work again; the profile and a schema do not

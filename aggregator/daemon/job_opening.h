@@ -11,8 +11,8 @@ bool cn_job_opening_path(const char *state, const char *job, const char *file,
                          char path[CN_PATH_SIZE]);
 
 // Opens the run of a slot, with a roster and resources of its own. gateway and shared are borrowed
-// until close. Prints or logs what is wrong, and writes to why a sentence that names the file at
-// fault. Close it in any case.
+// until close. Prints or logs what is wrong, and writes to why a sentence for everybody, which has
+// no path, or leaves why as it is. Close it in any case.
 cn_err cn_job_opening_open(struct cn_job_slot *slot, const struct cn_job_run_shared *shared,
                            struct cn_resources *gateway, const char *state, bool restored,
                            char why[CN_JOB_REASON]);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "aggregator/daemon/job_bytes.h"
+#include "aggregator/daemon/job_events.h"
 #include "aggregator/daemon/job_list.h"
 #include "aggregator/daemon/job_opening.h"
 #include "aggregator/daemon/job_set_plan.h"
@@ -179,7 +180,7 @@ static void end(struct cn_job_set *set, struct cn_job_slot *slot, enum cn_job_st
 
 static void open_slot(struct cn_job_set *set, struct cn_job_slot *slot, uint64_t now_ms)
 {
-    char why[CN_JOB_REASON] = "it cannot be opened; the lines before this one say why";
+    char why[CN_JOB_REASON] = "its run cannot be opened; the gateway's log says why";
     slot->tried_ms = now_ms;
     cn_err err = cn_job_opening_open(slot, &set->shared, set->slots[0].resources, set->state,
                                      set->restored, why);
@@ -200,6 +201,12 @@ static void open_slot(struct cn_job_set *set, struct cn_job_slot *slot, uint64_t
                       cn_err_text(err), RETRY_MS / 1000);
     else
         end(set, slot, CN_JOB_FAILED, why);
+}
+
+static void close_slot(struct cn_job_slot *slot, uint64_t now_ms)
+{
+    cn_job_events_last(slot, now_ms);
+    cn_job_opening_close(slot);
 }
 
 // Gives back the groups of jobs whose runs are closed.
@@ -237,7 +244,7 @@ static bool make_room(struct cn_job_set *set, uint64_t now_ms)
     }
     if (!idle)
         return false;
-    cn_job_opening_close(idle);
+    close_slot(idle, now_ms);
     idle->tried_ms = now_ms;
     give_back(set);
     return true;
@@ -259,7 +266,7 @@ static void follow_state(struct cn_job_set *set, struct cn_job_slot *slot, uint6
     // A job that ended is served until others want its groups, so that its boards learn of the end.
     // One that a person stopped, or that failed, gives them back to the first.
     else if (slot->run && over && (slot->row.state != CN_JOB_ENDED || !slot->holds))
-        cn_job_opening_close(slot);
+        close_slot(slot, now_ms);
 }
 
 static void tick_slot(struct cn_job_set *set, struct cn_job_slot *slot, uint64_t now_ms)

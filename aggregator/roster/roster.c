@@ -399,13 +399,13 @@ static void judge_rest(struct cn_roster *roster, const char *group, uint64_t now
                why[0] ? ": " : "", why);
 }
 
-void cn_roster_report(struct cn_roster *roster, const char *board, const struct cn_health *health,
+bool cn_roster_report(struct cn_roster *roster, const char *board, const struct cn_health *health,
                       uint64_t now_ms)
 {
     struct cn_roster_board *found = find_board(&roster->boards, board);
     uint64_t before = found ? found->health.said.flags : 0;
     if (!found || found->enrolled.revoked || !cn_board_health_note(&found->health, health, now_ms))
-        return;
+        return false;
     const struct cn_health *said = &found->health.said;
     if ((before | said->flags) & CN_HEALTH_OUT) // else nothing about its group changed
         judge_rest(roster, found->enrolled.group, now_ms);
@@ -415,6 +415,7 @@ void cn_roster_report(struct cn_roster *roster, const char *board, const struct 
         found->error_code = said->error_code;
     else if (said->state >= CN_HEALTH_IDLE && said->state <= CN_HEALTH_DELIVERING)
         cn_roster_work(roster, board, now_ms);
+    return true;
 }
 
 void cn_roster_mark_unfit(struct cn_roster *roster, const struct cn_rule *rule,
@@ -492,17 +493,17 @@ static const struct cn_member_sign *find_sign(const struct cn_member_sign *membe
 }
 
 static void take_sign(struct cn_roster_board *board, const struct cn_member_sign *sign,
-                      const char *leader, struct cn_log_quota *quota, uint64_t now_ms)
+                      const char *member, struct cn_log_quota *quota, uint64_t now_ms)
 {
     const char *name = board->enrolled.name, *group = board->enrolled.group;
     uint64_t silent_ms = 1000ull * sign->missing_s;
     if (sign->missing_s && !board->missing_ms && quota)
         cn_log_within(quota, now_ms, CN_LOG_WARN, "roster",
                       "%s of group %s is missing since %u s, says %s", name, group, sign->missing_s,
-                      leader);
+                      member);
     else if (!sign->missing_s && board->missing_ms && quota)
         cn_log_within(quota, now_ms, CN_LOG_INFO, "roster", "%s is back in group %s, says %s", name,
-                      group, leader);
+                      group, member);
     if (!sign->missing_s)
         board->seen_ms = now_ms;
     board->missing_ms = !sign->missing_s ? 0 : silent_ms < now_ms ? now_ms - silent_ms : 1;
@@ -516,16 +517,16 @@ static const struct cn_member_sign *sign_of(const struct cn_roster_board *board,
     return counts ? find_sign(members, count, board->enrolled.name) : NULL;
 }
 
-void cn_roster_tell(struct cn_roster *roster, const char *leader, const char *group,
+void cn_roster_tell(struct cn_roster *roster, const char *member, const char *group,
                     const struct cn_member_sign *members, uint32_t count, uint64_t now_ms)
 {
-    struct cn_roster_board *teller = find_board(&roster->boards, leader);
+    struct cn_roster_board *teller = find_board(&roster->boards, member);
     struct cn_log_quota *quota = teller && !roster->gateway ? &teller->told_lines : NULL;
     for (size_t i = 0; i < roster->boards.count && teller; i++) {
         struct cn_roster_board *board = &roster->boards.items[i];
         const struct cn_member_sign *sign = sign_of(board, group, members, count);
         if (sign)
-            take_sign(board, sign, leader, quota, now_ms);
+            take_sign(board, sign, member, quota, now_ms);
     }
 }
 

@@ -45,8 +45,8 @@ struct cn_roster_board {
     struct cn_board_health health;
     struct cn_instances instances;
     struct cn_log_quota fault_lines; // limits log lines about its own errors
-    struct cn_log_quota told_lines;  // limits log lines about what it told as a leader
-    // Clock, as the leader of its group reported: when the board last took part, and since when it
+    struct cn_log_quota told_lines;  // limits log lines about what it told of others
+    // Clock, as a member of its group reported: when the board last took part, and since when it
     // is missing.
     uint64_t seen_ms, missing_ms; // 0: not reported
 };
@@ -151,15 +151,16 @@ void cn_roster_meet(struct cn_roster *roster, const char *board, uint64_t instan
 // error.
 void cn_roster_work(struct cn_roster *roster, const char *board, uint64_t now_ms);
 // Takes what the board says of itself, at most each CN_HEALTH_SHORTEST_MS. It shows that the board
-// is alive, but not that its group can take part in a round.
-void cn_roster_report(struct cn_roster *roster, const char *board, const struct cn_health *health,
+// is alive, but not that its group can take part in a round. Returns whether the report was taken.
+bool cn_roster_report(struct cn_roster *roster, const char *board, const struct cn_health *health,
                       uint64_t now_ms);
 // Stores new errors of boards in the ledger (last_error.h): at most each CN_ROSTER_STORE_MS, and of
 // one board at most each CN_ROSTER_BOARD_STORE_MS.
 cn_err cn_roster_store_errors(struct cn_roster *roster, uint64_t now_ms);
-// Takes what the leader of a group reported about its members, and logs which went missing or came
-// back. Ids of boards that are not enrolled in the group are ignored.
-void cn_roster_tell(struct cn_roster *roster, const char *leader, const char *group,
+// Takes what a member of a group, its leader or another one, reported about the others, and logs
+// which went missing or came back. Ids of boards that are not enrolled in the group are ignored.
+// Compares all boards with the members: the caller bounds how often a board may have it called.
+void cn_roster_tell(struct cn_roster *roster, const char *member, const char *group,
                     const struct cn_member_sign *members, uint32_t count, uint64_t now_ms);
 // Returns the number of the group's enrolled boards that take part according to members; at least
 // 1.
@@ -175,7 +176,7 @@ void cn_roster_begun_recorded(struct cn_roster *roster);
 const struct cn_roster_board *cn_roster_boards(const struct cn_roster *roster, size_t *count);
 const struct cn_roster_group *cn_roster_groups(const struct cn_roster *roster, size_t *count);
 
-// Returns the clock at the newest sign of life of a board, its leader's reports included; 0: none.
+// Returns the clock at the newest sign of life of a board, its group's reports included; 0: none.
 uint64_t cn_roster_sign_ms(const struct cn_roster_board *board);
 
 // Returns the record with the newest sign of life of boards[place]: that of this roster or that of

@@ -8,6 +8,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "runtime/base/name.h"
+
 #define RESULT_SIZE 256
 
 static int open_newest(const char *state)
@@ -22,7 +24,8 @@ static int open_newest(const char *state)
 void cn_event_audit_open(struct cn_event_audit *audit, const char *state)
 {
     struct stat info;
-    *audit = (struct cn_event_audit){.state = state, .file = open_newest(state)};
+    *audit = (struct cn_event_audit){
+        .state = state, .file = open_newest(state), .self = cn_audit_self("")};
     if (audit->file >= 0 && fstat(audit->file, &info) == 0)
         audit->read = info.st_size;
 }
@@ -32,6 +35,13 @@ void cn_event_audit_close(struct cn_event_audit *audit)
     if (audit->state && audit->file >= 0)
         close(audit->file);
     *audit = (struct cn_event_audit){.file = -1};
+}
+
+// Returns the last part of a path: events go to people who may not know where files lie.
+static const char *shorten(const char *value)
+{
+    const char *last = strrchr(value, '/');
+    return last && last[1] ? last + 1 : value;
 }
 
 // Adds the arguments to a result that has no words of its own.
@@ -44,7 +54,7 @@ static void add_arguments(const cJSON *arguments, char result[RESULT_SIZE])
         const char *value = cJSON_GetStringValue(argument);
         if (value)
             snprintf(result + length, RESULT_SIZE - length, "%s %s %s",
-                     argument == arguments->child ? ":" : ",", argument->string, value);
+                     argument == arguments->child ? ":" : ",", argument->string, shorten(value));
     }
 }
 
@@ -56,27 +66,29 @@ static const char *text_of(const cJSON *object, const char *name)
 
 // Says whether this process wrote a line. In two containers both programs may be process 1, so the
 // number alone does not say.
-static bool is_own(const cJSON *who)
+static bool is_own(const struct cn_audit_who *self, const cJSON *who)
 {
-    const struct cn_audit_who self = cn_audit_self("");
     const cJSON *pid = cJSON_GetObjectItemCaseSensitive(who, "pid");
     const cJSON *start = cJSON_GetObjectItemCaseSensitive(who, "start");
     double began = cJSON_IsNumber(start) ? start->valuedouble : 0;
-    return cJSON_IsNumber(pid) && pid->valueint == self.pid && (uint64_t)began == self.start;
+    return cJSON_IsNumber(pid) && pid->valueint == self->pid && began == (double)self->start;
 }
 
 // Tells of the line, if it says that a command of another process was carried out.
-static void take_line(const char *line, size_t size, cn_event_audit_tell *tell, void *context)
+static void take_line(const struct cn_audit_who *self, const char *line, size_t size,
+                      cn_event_audit_tell *tell, void *context)
 {
     char result[RESULT_SIZE];
     cJSON *root = cJSON_ParseWithLength(line, size);
     const cJSON *who = cJSON_GetObjectItemCaseSensitive(root, "who");
     snprintf(result, sizeof(result), "%s", text_of(root, "result"));
-    if (!is_own(who) && strcmp(text_of(who, "by"), "command") == 0 &&
+    if (!is_own(self, who) && strcmp(text_of(who, "by"), "command") == 0 &&
         strncmp(result, "done", 4) == 0) {
+        const cJSON *arguments = cJSON_GetObjectItemCaseSensitive(root, "arguments");
+        const char *job = text_of(arguments, "job");
         if (strcmp(result, "done") == 0)
-            add_arguments(cJSON_GetObjectItemCaseSensitive(root, "arguments"), result);
-        tell(context, text_of(root, "what"), result);
+            add_arguments(arguments, result);
+        tell(context, text_of(root, "what"), cn_name_valid(job) ? job : NULL, result);
     }
     cJSON_Delete(root);
 }
@@ -89,7 +101,7 @@ static bool take_lines(struct cn_event_audit *audit, cn_event_audit_tell *tell, 
     ssize_t size = pread(audit->file, bytes, sizeof(bytes), audit->read);
     const char *line = bytes, *end;
     while (size > 0 && (end = memchr(line, '\n', (size_t)(bytes + size - line)))) {
-        take_line(line, (size_t)(end - line), tell, context);
+        take_line(&audit->self, line, (size_t)(end - line), tell, context);
         line = end + 1;
     }
     if (line == bytes && size == (ssize_t)sizeof(bytes))

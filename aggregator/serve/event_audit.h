@@ -10,13 +10,16 @@
 #include "aggregator/store/audit.h"
 
 struct cn_event_audit {
-    const char *state; // directory; borrowed
-    int file;          // of the audit; -1: none is open
-    off_t read;        // bytes of the file that were read
+    const char *state;        // directory; borrowed
+    int file;                 // of the audit; -1: none is open
+    off_t read;               // bytes of the file that were read
+    struct cn_audit_who self; // this process
 };
 
-// Told of a command that was carried out, and of its result, such as "done: file next.yaml".
-typedef void cn_event_audit_tell(void *context, const char *command, const char *result);
+// Told of a command that was carried out, of the submitted job that it is about (NULL: none is
+// named), and of its result, such as "done: file next.yaml". A path is cut to its last part.
+typedef void cn_event_audit_tell(void *context, const char *command, const char *job,
+                                 const char *result);
 
 // Begins behind the lines that are there.
 void cn_event_audit_open(struct cn_event_audit *audit, const char *state);

@@ -40,9 +40,13 @@ __attribute__((format(printf, 4, 5))) static void say(struct cn_event_service *s
     cn_event_service_add(service, &facts, now_ms);
 }
 
-void cn_event_service_note(void *service, const char *command, const char *answer)
+void cn_event_service_note(void *service, const char *command, const char *job, const char *answer)
 {
-    say(service, cn_platform_now_ms(), CN_EVENT_COMMAND, "%s: %s", command, answer);
+    char text[CN_FAULT_SIZE];
+    snprintf(text, sizeof(text), "%s: %s", command, answer);
+    const struct cn_event_facts facts = {
+        .kind = CN_EVENT_COMMAND, .job = job, .subject = "", .text = text};
+    cn_event_service_add(service, &facts, cn_platform_now_ms());
 }
 
 // --- the gateway ---
@@ -116,6 +120,13 @@ void cn_event_service_job(struct cn_event_service *service, struct cn_event_run 
         cn_event_run_begin(watch, from, now_ms);
     }
     cn_event_run_look(watch, from, now_ms);
+}
+
+void cn_event_service_job_last(struct cn_event_run *watch, const struct cn_event_run_source *from,
+                               uint64_t now_ms)
+{
+    if (watch->known)
+        cn_event_run_look(watch, from, now_ms);
 }
 
 // --- opening, looking, closing ---

@@ -66,16 +66,20 @@ void cn_event_service_step(struct cn_event_service *service, const struct cn_run
                            cn_err trouble, bool quiet, uint64_t now_ms);
 
 // Looks for events of a submitted job whose run is open. Call it after each step. watch belongs to
-// the job, and is zeroed when its run is closed: what happens meanwhile is no event.
+// the job, and is zeroed when its run is closed: what happens after that is no event.
 void cn_event_service_job(struct cn_event_service *service, struct cn_event_run *watch,
                           const char *job, const struct cn_event_run_source *from, uint64_t now_ms);
+// Looks once more, before the run of the job is closed.
+void cn_event_service_job_last(struct cn_event_run *watch, const struct cn_event_run_source *from,
+                               uint64_t now_ms);
 
 // Adds an event that another part of the program knows of, such as a person's command.
 void cn_event_service_add(struct cn_event_service *service, const struct cn_event_facts *facts,
                           uint64_t now_ms);
 
-// Adds an event about a person's command. service is a struct cn_event_service.
-void cn_event_service_note(void *service, const char *command, const char *answer);
+// Adds an event about a person's command. service is a struct cn_event_service. job is the
+// submitted job that the command is about; NULL: none.
+void cn_event_service_note(void *service, const char *command, const char *job, const char *answer);
 
 // In event_boards.c: looks at all boards. With quiet, takes their states without an event.
 void cn_event_boards_look(struct cn_event_service *service, bool quiet, uint64_t now_ms);

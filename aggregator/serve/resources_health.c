@@ -2,11 +2,12 @@
 #include "aggregator/serve/resources_private.h"
 #include "transport/message/message.h"
 
-// Notes members that a board misses.
-static void tell_missing(struct cn_roster *roster, const struct cn_roster_board *board,
-                         const struct cn_health *health, uint64_t now_ms)
+// Takes the report, and the members that the board misses. Of a report that came too soon nothing
+// counts, so a board that sends many costs little.
+static void take(struct cn_roster *roster, const struct cn_roster_board *board,
+                 const struct cn_health *health, uint64_t now_ms)
 {
-    if (health->missing_count)
+    if (cn_roster_report(roster, board->enrolled.name, health, now_ms) && health->missing_count)
         cn_roster_tell(roster, board->enrolled.name, board->enrolled.group, health->missing,
                        health->missing_count, now_ms);
 }
@@ -30,15 +31,12 @@ void cn_resources_health(void *context, const struct cn_coap_request *request,
         cn_coap_reply_error(reply, CN_COAP_BAD_REQUEST, "malformed report of health");
         return;
     }
-    cn_roster_report(resources->roster, request->board, &health, resources->now_ms());
-    tell_missing(resources->roster, board, &health, resources->now_ms());
+    take(resources->roster, board, &health, resources->now_ms());
     struct cn_resources *job = resources;
     if (resources->serving)
         job = resources->serving(resources->context, board->enrolled.group);
-    if (job != resources) {
-        cn_roster_report(job->roster, request->board, &health, resources->now_ms());
-        tell_missing(job->roster, board, &health, resources->now_ms());
-    }
+    if (job != resources)
+        take(job->roster, board, &health, resources->now_ms());
     reply->code = request->wants_reply ? CN_COAP_CHANGED : CN_COAP_SILENT;
     const struct cn_order order =
         cn_orders_open(&resources->orders, request->board, resources->now_ms());

@@ -4,7 +4,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/base/hash.h"
+
 #define LOOK_MS 1000
+
+static uint64_t hash_key(const struct cn_roster_board *board)
+{
+    return cn_hash64(board->enrolled.secret, sizeof(board->enrolled.secret));
+}
 
 static struct cn_sensor_curves_board *find(const struct cn_sensor_curves *curves, const char *name,
                                            size_t hint)
@@ -17,8 +24,9 @@ static struct cn_sensor_curves_board *find(const struct cn_sensor_curves *curves
     return NULL;
 }
 
-// Returns a place for a board, or NULL when there is no room or no memory.
-static struct cn_sensor_curves_board *add(struct cn_sensor_curves *curves, const char *name)
+// Returns a place for boards[place], or NULL when there is no room or no memory.
+static struct cn_sensor_curves_board *add(struct cn_sensor_curves *curves,
+                                          const struct cn_roster_board *boards, size_t place)
 {
     if (curves->count == CN_CURVES_MOST)
         return NULL;
@@ -26,13 +34,30 @@ static struct cn_sensor_curves_board *add(struct cn_sensor_curves *curves, const
         curves->boards = calloc(CN_CURVES_MOST, sizeof(*curves->boards));
     if (!curves->boards)
         return NULL;
-    struct cn_sensor_curves_board *board = &curves->boards[curves->count];
-    board->curve = calloc(1, sizeof(*board->curve));
-    if (!board->curve)
+    struct cn_sensor_curve *curve = calloc(1, sizeof(*curve));
+    if (!curve)
         return NULL;
-    snprintf(board->name, sizeof(board->name), "%s", name);
-    curves->count++;
+    struct cn_sensor_curves_board *board = &curves->boards[curves->count++];
+    *board = (struct cn_sensor_curves_board){
+        .place = place, .key_hash = hash_key(&boards[place]), .curve = curve};
+    snprintf(board->name, sizeof(board->name), "%s", boards[place].enrolled.name);
     return board;
+}
+
+// Frees the curves of boards that were revoked, or enrolled again. A board keeps its place in the
+// roster.
+static void drop_old(struct cn_sensor_curves *curves, const struct cn_roster_board *boards,
+                     size_t count)
+{
+    for (size_t i = curves->count; i-- > 0;) {
+        struct cn_sensor_curves_board *held = &curves->boards[i];
+        const struct cn_roster_board *board = held->place < count ? &boards[held->place] : NULL;
+        if (board && !board->enrolled.revoked && strcmp(board->enrolled.name, held->name) == 0 &&
+            hash_key(board) == held->key_hash)
+            continue;
+        free(held->curve);
+        *held = curves->boards[--curves->count];
+    }
 }
 
 static bool has_sensors(const struct cn_health *said)
@@ -47,6 +72,7 @@ void cn_sensor_curves_look(struct cn_sensor_curves *curves, const struct cn_rost
     const struct cn_roster_board *boards = cn_roster_boards(roster, &count);
     if (curves->looked_ms && now_ms - curves->looked_ms < LOOK_MS)
         return;
+    drop_old(curves, boards, count);
     for (size_t i = 0; i < count; i++) {
         const struct cn_board_health *health = &boards[i].health;
         // Most boards say nothing between two looks, and cost no search.
@@ -55,7 +81,7 @@ void cn_sensor_curves_look(struct cn_sensor_curves *curves, const struct cn_rost
             continue;
         struct cn_sensor_curves_board *board = find(curves, boards[i].enrolled.name, i);
         if (!board)
-            board = add(curves, boards[i].enrolled.name);
+            board = add(curves, boards, i);
         if (!board || health->told_ms <= board->told_ms)
             continue;
         board->told_ms = health->told_ms;

@@ -1,6 +1,7 @@
 // sensor_curves.h - the sensors of each board over time, since the aggregator started.
 //
-// They are in memory only: after a restart they begin again. Threading: that of the run.
+// They are in memory only: after a restart they begin again, and so does that of a board that is
+// enrolled again with another key. Threading: that of the run.
 #pragma once
 
 #include "aggregator/roster/roster.h"
@@ -8,10 +9,11 @@
 
 #define CN_CURVES_MOST 1000 // boards with a curve, those that reported first: 5 MB
 
-struct cn_sensor_curves { // zero it before use
-    // Owned; a board each, in the order of first reports.
-    struct cn_sensor_curves_board {
+struct cn_sensor_curves {           // zero it before use
+    struct cn_sensor_curves_board { // owned; a board each
         char name[CN_NAME_SIZE];
+        size_t place;                  // of the board in the roster
+        uint64_t key_hash;             // hash of its key
         uint64_t told_ms;              // clock; of the newest report that was taken
         struct cn_sensor_curve *curve; // owned
     } * boards;

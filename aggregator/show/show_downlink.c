@@ -33,9 +33,9 @@ static cn_err follow_settings(const struct cn_show_source *source, uint32_t vers
 {
     struct cn_ledger_setting row;
     cn_err err = cn_ledger_find_setting(source->ledger, version, &row);
-    uint32_t from_round = row.from_round;
     if (err)
         return err;
+    uint32_t from_round = row.from_round;
     cn_ledger_setting_deinit(&row);
     if (before->from_round == from_round)
         return CN_OK;
@@ -43,7 +43,8 @@ static cn_err follow_settings(const struct cn_show_source *source, uint32_t vers
     err = cn_job_settings_load(source->ledger, version, source->job, &job);
     before->from_round = from_round;
     before->known = !err;
-    before->rule = job.down;
+    if (!err)
+        before->rule = job.down;
     return err == CN_ECONFLICT || err == CN_EFORMAT ? CN_OK : err; // it is not known
 }
 

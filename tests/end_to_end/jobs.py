@@ -339,7 +339,7 @@ def a_round_of_a_job_is_closed_once_whenever_the_gateway_is_killed(build):
 
 @scenario
 def a_profile_at_fault_is_named(build):
-    """The log and the list name the file of the job that cannot be opened, and the mistake in it; it can be tried again."""
+    """The list names the file and the key at fault, the log also the path and the value; the job can be tried again."""
     file, good = "state/gateway/jobs/second/submitted.yaml", ("deadline: 1 min", "deadline: 1 parsec")
     with Gateway(build, GROUPS, rounds=ENDLESS, quorum=3) as cluster:
         cluster.write_job("second", rounds=ENDLESS)
@@ -349,7 +349,9 @@ def a_profile_at_fault_is_named(build):
         cluster.kill("gateway")
         cluster.start("gateway", "--log-format", "json")
         wait_until(lambda: cluster.jobs()["second"]["state"] == "failed", "the end of the job")
-        assert f"{file}:" in cluster.jobs()["second"]["text"] and "'1 parsec'" in cluster.jobs()["second"]["text"], cluster.jobs()
+        shown = cluster.jobs()["second"]["text"]
+        assert "failed at not begun: submitted.yaml:" in shown and ": job.rounds.deadline: expected a time" in shown, shown
+        assert "parsec" not in shown and "/" not in shown, shown
         lines = [json.loads(line) for line in cluster.log("gateway").splitlines() if "parsec" in line]
         assert any(f"job second: {file}:" in line["message"] for line in lines), lines
         cluster.edit(file, good[::-1])

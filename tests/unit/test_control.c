@@ -6,11 +6,16 @@
 // cmocka.h needs the four above.
 #include <cmocka.h>
 
+#include <sys/wait.h>
+
 #include "aggregator/control/control.h"
 #include "aggregator/ledger/ledger_sql.h"
 #include "aggregator/ledger/staleness.h"
 #include "aggregator/store/audit.h"
+#include "runtime/port/platform.h"
 #include "tests/unit/aggregator_world.h"
+#include "transport/local/local_client.h"
+#include "transport/local/local_listen.h"
 
 #define KEY "5555555555555555555555555555555555555555555555555555555555555555"
 #define OTHER_KEY "6666666666666666666666666666666666666666666666666666666666666666"
@@ -134,6 +139,50 @@ static void a_board_moves_when_its_update_of_an_asynchronous_run_is_there(void *
     assert_string_equal(answer.text, "a is in group z now; it was in a");
 }
 
+// Asks over the socket, from another process. Returns what was answered.
+static const char *ask(struct aggregator_world *world, struct cn_control *control, const char *line)
+{
+    static char said[1024];
+    size_t got = 0;
+    int ends[2], status;
+    assert_int_equal(pipe(ends), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        struct cn_buffer out;
+        int descriptor;
+        cn_buffer_init(&out, CN_LOCAL_ANSWER_MAX + 1);
+        cn_err err = cn_local_connect(world->directory, CN_CONTROL_SOCKET, &descriptor);
+        if (!err)
+            err = cn_local_ask(descriptor, line, 10000, &out);
+        _exit(err || write(ends[1], out.data, out.size) != (ssize_t)out.size);
+    }
+    close(ends[1]);
+    while (waitpid(child, &status, WNOHANG) == 0) {
+        cn_control_step(control, ++world_now_ms);
+        cn_platform_sleep_ms(1);
+    }
+    assert_int_equal(status, 0);
+    ssize_t size = read(ends[0], said, sizeof(said) - 1);
+    got = size > 0 ? (size_t)size : 0;
+    said[got] = '\0';
+    close(ends[0]);
+    return said;
+}
+
+// Where no submitted job can be found, the gateway's own run is not changed in its place.
+static void a_command_about_a_job_is_never_one_about_the_gateway_s_own(void **state)
+{
+    struct aggregator_world *world = *state;
+    const struct cn_control_config config = {.state = world->directory, .job = &world->job};
+    struct cn_control *control;
+    assert_int_equal(cn_control_open(&config, &control), CN_OK);
+    const char *said =
+        ask(world, control,
+            "{\"id\":\"1\",\"command\":\"extend-round\",\"job\":\"next\",\"duration_ms\":1000}");
+    assert_non_null(strstr(said, "the run of job next is not open now"));
+    cn_control_close(control);
+}
+
 #define IN_WORLD(test) cmocka_unit_test_setup_teardown(test, begin, end)
 
 int main(void)
@@ -143,6 +192,7 @@ int main(void)
         IN_WORLD(a_command_sent_again_is_known_on_another_way),
         IN_WORLD(a_board_that_is_enrolled_with_this_key_is_no_conflict),
         IN_WORLD(a_board_moves_when_its_update_of_an_asynchronous_run_is_there),
+        IN_WORLD(a_command_about_a_job_is_never_one_about_the_gateway_s_own),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

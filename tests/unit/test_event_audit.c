@@ -18,11 +18,12 @@ struct told {
     char newest[64];
 };
 
-static void take(void *context, const char *command, const char *result)
+static void take(void *context, const char *command, const char *job, const char *result)
 {
     struct told *told = context;
     told->count++;
-    snprintf(told->newest, sizeof(told->newest), "%s: %s", command, result);
+    snprintf(told->newest, sizeof(told->newest), "%s%s%s: %s", job ? job : "", job ? " " : "",
+             command, result);
 }
 
 static void write_line(const char *folder, struct cn_audit_who who, const char *what)
@@ -55,6 +56,17 @@ static void a_process_with_the_same_number_is_another_one(void **state)
     write_line(folder, other, "revoke");
     cn_event_audit_look(&audit, take, &told);
     assert_int_equal(told.count, 2);
+    snprintf(path, sizeof(path), "%s/" CN_AUDIT_FILE, folder);
+    FILE *file = fopen(path, "a");
+    assert_non_null(file);
+    fprintf(file, "{\"who\":{\"pid\":%d,\"start\":-1,\"by\":\"command\"},\"what\":\"job-submit\",",
+            self.pid);
+    fputs("\"arguments\":{\"file\":\"/home/me/x.yaml\",\"job\":\"next\"},\"result\":\"done\"}\n",
+          file);
+    fclose(file);
+    cn_event_audit_look(&audit, take, &told);
+    assert_int_equal(told.count, 3);
+    assert_string_equal(told.newest, "next job-submit: done: file x.yaml, job next");
     cn_event_audit_close(&audit);
     snprintf(path, sizeof(path), "%s/" CN_AUDIT_FILE, folder);
     unlink(path);

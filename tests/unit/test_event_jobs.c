@@ -82,6 +82,19 @@ static const struct cn_event *newest(const struct fixture *f, enum cn_event_kind
     return NULL;
 }
 
+// Looks as before the run is closed.
+static void look_last(struct fixture *f)
+{
+    struct cn_run_state run;
+    cn_run_get_state(f->world.run, world_now_ms, &run);
+    const struct cn_event_run_source from = {.job = &f->world.job,
+                                             .ledger = f->world.ledger,
+                                             .models = f->world.models,
+                                             .run = f->world.run,
+                                             .state = &run};
+    cn_event_service_job_last(&f->watch, &from, world_now_ms);
+}
+
 static void train(struct aggregator_world *world, uint32_t version)
 {
     for (int i = 0; i < 200 && cn_model_store_newest(world->models)->number < version; i++) {
@@ -112,6 +125,10 @@ static void what_happens_in_the_run_of_a_job_names_it(void **state)
     train(world, 1);
     look(f); // what was before is no event
     assert_null(newest(f, CN_EVENT_VERSION_MADE));
+    train(world, 2);
+    look_last(f); // between two looks
+    assert_string_equal(newest(f, CN_EVENT_VERSION_MADE)->text,
+                        "round 2 made version 2 of 2 updates");
     train(world, world->job.rounds);
     look(f);
     assert_string_equal(newest(f, CN_EVENT_VERSION_MADE)->job, "next");
@@ -120,6 +137,10 @@ static void what_happens_in_the_run_of_a_job_names_it(void **state)
                         "round 3 made version 3 of 2 updates");
     look(f);
     assert_null(newest(f, CN_EVENT_RUN_ENDED)); // the queue tells the end of a job
+    cn_event_service_note(&f->service, "job-hold", "next", "done: held");
+    assert_string_equal(newest(f, CN_EVENT_COMMAND)->job, "next");
+    cn_event_service_note(&f->service, "pause", NULL, "done: paused");
+    assert_string_equal(newest(f, CN_EVENT_COMMAND)->job, "");
     cn_event_service_close(&f->service, world_now_ms);
     snprintf(path, sizeof(path), "%s/" CN_EVENT_FILE, world->directory);
     unlink(path);

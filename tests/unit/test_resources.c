@@ -487,6 +487,38 @@ static void a_revoked_board_is_dropped_and_answered_no_more(void **state)
     assert_int_equal(cn_resources_find_key(&world->resources, "nobody", key), CN_EAUTH);
 }
 
+static void report_missing(struct aggregator_world *world, const char *board, const char *missing,
+                           uint32_t missing_s)
+{
+    const struct cn_health health = {
+        .state = CN_HEALTH_WAITING,
+        .flags = CN_HEALTH_NEEDS,
+        .missing = {{.id = cn_name_hash(missing), .missing_s = missing_s}},
+        .missing_count = 1,
+    };
+    uint8_t bytes[CN_MESSAGE_MAX];
+    size_t size;
+    struct cn_coap_reply reply;
+    assert_int_equal(cn_message_put_health(&health, bytes, &size), CN_OK);
+    world_ask(world, board, CN_COAP_POST, "h", bytes, size, &reply);
+    assert_true(reply.code == CN_COAP_CHANGED || reply.code == CN_COAP_SILENT);
+}
+
+// Each report would otherwise compare all boards with its members.
+static void of_a_report_of_health_that_comes_too_soon_nothing_counts(void **state)
+{
+    struct aggregator_world *world = *state;
+    world_register(world, "a1");
+    report_missing(world, "a1", "a2", 5);
+    assert_true(cn_roster_find(world->roster, "a2")->missing_ms > 0);
+    world_now_ms += CN_HEALTH_SHORTEST_MS - 1;
+    report_missing(world, "a1", "a2", 0);
+    assert_true(cn_roster_find(world->roster, "a2")->missing_ms > 0);
+    world_now_ms += 1;
+    report_missing(world, "a1", "a2", 0);
+    assert_true(cn_roster_find(world->roster, "a2")->missing_ms == 0);
+}
+
 static void revoke_board(struct aggregator_world *world, const char *board)
 {
     struct cn_ledger *other;
@@ -629,6 +661,7 @@ int main(void)
         ROUND_TEST(a_group_has_other_keys_when_a_board_was_revoked),
         ROUND_TEST(a_board_of_the_release_before_takes_part_until_its_group_changes_keys),
         ROUND_TEST(a_board_that_is_ahead_of_the_ledger_is_noted),
+        ROUND_TEST(of_a_report_of_health_that_comes_too_soon_nothing_counts),
         ROUND_TEST(paths_that_make_no_sense_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -143,6 +143,64 @@ static void a_board_is_shown_with_its_curve(void **state)
     world_deinit(&world);
 }
 
+static void revoke_board(struct aggregator_world *world, const char *board)
+{
+    struct cn_ledger *other;
+    assert_int_equal(cn_ledger_open(world->directory, &other), CN_OK);
+    assert_int_equal(cn_ledger_revoke(other, board), CN_OK);
+    cn_ledger_close(other);
+}
+
+// Enrols board a with another key.
+static void enroll_again(struct aggregator_world *world)
+{
+    struct cn_ledger *other;
+    struct cn_ledger_board entry = {.name = "a", .group = "a", .secret = {1}};
+    assert_int_equal(cn_ledger_open(world->directory, &other), CN_OK);
+    assert_int_equal(cn_ledger_enroll(other, &entry), CN_OK);
+    cn_ledger_close(other);
+    assert_int_equal(cn_roster_refresh(world->roster, NULL, NULL), CN_OK);
+}
+
+static void look_after_report(struct aggregator_world *world, struct cn_sensor_curves *curves,
+                              double temperature_c)
+{
+    const struct cn_health hot = report(temperature_c);
+    world_now_ms += MINUTE_MS;
+    cn_roster_report(world->roster, "a", &hot, world_now_ms);
+    cn_roster_report(world->roster, "b", &hot, world_now_ms);
+    cn_sensor_curves_look(curves, world->roster, world_now_ms);
+}
+
+static void a_board_that_is_revoked_has_no_curve_and_another_key_begins_one(void **state)
+{
+    struct aggregator_world world;
+    struct cn_sensor_curves curves = {0};
+    (void)state;
+    world_init(&world);
+    assert_int_equal(world_enroll(&world, "a", "a", 0), CN_OK);
+    assert_int_equal(world_enroll(&world, "b", "b", 0), CN_OK);
+    assert_int_equal(world_start(&world), CN_OK);
+    look_after_report(&world, &curves, 40);
+    look_after_report(&world, &curves, 50);
+    assert_int_equal(cn_sensor_curve_count(cn_sensor_curves_find(&curves, "a")), 2);
+    revoke_board(&world, "a");
+    enroll_again(&world); // before a look
+    look_after_report(&world, &curves, 60);
+    assert_int_equal(curves.count, 2);
+    const struct cn_sensor_curve *curve = cn_sensor_curves_find(&curves, "a");
+    assert_int_equal(cn_sensor_curve_count(curve), 1);
+    assert_float_equal(cn_sensor_curve_at(curve, 0)->temperature_c, 60, 1e-3);
+    revoke_board(&world, "a");
+    assert_int_equal(cn_roster_refresh(world.roster, NULL, NULL), CN_OK);
+    look_after_report(&world, &curves, 70);
+    assert_null(cn_sensor_curves_find(&curves, "a"));
+    assert_int_equal(curves.count, 1);
+    assert_int_equal(cn_sensor_curve_count(cn_sensor_curves_find(&curves, "b")), 4);
+    cn_sensor_curves_deinit(&curves);
+    world_deinit(&world);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -150,6 +208,7 @@ int main(void)
         cmocka_unit_test(a_run_of_days_is_thinned_from_its_start_on),
         cmocka_unit_test(reports_in_a_row_are_one_point_and_unknown_values_give_way),
         cmocka_unit_test(a_board_is_shown_with_its_curve),
+        cmocka_unit_test(a_board_that_is_revoked_has_no_curve_and_another_key_begins_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,6 @@
 #include "runtime/command/terminal/keys.h"
 
+#include <errno.h>
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
@@ -105,16 +106,38 @@ static enum cn_key take_held(struct cn_keys *keys)
     return key;
 }
 
+// Says whether the terminal hands over keys. Takes it again when it came back with other modes, as
+// after bg and fg. A program in the background would be stopped by reading.
+static bool hold(const struct cn_keys *keys)
+{
+    struct termios modes;
+    if (tcgetpgrp(STDIN_FILENO) != getpgrp() || tcgetattr(STDIN_FILENO, &modes) != 0)
+        return false;
+    return !(modes.c_lflag & (tcflag_t)(ICANON | ECHO)) || take(keys);
+}
+
+// Reads what was typed. Another program may have read it first, which is no end of the terminal.
+static enum cn_key read_key(struct cn_keys *keys)
+{
+    ssize_t size = read(STDIN_FILENO, keys->held, sizeof(keys->held));
+    if (size < 0 && errno != EINTR && errno != EAGAIN)
+        return CN_KEY_QUIT; // nothing comes from a terminal that is gone
+    if (size <= 0)
+        return CN_KEY_NONE;
+    keys->count = (size_t)size;
+    return take_held(keys);
+}
+
 enum cn_key cn_keys_wait(struct cn_keys *keys, uint32_t timeout_ms)
 {
     struct pollfd input = {.fd = STDIN_FILENO, .events = POLLIN};
     if (keys->count)
         return take_held(keys);
+    if (!hold(keys))
+        input.events = 0; // only whether the terminal is gone
     if (poll(&input, 1, (int)timeout_ms) <= 0)
         return CN_KEY_NONE;
-    ssize_t size = read(STDIN_FILENO, keys->held, sizeof(keys->held));
-    if (size <= 0)
-        return CN_KEY_QUIT; // nothing comes from a terminal that is gone
-    keys->count = (size_t)size;
-    return take_held(keys);
+    if (input.revents & (POLLHUP | POLLERR | POLLNVAL))
+        return CN_KEY_QUIT;
+    return read_key(keys);
 }

@@ -2,7 +2,8 @@
 //
 // The terminal hands over each key at once and does not show it. cn_keys_close restores its modes.
 // Ctrl-C stays a signal, and so do Ctrl-\ and a hang-up: the program must catch them, and close the
-// keys. Ctrl-Z restores the modes for as long as the program is stopped. Threading: none.
+// keys. Ctrl-Z restores the modes for as long as the program is stopped. A program that goes on in
+// the background has no keys until it is in the foreground again. Threading: none.
 #pragma once
 
 #include <stdbool.h>
