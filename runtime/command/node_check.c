@@ -140,7 +140,7 @@ static int check_profile(const struct cn_ports *ports, const char *path, bool or
     if (ports && !code)
         printf("ok\n");
     else if (ports)
-        fprintf(stderr, "%s: not ok: mend what the error lines above say\n", path);
+        printf("%s: not ok: mend what the error lines above say\n", path);
     cn_profile_free(profile);
     return code;
 }

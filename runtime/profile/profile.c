@@ -65,9 +65,9 @@ static bool knows_key(enum cn_layer layer, const char *key)
 // Returns the schemas that a file may mean: that of a job if only a job has all of its keys.
 static const char *likely_schemas(const struct cn_yaml_node *root)
 {
-    bool job = root && root->first, other = job;
+    bool keys = root && root->type == CN_YAML_MAP && root->first, job = keys, other = keys;
 
-    for (const struct cn_yaml_node *node = root ? root->first : NULL; node; node = node->next) {
+    for (const struct cn_yaml_node *node = keys ? root->first : NULL; node; node = node->next) {
         job &= knows_key(CN_LAYER_JOB, node->key);
         other &= knows_key(CN_LAYER_SITE, node->key) || knows_key(CN_LAYER_BOARD, node->key);
     }
