@@ -19,8 +19,9 @@
 #include "runtime/base/log.h"
 #include "runtime/port/scratch.h"
 
-#define HEADER_SIZE 64  // bytes before an array; keeps it aligned
-#define FOLDER_SIZE 512 // bytes of a path, with its terminating 0
+#define HEADER_SIZE 64             // bytes before an array; keeps it aligned
+#define FOLDER_SIZE 512            // bytes of a path, with its terminating 0
+#define SIZE_MOST (SIZE_MAX >> 25) // half a TiB: no array is larger
 
 // Lies directly before the array.
 struct header {
@@ -155,7 +156,7 @@ void *cn_scratch_allocate(size_t size)
 {
     char *memory = NULL;
 
-    if (size > SIZE_MAX / 2)
+    if (size > SIZE_MOST)
         return NULL;
     if (size >= CN_SCRATCH_LEAST)
         memory = allocate_in_file(size + HEADER_SIZE);
