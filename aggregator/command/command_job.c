@@ -5,8 +5,8 @@
 
 #include "aggregator/command/aggregator_commands.h"
 #include "aggregator/command/audited.h"
-#include "aggregator/command/job_view.h"
 #include "aggregator/command/steer.h"
+#include "aggregator/command/view/job_view.h"
 #include "aggregator/daemon/job_opening.h"
 #include "aggregator/daemon/job_submit.h"
 #include "runtime/base/whole_number.h"

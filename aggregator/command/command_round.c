@@ -4,7 +4,7 @@
 
 #include "aggregator/command/aggregator_commands.h"
 #include "aggregator/command/steer.h"
-#include "runtime/profile/quantity.h"
+#include "runtime/profile/notation/quantity.h"
 
 static const char close_help[] =
     "Usage: cairn-aggregator close-round PROFILE --yes [--job JOB] [--socket PATH]\n"

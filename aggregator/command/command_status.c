@@ -5,7 +5,7 @@
 
 #include "aggregator/command/aggregator_commands.h"
 #include "aggregator/command/status_remote.h"
-#include "aggregator/command/status_watch.h"
+#include "aggregator/command/view/status_watch.h"
 #include "aggregator/daemon/setup.h"
 #include "aggregator/serve/status.h"
 #include "aggregator/serve/status_print.h"

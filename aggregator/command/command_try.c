@@ -7,7 +7,7 @@
 
 #include "aggregator/command/aggregator_commands.h"
 #include "aggregator/command/try_options.h"
-#include "aggregator/command/try_result.h"
+#include "aggregator/command/view/try_result.h"
 #include "aggregator/trial/trial_run.h"
 #include "runtime/command/terminal/wrap.h"
 

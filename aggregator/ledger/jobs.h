@@ -8,7 +8,7 @@
 #pragma once
 
 #include "aggregator/ledger/ledger.h"
-#include "runtime/profile/rule.h"
+#include "runtime/profile/notation/rule.h"
 
 #define CN_JOBS_FOLDER "jobs" // in the state directory; it has a folder for each job
 #define CN_JOBS_MOST 63       // jobs that are not over

@@ -10,7 +10,7 @@
 #include "aggregator/roster/fault.h"
 #include "aggregator/roster/instances.h"
 #include "runtime/base/log_limit.h"
-#include "runtime/profile/rule.h"
+#include "runtime/profile/notation/rule.h"
 
 // Instead of a number of settings: the board registered for another job than the roster's.
 #define CN_ROSTER_ELSEWHERE UINT32_MAX

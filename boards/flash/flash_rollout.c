@@ -17,7 +17,7 @@
 #include "boards/flash/update/rollout.h"
 #include "runtime/base/whole_number.h"
 #include "runtime/port/platform.h"
-#include "runtime/profile/quantity.h"
+#include "runtime/profile/notation/quantity.h"
 
 #define ASK_MS 1000
 #define TIMEOUT "90 min" // the longest round for which a board waits, and three tries

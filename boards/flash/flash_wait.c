@@ -9,7 +9,7 @@
 #include "boards/flash/commands.h"
 #include "boards/flash/tool/console.h"
 #include "runtime/port/platform.h"
-#include "runtime/profile/quantity.h"
+#include "runtime/profile/notation/quantity.h"
 
 #define ASK_MS 1000
 #define TIMEOUT "10 min"

@@ -34,16 +34,17 @@ _Static_assert(sizeof(struct header) <= HEADER_SIZE, "the header lies before the
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static char folder_used[FOLDER_SIZE]; // "": none
 static uint64_t free_wanted;
-static bool fell_back; // logged for this folder
+static bool fell_back; // logged, for this folder
 static _Atomic(uint64_t) in_files;
 
 void cn_scratch_use(const char *folder, uint64_t keep_free)
 {
     pthread_mutex_lock(&lock);
-    snprintf(folder_used, sizeof(folder_used), "%s",
-             folder && strlen(folder) < FOLDER_SIZE ? folder : "");
+    if (!folder || strlen(folder) >= FOLDER_SIZE)
+        folder = "";
+    fell_back &= strcmp(folder, folder_used) == 0;
+    memcpy(folder_used, folder, strlen(folder) + 1);
     free_wanted = keep_free;
-    fell_back = false;
     pthread_mutex_unlock(&lock);
 }
 

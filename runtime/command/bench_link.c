@@ -12,7 +12,7 @@
 #include "runtime/port/platform.h"
 #include "runtime/port/store.h"
 #include "runtime/profile/gpus.h"
-#include "runtime/profile/quantity.h"
+#include "runtime/profile/notation/quantity.h"
 #include "runtime/update/rate.h"
 #include "runtime/update/tensor_rules.h"
 

@@ -18,7 +18,7 @@
 #include "runtime/engine/import/import.h"
 #include "runtime/engine/onnx/onnx_file.h"
 #include "runtime/engine/trainer/trainer_shards.h"
-#include "runtime/profile/quantity.h"
+#include "runtime/profile/notation/quantity.h"
 #include "runtime/round/session/session.h"
 #include "runtime/update/version.h"
 

@@ -12,7 +12,7 @@
 #include "runtime/port/crypto.h"
 #include "runtime/port/platform.h"
 #include "runtime/profile/gpus.h"
-#include "runtime/profile/quantity.h"
+#include "runtime/profile/notation/quantity.h"
 #include "runtime/round/node/node.h"
 
 #define FAULT_WAIT_MS 60000 // time that a service waits before it ends because it cannot train

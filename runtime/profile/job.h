@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 #include "runtime/base/name.h"
-#include "runtime/profile/rule.h"
+#include "runtime/profile/notation/rule.h"
 
 enum cn_loss {
     CN_LOSS_CROSS_ENTROPY,  // softmax cross-entropy; labels are class numbers

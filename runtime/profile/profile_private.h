@@ -1,8 +1,8 @@
 // profile_private.h - declarations about a loaded profile that the files of this directory share.
 #pragma once
 
+#include "runtime/profile/notation/yaml_tree.h"
 #include "runtime/profile/schema.h"
-#include "runtime/profile/yaml_tree.h"
 
 #define CN_SOURCES_MAX 8 // most files that extend each other
 

@@ -6,9 +6,9 @@
 #include <string.h>
 
 #include "runtime/base/unix_path.h"
+#include "runtime/profile/notation/quantity.h"
+#include "runtime/profile/notation/set_rules.h"
 #include "runtime/profile/profile_value_private.h"
-#include "runtime/profile/quantity.h"
-#include "runtime/profile/set_rules.h"
 
 _Static_assert(sizeof(enum cn_device) == sizeof(int), "choices are stored through an int");
 

@@ -3,9 +3,9 @@
 
 #include <stdio.h>
 
-#include "runtime/profile/quantity.h"
+#include "runtime/profile/notation/quantity.h"
+#include "runtime/profile/notation/yaml_tree.h"
 #include "runtime/profile/schema.h"
-#include "runtime/profile/yaml_tree.h"
 
 // Reads the value node of a row into settings. key is its name for messages; paths are relative to
 // directory. Returns false after a mistake, which is in report; the settings may then hold a part

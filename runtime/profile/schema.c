@@ -88,9 +88,7 @@ const struct cn_schema_row cn_schema[] = {
               "has"},
     {"memory.rows", CN_VALUE_CHOICE, BOARD | SITE, AT(row_place), .choices = row_places,
      .initial = "auto", .uses = NODE,
-     .about =
-         "where whole copies of the model lie; auto: on the disk if a group shares the model's "
-         "state, else in memory"},
+     .about = "where copies of the model lie; auto: on disk if members divide it"},
     {"power.budget", CN_VALUE_POWER, BOARD | SITE, AT(power_mw), 100, 1e7, "none",
      .initial = "none", .uses = TRAIN | NODE, .about = "power budget, told to the aggregator"},
     {"power.sensor", CN_VALUE_WORDS, BOARD | SITE, AT(care.power_sensors), .zero = "none",

@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-#include "runtime/profile/rule.h"
+#include "runtime/profile/notation/rule.h"
 
 static const struct cn_rule_facts facts = {
     .name = "board-1",

@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-#include "runtime/profile/set_rules.h"
+#include "runtime/profile/notation/set_rules.h"
 
 static bool is_in(const struct cn_set_rules *rules, const char *set, const char *board)
 {

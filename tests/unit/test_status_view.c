@@ -12,7 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "aggregator/command/status_view.h"
+#include "aggregator/command/view/status_view.h"
 
 static void note(int signal)
 {

@@ -345,8 +345,7 @@ static cn_err take_all(const struct source *source, const uint8_t *header,
 
         if (!has_part(header, part))
             continue;
-        target.places[i] =
-            part == CN_PART_FRAME ? malloc(size ? size : 1) : cn_scratch_allocate(size);
+        target.places[i] = part == CN_PART_FRAME ? malloc(size) : cn_scratch_allocate(size);
         err = target.places[i] ? CN_OK : CN_ENOMEM;
     }
     checkpoint->frame_size = part_size(header, CN_PART_FRAME);

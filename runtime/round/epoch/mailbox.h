@@ -40,7 +40,7 @@ struct cn_errand_answer {
     enum cn_errand kind;     // NONE: there is no answer yet
     uint32_t number;         // of the request
     bool gone;               // FETCH: the aggregator does not have the blob
-    uint8_t *data;           // FETCH: the blob, of scratch.h; who takes the answer frees it
+    uint8_t *data;           // FETCH: the blob, of scratch.h; freed by the caller of take_answer
     size_t size;             // FETCH: bytes of the blob
     enum cn_verdict verdict; // UPLOAD
     uint8_t accepted[CN_DIGEST_SIZE]; // UPLOAD: the update that counts now; zeros: none

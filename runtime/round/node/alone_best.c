@@ -32,23 +32,6 @@ static bool is_of_run(const struct cn_session *session, uint64_t run)
     return run && (run == config->run || run == config->older_run);
 }
 
-static double get_real(const uint8_t *bytes)
-{
-    uint64_t bits = cn_get_u64(bytes);
-    double value;
-
-    memcpy(&value, &bits, sizeof(value));
-    return value;
-}
-
-static void put_real(uint8_t *bytes, double value)
-{
-    uint64_t bits;
-
-    memcpy(&bits, &value, sizeof(bits));
-    cn_put_u64(bytes, bits);
-}
-
 // Patience counts across restarts; otherwise a run that was stopped would train longer.
 void cn_alone_best_load(const struct cn_session *session, struct cn_alone_best *best)
 {
@@ -63,10 +46,10 @@ void cn_alone_best_load(const struct cn_session *session, struct cn_alone_best *
         is_of_run(session, cn_get_u64(bytes)) &&
         cn_get_u32(bytes + 8) <= cn_session_held(session)->version) {
         best->version = cn_get_u32(bytes + 8);
-        best->value = get_real(bytes + 12);
+        best->value = cn_get_f64(bytes + 12);
         best->kept = size > RECORD_SIZE_FIRST ? cn_get_u32(bytes + 20) : 0;
         // Of equal versions the first stays where its loss is not known.
-        best->loss = size == RECORD_SIZE ? get_real(bytes + 24) : -INFINITY;
+        best->loss = size == RECORD_SIZE ? cn_get_f64(bytes + 24) : -INFINITY;
     }
     free(bytes);
 }
@@ -77,9 +60,9 @@ static cn_err save_record(const struct cn_session *session, const struct cn_alon
 
     cn_put_u64(bytes, cn_session_get_config(session)->run);
     cn_put_u32(bytes + 8, best->version);
-    put_real(bytes + 12, best->value);
+    cn_put_f64(bytes + 12, best->value);
     cn_put_u32(bytes + 20, best->kept);
-    put_real(bytes + 24, best->loss);
+    cn_put_f64(bytes + 24, best->loss);
     return cn_store_replace(cn_session_get_config(session)->store, RECORD_FILE, bytes,
                             sizeof(bytes));
 }

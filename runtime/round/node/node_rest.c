@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "runtime/profile/set_rules.h"
+#include "runtime/profile/notation/set_rules.h"
 
 static const char *own_address(const struct cn_settings *settings)
 {

@@ -6,8 +6,8 @@
 #pragma once
 
 #include "runtime/port/health.h"
+#include "runtime/profile/notation/rule.h"
 #include "runtime/profile/profile.h"
-#include "runtime/profile/rule.h"
 
 struct cn_node_rest {
     uint64_t flag; // CN_HEALTH_RESTS, CN_HEALTH_LOOKS_ON or 0: it may train

@@ -9,6 +9,7 @@
 
 #include "runtime/base/log.h"
 #include "runtime/port/platform.h"
+#include "runtime/port/scratch.h"
 
 static const char *const phases[] = {
     [CN_PHASE_EMPTY] = "waiting for a model",
@@ -282,6 +283,8 @@ static void add_memory(cJSON *json, const struct cn_status_file *status)
         add_count(memory, "planned", status->progress.memory);
     if (status->progress.arriving_memory)
         add_count(memory, "arriving", status->progress.arriving_memory);
+    if (cn_scratch_in_files())
+        add_count(memory, "in_files", cn_scratch_in_files());
     add_count(memory, "peak_resident", cn_platform_peak_memory());
     if (status->settings->memory_limit)
         add_count(memory, "train_max", status->settings->memory_limit);

@@ -1,5 +1,4 @@
 // session_catch_up.c - gives members that do not train the state of those that do.
-
 #include "runtime/group/ranks.h"
 #include "runtime/round/session/session_private.h"
 

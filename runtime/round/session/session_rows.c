@@ -8,6 +8,7 @@
 #include "runtime/update/version.h"
 
 #define VALUES 4096 // values that are read at a time
+#define ROWS 4      // copies of the model that a board has at once, as a rule
 
 static bool belong_on_disk(const struct cn_session *session, bool divided)
 {
@@ -15,8 +16,6 @@ static bool belong_on_disk(const struct cn_session *session, bool divided)
 
     return place == CN_ROW_PLACE_DISK || (place == CN_ROW_PLACE_AUTO && divided);
 }
-
-#define ROWS 4 // copies of the model that a board has at once as a rule
 
 // Returns the bytes of the copies that a board has, as far as they are known before the model was
 // opened for the first time.
@@ -45,12 +44,13 @@ bool cn_session_place_rows(struct cn_session *session)
     bool belong = belong_on_disk(session, cn_session_divides_state(session));
     bool fit = belong && disk_has_room(session);
 
-    cn_scratch_use(belong ? state : NULL, keep_free(session));
+    cn_scratch_use(fit ? state : NULL, keep_free(session));
     if (belong && !fit && !session->disk.rows_in_memory)
-        cn_log(CN_LOG_WARN, "session",
-               "%s cannot have files of %zu bytes: whole copies of the model stay in memory "
-               "(memory.rows)",
-               state, size_of_rows(session));
+        cn_log(
+            CN_LOG_WARN, "session",
+            "%s has no room for files of %zu MiB, or is of no kind that can reserve them: copies "
+            "of the model stay in memory (memory.rows)",
+            state, size_of_rows(session) >> 20);
     session->disk.rows_in_memory = belong && !fit;
     return fit;
 }

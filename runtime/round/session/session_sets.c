@@ -9,7 +9,7 @@
 #include "runtime/base/log.h"
 #include "runtime/group/ranks.h"
 #include "runtime/port/platform.h"
-#include "runtime/profile/set_rules.h"
+#include "runtime/profile/notation/set_rules.h"
 #include "runtime/round/session/session_chain.h"
 
 #define FACT_WORDS 3 // int64 numbers that a member sends

@@ -7,7 +7,7 @@
 #pragma once
 
 #include "runtime/base/member.h"
-#include "runtime/profile/rule.h"
+#include "runtime/profile/notation/rule.h"
 
 #define CN_SET_MAX 8 // most sets of a group
 

@@ -1,4 +1,4 @@
-#include "aggregator/command/job_view.h"
+#include "aggregator/command/view/job_view.h"
 
 #include <cjson/cJSON.h>
 #include <stdio.h>

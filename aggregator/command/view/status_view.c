@@ -1,4 +1,4 @@
-#include "aggregator/command/status_view.h"
+#include "aggregator/command/view/status_view.h"
 
 #include <signal.h>
 #include <stdlib.h>

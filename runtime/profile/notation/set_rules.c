@@ -1,4 +1,4 @@
-#include "runtime/profile/set_rules.h"
+#include "runtime/profile/notation/set_rules.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-#include "runtime/profile/yaml_tree.h"
+#include "runtime/profile/notation/yaml_tree.h"
 
 #include <stdarg.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-#include "aggregator/command/status_watch.h"
+#include "aggregator/command/view/status_watch.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "aggregator/command/status_view.h"
+#include "aggregator/command/view/status_view.h"
 #include "aggregator/serve/status.h"
 #include "aggregator/show/board_list.h"
 #include "runtime/command/terminal/sparkline.h"

@@ -1,4 +1,4 @@
-#include "runtime/profile/quantity.h"
+#include "runtime/profile/notation/quantity.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -1,4 +1,4 @@
-#include "runtime/profile/rule.h"
+#include "runtime/profile/notation/rule.h"
 
 #include <arpa/inet.h>
 #include <stdarg.h>
@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "runtime/profile/quantity.h"
+#include "runtime/profile/notation/quantity.h"
 
 #define WORD_SIZE CN_NAME_SIZE
 #define DEPTH_MAX 16 // most parentheses and nots that nest

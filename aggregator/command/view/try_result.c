@@ -1,4 +1,4 @@
-#include "aggregator/command/try_result.h"
+#include "aggregator/command/view/try_result.h"
 
 #include <inttypes.h>
 #include <stdio.h>
