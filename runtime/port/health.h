@@ -27,9 +27,11 @@ enum cn_health_state {
 #define CN_HEALTH_PAUSE_SHIFT 8  // first bit of the pause (enum cn_pause)
 #define CN_HEALTH_PAUSE_MASK 15u // mask of the pause, after shifting
 
-#define CN_HEALTH_ERROR_SIZE 120 // bytes of the error text, with its terminating 0
-#define CN_HEALTH_REST_SIZE 96   // bytes of the text about resting, with its terminating 0
-#define CN_HEALTH_MISSING_MAX 4  // members that a report says are missing
+#define CN_HEALTH_ERROR_SIZE 120  // bytes of the error text, with its terminating 0
+#define CN_HEALTH_REST_SIZE 96    // bytes of the text about resting, with its terminating 0
+#define CN_HEALTH_MISSING_MAX 4   // members that a report says are missing, beside a short text
+#define CN_HEALTH_MISSING_LEAST 2 // beside a longer one: a report has at most 200 bytes
+#define CN_HEALTH_TEXT_SHORT 60   // bytes of a short text
 
 // Thousandths of a kelvin at 0 degrees Celsius.
 #define CN_HEALTH_ZERO_CELSIUS 273150

@@ -8,7 +8,7 @@ The limit is RLIMIT_DATA: all private memory that a process may write, touched o
 import resource
 
 import wide_model
-from cluster import Cluster
+from cluster import Cluster, wait_until
 from scenarios import Scenarios
 from sets import share_samples
 
@@ -18,6 +18,9 @@ FOUR_WIDTH = 840  # 11.4 million: 3.5 times the largest that trains alone, of wi
 SETTINGS = {"rounds": 1, "quorum": 1, "batch": 8, "momentum": "0.9, optimizer: adam", "learning_rate": 1e-4,
             "up": "{mode: sign}", "central": False, "form": "60 s", "timeout": "60 s"}
 TWO = {"lab": ["board-1", "board-2"]}
+FOUR = {"lab": [f"board-{i + 1}" for i in range(4)]}
+CHAIN = {**SETTINGS, "batch": "8, accumulate: 1", "held_out": "10 %, scope: shared", "local_steps": 4,
+         "extra": "parallel: {pipeline: 4}"}
 scenario = Scenarios()
 
 
@@ -49,9 +52,7 @@ def shards_train_what_does_not_fit_into_one_board(build):
 @scenario
 def four_boards_train_three_and_a_half_times_what_fits_into_one(build):
     """The whole model's rows lie on the boards' disks (memory.rows), also when the group forms and at the round's end."""
-    four = {"lab": [f"board-{i + 1}" for i in range(4)]}
-    job = {**SETTINGS, "batch": "8, accumulate: 1", "held_out": "10 %, scope: shared"}
-    with Limited(build, four, **job, local_steps=4, extra="parallel: {pipeline: 4}") as cluster:
+    with Limited(build, FOUR, **CHAIN) as cluster:
         share_samples(cluster)
         prepare(cluster, FOUR_WIDTH)
         cluster.wait_for_end(800)
@@ -63,13 +64,12 @@ def four_boards_train_three_and_a_half_times_what_fits_into_one(build):
 @scenario
 def rows_that_must_stay_in_memory_do_not_fit(build):
     """What the test above would end with without files for the rows."""
-    job = {**SETTINGS, "batch": "8, accumulate: 1", "held_out": "10 %, scope: shared"}
-    with Limited(build, TWO, **job, local_steps=4, extra="parallel: {pipeline: 2}") as cluster:
+    with Limited(build, FOUR, **CHAIN) as cluster:
         share_samples(cluster)
         for board in cluster.boards:
             cluster.edit(f"{board}.yaml", ("threads: 1", "threads: 1\nmemory: {rows: memory}"))
         prepare(cluster, FOUR_WIDTH)
-        cluster.wait_for_line("board-1", "out of memory", timeout=300)
+        wait_until(lambda: any("out of memory" in cluster.log(board) for board in cluster.boards), "a board gives up", 300)
 
 
 @scenario

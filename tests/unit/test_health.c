@@ -39,11 +39,11 @@ static void the_largest_report_is_small_and_survives_a_round_trip(void **state)
     assert_int_equal(cn_message_get_health(bytes, size, &taken), CN_OK);
     assert_string_equal(taken.rest, sent.rest);
     assert_int_equal(taken.samples, UINT32_MAX);
-    for (sent.missing_count = 0; sent.missing_count < 2; sent.missing_count++)
+    for (sent.missing_count = 0; sent.missing_count < CN_HEALTH_MISSING_LEAST; sent.missing_count++)
         sent.missing[sent.missing_count] = (struct cn_member_sign){UINT32_MAX, UINT32_MAX};
     sent.flags = 0xfff; // all that there are
     assert_int_equal(cn_message_put_health(&sent, bytes, &size), CN_OK);
-    sent.rest[60] = '\0'; // a shorter text leaves room for more members
+    sent.rest[CN_HEALTH_TEXT_SHORT] = '\0'; // a shorter text leaves room for more members
     for (; sent.missing_count < CN_HEALTH_MISSING_MAX; sent.missing_count++)
         sent.missing[sent.missing_count] = (struct cn_member_sign){7, 3600};
     assert_int_equal(cn_message_put_health(&sent, bytes, &size), CN_OK);

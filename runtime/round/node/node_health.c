@@ -12,7 +12,6 @@
 #define SHORTEST_MS 5000
 #define LONGEST_MS 60000
 #define SPREAD_MS 24000 // around LONGEST_MS: 20 % below it to 20 % above it
-#define LONG_TEXT 60    // bytes of text beside which a report has less room
 #define REST_MS 1000    // between two looks at the rules of the sets that train
 
 static enum cn_health_state state_of(const struct cn_status_file *status, const char *fault)
@@ -72,11 +71,13 @@ void cn_node_health_take(struct cn_node_health *health, const struct cn_status_f
 // Says whether the same members are missing.
 static bool miss_alike(const struct cn_health *a, const struct cn_health *b)
 {
-    for (uint32_t i = 0; i < a->missing_count && a->missing_count == b->missing_count; i++)
+    if (a->missing_count != b->missing_count)
+        return false;
+    for (uint32_t i = 0; i < a->missing_count; i++)
         if (a->missing[i].id != b->missing[i].id ||
             !a->missing[i].missing_s != !b->missing[i].missing_s)
             return false;
-    return a->missing_count == b->missing_count;
+    return true;
 }
 
 // Says whether people should learn of the difference soon.
@@ -146,8 +147,9 @@ static void take_missing(struct cn_node_owner *node, uint64_t now_ms)
     struct cn_health *newest = &node->health.newest;
     uint32_t silent_s[CN_GROUP_MAX];
     bool needs = newest->flags & CN_HEALTH_NEEDS;
-    bool is_long = strlen(newest->rest) > LONG_TEXT || strlen(newest->error) > LONG_TEXT;
-    uint32_t most = is_long ? 2 : CN_HEALTH_MISSING_MAX;
+    bool is_short = strlen(newest->rest) <= CN_HEALTH_TEXT_SHORT &&
+                    strlen(newest->error) <= CN_HEALTH_TEXT_SHORT;
+    uint32_t most = is_short ? CN_HEALTH_MISSING_MAX : CN_HEALTH_MISSING_LEAST;
 
     if (!node->group.membership || (!needs && !health->told.missing_count))
         return;

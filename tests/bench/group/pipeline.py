@@ -92,10 +92,7 @@ def scaled(build, *wanted):
             print(f"| {boards} | {layout} | {seconds:.2f} | {rate:.2f} | {rate / one:.2f} |", flush=True)
 
 
-def main(build, rate="100mbit", width="256", *more):
-    if rate == "scaled":
-        scaled(os.path.abspath(build), *([width] if width != "256" else []), *more)
-        return
+def main(build, rate="100mbit", width="256"):
     if not lan.allowed():
         return
     print(f"two boards, links of {rate}, perceptron of {shards.DEPTH} layers of {width}, {MICRO} micro-batches a board; "
@@ -108,4 +105,7 @@ def main(build, rate="100mbit", width="256", *more):
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    if sys.argv[2:3] == ["scaled"]:
+        scaled(os.path.abspath(sys.argv[1]), *sys.argv[3:])
+    else:
+        main(*sys.argv[1:])
