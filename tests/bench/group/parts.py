@@ -37,22 +37,21 @@ def settings_of(parts, **more):
     return settings
 
 
-def memory_of(pid):
-    """Anonymous and resident bytes now; zeros for a process that is gone."""
+def anonymous(pid):
+    """Anonymous bytes now; 0 for a process that is gone."""
     try:
         with open(f"/proc/{pid}/status") as file:
-            found = dict(re.findall(r"(RssAnon|VmRSS):\s+(\d+) kB", file.read()))
-        return int(found["RssAnon"]) << 10, int(found["VmRSS"]) << 10
-    except (OSError, KeyError):
-        return 0, 0
+            return int(re.search(r"RssAnon:\s+(\d+) kB", file.read()).group(1)) << 10
+    except (OSError, AttributeError):
+        return 0
 
 
 def watch(cluster):
-    """The most anonymous memory of each board, by what its log said last."""
+    """The most anonymous memory of each board until all programs have ended."""
     most, running = {}, list(cluster.processes.values())
     while any(process.poll() is None for process in running):
         for board in cluster.boards:
-            most[board] = max(most.get(board, 0), memory_of(cluster.processes[board].pid)[0])
+            most[board] = max(most.get(board, 0), anonymous(cluster.processes[board].pid))
         time.sleep(0.01)
     return most
 
@@ -80,26 +79,6 @@ def held(build, width="512"):
               f"{max(found) / alone:.2f} |", flush=True)
 
 
-def trains(build, limit, parts, model):
-    """Whether boards with that limit end a round of three steps; their peak, or why they do not."""
-    shards.Limited.limit = limit
-    seconds = 300 + limit // MIB
-    with shards.Limited(build, **settings_of(parts, local_steps=3, timeout=f"{seconds} s")) as cluster:
-        share_samples(cluster)
-        os.symlink(model, cluster.path("wide.onnx"))
-        cluster.set_model("wide.onnx")
-        cluster.start_all()
-        deadline, most = time.monotonic() + seconds, 0
-        running = list(cluster.processes.values())
-        while any(process.poll() is None for process in running):
-            most = max(most, *(memory_of(cluster.processes[board].pid)[0] for board in cluster.boards))
-            said = shards.complaint(cluster)
-            if said or time.monotonic() > deadline:
-                return False, said or "not done in time"
-            time.sleep(0.02)
-        return all(process.returncode == 0 for process in running), most
-
-
 # What a board takes for each parameter, about: where `largest` begins.
 BYTES = {1: 42, 2: 14, 4: 8}
 
@@ -115,19 +94,13 @@ def largest(build, mib="256", *wanted):
     print("|---|---|---|---|---|---|---|")
     alone = None
     with tempfile.TemporaryDirectory() as folder:
-        model = os.path.join(folder, "wide.onnx")
         for parts, width in begin.items():
-            step, known = max(width // 32, 1), {}
-            while width not in known and width > 0:
-                shards.write_model(model, width)
-                known[width] = trains(build, limit, parts, model)
-                print(f"  {parts} boards, {width}: {known[width]}", file=sys.stderr, flush=True)
-                width += step if known[width][0] else -step
-            best = max(one for one, (fits, _) in known.items() if fits)
+            best, _, above, said = shards.largest_for(build, folder, limit, f"{parts} boards", settings_of(parts), width,
+                                                      prepare=share_samples, memory=anonymous)
             count = shards.parameters(best)
             alone = alone or count
-            print(f"| {parts} | {best} | {count / 1e6:.2f} M | {count / alone:.2f} | {limit / count:.1f} | {best + step} | "
-                  f"`{known[best + step][1]}` |", flush=True)
+            print(f"| {parts} | {best} | {count / 1e6:.2f} M | {count / alone:.2f} | {limit / count:.1f} | {above} | "
+                  f"`{said}` |", flush=True)
 
 
 PACE = 2e8  # additions and multiplications a second of a board: a pass takes far longer than a message

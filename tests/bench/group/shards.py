@@ -149,18 +149,20 @@ def complaint(cluster):
     return None
 
 
-def trains(build, limit, shards, stage, model):
-    """Whether a group with that limit ends a round of three steps; the peak of its members, or why it does not."""
+def trains(build, limit, settings, model, prepare=None, memory=peak):
+    """Whether a group with that limit ends a round of three steps; the most memory of a member, or why it does not."""
     Limited.limit = limit
     most, seconds = 0, 300 + limit // MIB  # members wait for each other as long: a large model on a busy machine
-    with Limited(build, **settings_of(max(shards, 2), shards, stage, local_steps=3, timeout=f"{seconds} s")) as cluster:
+    with Limited(build, **{**settings, "local_steps": 3, "timeout": f"{seconds} s"}) as cluster:
+        if prepare:
+            prepare(cluster)
         os.symlink(model, cluster.path("wide.onnx"))
         cluster.set_model("wide.onnx")
         cluster.start_all()
         deadline = time.monotonic() + seconds
         running = list(cluster.processes.values())
         while any(process.poll() is None for process in running):
-            most = max(most, *(peak(cluster.processes[board].pid) for board in cluster.boards))
+            most = max(most, *(memory(cluster.processes[board].pid) for board in cluster.boards))
             said = complaint(cluster)
             if said or time.monotonic() > deadline:
                 return False, said or "not done in time"
@@ -168,16 +170,16 @@ def trains(build, limit, shards, stage, model):
         return all(process.returncode == 0 for process in running), most
 
 
-def largest_for(build, folder, limit, shards, stage, width):
-    """The largest width that trains, its peak, the next one and its complaint: up or down from the one given."""
+def largest_for(build, folder, limit, name, settings, width, **more):
+    """The largest width that trains, its memory, the next one and its complaint: up or down from the one given."""
     step = max(width // 32, 1)
     known = {}
     while True:
         model = os.path.join(folder, "wide.onnx")
         write_model(model, width)
-        fits, found = trains(build, limit, shards, stage, model)
+        fits, found = trains(build, limit, settings, model, **more)
         known[width] = fits, found
-        print(f"  {shards}, stage {stage}, {width}: {found}", file=sys.stderr, flush=True)
+        print(f"  {name}, {width}: {found}", file=sys.stderr, flush=True)
         width += step if fits else -step
         if width in known:
             break
@@ -202,8 +204,9 @@ def largest(build, mib="256", *wanted):
     print("|---|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as folder:
         for (shards, stage), width in begin.items():
-            hidden, most, above, said = largest_for(build, folder, limit, shards, stage, width)
             name = f"{shards}, stage {stage}" if shards > 1 else "none"
+            hidden, most, above, said = largest_for(build, folder, limit, name,
+                                                    settings_of(max(shards, 2), shards, stage), width)
             print(f"| {name} | {hidden} | {parameters(hidden) / 1e6:.2f} M | {limit / parameters(hidden):.1f} | "
                   f"{most / MIB:.0f} MiB | {above} | `{said}` |", flush=True)
 
