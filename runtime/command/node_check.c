@@ -285,7 +285,7 @@ static cn_err plan_model(const struct cn_ports *ports, const struct cn_onnx_file
 static void tell_ops(const struct cn_diag *diag)
 {
     for (size_t i = 0; i < diag->count && i < CN_DIAG_LINES; i++) {
-        if (!strstr(diag->lines[i], "the op is not supported"))
+        if (!strstr(diag->lines[i], CN_IMPORT_NO_OP))
             continue;
         fprintf(stderr, "'cairn-node check --ops' lists the operators that are supported\n");
         return;

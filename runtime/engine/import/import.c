@@ -429,7 +429,7 @@ static cn_err import_node(struct cn_importer *importer, const struct cn_onnx_nod
     if (op)
         err = bind_node(&node, op, &known);
     else
-        err = cn_import_refuse(&node, "the op is not supported");
+        err = cn_import_refuse(&node, CN_IMPORT_NO_OP);
     if (!err && known)
         err = cn_import_again_find(&importer->again, &node, &again);
     if (!err && known && !again)

@@ -16,6 +16,9 @@
 cn_err cn_import(const struct cn_onnx *onnx, const struct cn_layout *layout, struct cn_diag *diag,
                  struct cn_graph *graph);
 
+// The reason in the line about a node whose op cannot be imported.
+#define CN_IMPORT_NO_OP "the op is not supported"
+
 // Returns the name of the ith ONNX op that can be imported, in alphabetical order; NULL after the
 // last.
 const char *cn_import_op_name(size_t i);
