@@ -110,6 +110,16 @@ static cn_err check_whole(const char *path, const struct cn_profile *profile, bo
     return cn_profile_require(profile, gateway ? CN_PROFILE_GATEWAY : CN_PROFILE_TRAIN, diag);
 }
 
+// Prints the last line about a profile. Returns code.
+static int tell_result(const char *path, int code)
+{
+    if (code)
+        printf("%s: not ok: mend what the error lines above say\n", path);
+    else
+        printf("ok\n");
+    return code;
+}
+
 // Checks a profile. With ports it also opens the model, the data and the key. machine is the
 // sysroot of the machine that the profile is for, "" for this one; NULL: for another machine.
 static int check_profile(const struct cn_ports *ports, const char *path, bool origin,
@@ -129,7 +139,7 @@ static int check_profile(const struct cn_ports *ports, const char *path, bool or
         cn_profile_free(profile);
         if (diag.count == 0)
             fprintf(stderr, "%s: error: %s\n", path, cn_err_text(err));
-        return CN_EXIT_PROFILE;
+        return ports ? tell_result(path, CN_EXIT_PROFILE) : CN_EXIT_PROFILE;
     }
     cn_profile_print(profile, origin, stdout);
     fflush(stdout); // so that errors follow the profile
@@ -137,12 +147,8 @@ static int check_profile(const struct cn_ports *ports, const char *path, bool or
         code = CN_EXIT_FAILED;
     if (ports)
         code |= check_contents(ports, path, cn_profile_settings(profile));
-    if (ports && !code)
-        printf("ok\n");
-    else if (ports)
-        printf("%s: not ok: mend what the error lines above say\n", path);
     cn_profile_free(profile);
-    return code;
+    return ports ? tell_result(path, code) : code;
 }
 
 static void print_tensors(const struct cn_layout *layout)

@@ -22,6 +22,12 @@ def wrong(result, *words, code=1):
     assert "ok" not in result.stdout.splitlines(), result.stdout
 
 
+def not_ok(result, profile, *words, code=1):
+    """The last line of cairn-node's check says it, too."""
+    wrong(result, *words, code=code)
+    assert result.stdout.splitlines()[-1] == f"{profile}: not ok: mend what the error lines above say", result.stdout
+
+
 def refuses_memory(cluster, profile, command):
     """A program that may take more memory than there is does not begin."""
     with open(cluster.path(profile)) as file:
@@ -42,7 +48,7 @@ def a_board_alone(cluster):
     npy(cluster.path("x.npy"), "|u1", (20, 8, 8), bytes(20 * 64))
     npy(cluster.path("y.npy"), "|u1", (20,), bytes([10] * 20))
     write_train(cluster, "state/alone", cluster.path("x.npy"), cluster.path("y.npy"))
-    wrong(cluster.command(*check, check=False), "y.npy", "10", "alone.yaml: not ok: mend what")
+    not_ok(cluster.command(*check, check=False), "alone.yaml", "y.npy", "10")
     write_train(cluster, "state/alone", cluster.path("absent.npy"))
     wrong(cluster.command(*check, check=False), "error: " + cluster.path("absent.npy"))
     result = cluster.command(*check, "--profile-only")
@@ -68,7 +74,9 @@ def a_board_alone(cluster):
     cluster.edit("train.yaml", ("absent.onnx", "job.yaml"))
     wrong(cluster.command(*check, check=False), "job.yaml: error")
     cluster.edit("train.yaml", ("batch: 32", "batch: none"))
-    wrong(cluster.command(*check, check=False), "train.batch", code=3)
+    not_ok(cluster.command(*check, check=False), "alone.yaml", "train.batch", code=3)
+    assert not cluster.command(*check, "--profile-only", check=False).stdout  # this never says ok either
+    not_ok(cluster.command(cluster.node, "check", "absent.yaml", check=False), "absent.yaml", code=3)
     assert not os.path.exists(cluster.path("state/alone")), "check made a state directory"
 
 
