@@ -53,13 +53,11 @@ static void set_directory(struct cn_profile_file *source)
 static bool knows_key(enum cn_layer layer, const char *key)
 {
     char path[CN_PATH_SIZE];
-    const struct cn_schema_row *row;
 
     if (strcmp(key, "schema") == 0 || strcmp(key, "extends") == 0)
         return true;
     snprintf(path, sizeof(path), "%s%.200s", layer == CN_LAYER_JOB ? "job." : "", key);
-    row = cn_schema_find(path);
-    return row ? (row->layers & 1u << layer) != 0 : cn_schema_is_section(path, layer);
+    return cn_schema_allows(path, layer);
 }
 
 // Returns the schemas that a file may mean: that of a job if only a job has all of its keys.

@@ -77,11 +77,9 @@ void cn_profile_suggest(const char *prefix, const char *key, enum cn_layer layer
 
 static bool is_of_layer(const char *path, enum cn_layer layer)
 {
-    const struct cn_schema_row *row = cn_schema_find(path);
-
     if (layer == CN_LAYER_SITE && strncmp(path, "job.", 4) == 0)
         layer = CN_LAYER_JOB; // a site may have the job's keys, too
-    return row ? (row->layers & 1u << layer) != 0 : cn_schema_is_section(path, layer);
+    return cn_schema_allows(path, layer);
 }
 
 void cn_profile_nest(const char *prefix, const char *key, enum cn_layer layer,

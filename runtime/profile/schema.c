@@ -546,6 +546,13 @@ bool cn_schema_is_section(const char *path, enum cn_layer layer)
     return is_section(path);
 }
 
+bool cn_schema_allows(const char *path, enum cn_layer layer)
+{
+    const struct cn_schema_row *row = cn_schema_find(path);
+
+    return row ? (row->layers & 1u << layer) != 0 : cn_schema_is_section(path, layer);
+}
+
 bool cn_schema_idle(const struct cn_schema_row *row, const struct cn_settings *settings)
 {
     size_t offset = row->offset;

@@ -84,6 +84,9 @@ const struct cn_schema_row *cn_schema_resolve(const char *path, enum cn_layer la
 // file, path may be "job." and a section outside of the job.
 bool cn_schema_is_section(const char *path, enum cn_layer layer);
 
+// Returns whether a file of this layer may have path, the full path of a key or of a section.
+bool cn_schema_allows(const char *path, enum cn_layer layer);
+
 // Returns true for a key that has no effect with these settings: the density or value_bits of an
 // update whose mode is not topk.
 bool cn_schema_idle(const struct cn_schema_row *row, const struct cn_settings *settings);
