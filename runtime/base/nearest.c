@@ -2,10 +2,11 @@
 
 #include <string.h>
 
-// Keeps two rows of the table.
-size_t cn_nearest_distance(const char *a, const char *b)
+// Returns the edit distance of two words of at most CN_NEAREST_WORD letters. Keeps two rows of the
+// table.
+static size_t distance(const char *a, size_t height, const char *b, size_t width)
 {
-    size_t rows[2][CN_NEAREST_WORD + 1], width = strlen(b), height = strlen(a);
+    size_t rows[2][CN_NEAREST_WORD + 1];
 
     for (size_t x = 0; x <= width; x++)
         rows[0][x] = x;
@@ -27,7 +28,21 @@ size_t cn_nearest_distance(const char *a, const char *b)
     return rows[height % 2][width];
 }
 
-size_t cn_nearest_limit(const char *word)
+void cn_nearest_begin(struct cn_nearest *search, const char *word)
 {
-    return strlen(word) <= 3 ? 2 : 3;
+    *search = (struct cn_nearest){.word = word, .limit = strlen(word) <= 3 ? 2 : 3};
+}
+
+void cn_nearest_compare(struct cn_nearest *search, const char *known, size_t length)
+{
+    size_t size = strlen(search->word), found;
+
+    if (length > CN_NEAREST_WORD || size > CN_NEAREST_WORD)
+        return;
+    found = distance(search->word, size, known, length);
+    if (found >= search->limit)
+        return;
+    search->limit = found;
+    memcpy(search->found, known, length);
+    search->found[length] = '\0';
 }

@@ -1,14 +1,21 @@
 // nearest.h - which known word a person probably meant. Threading: none.
+//
+// Words are compared by their edit distance: the least number of letters to add, drop or change
+// (Levenshtein). One wrong letter is allowed, and in words of more than three letters two.
 #pragma once
 
 #include <stddef.h>
 
 #define CN_NEAREST_WORD 32 // longer words are near to none
 
-// Returns the edit distance of two words of at most CN_NEAREST_WORD letters: the least number of
-// letters to add, drop or change (Levenshtein).
-size_t cn_nearest_distance(const char *a, const char *b);
+// A search for the known word that is nearest to a word.
+struct cn_nearest {
+    const char *word;                // borrowed while the search goes on
+    size_t limit;                    // a known word is near at a distance less than this
+    char found[CN_NEAREST_WORD + 1]; // result: the nearest word so far; "": none is near
+};
 
-// Returns a distance at which a word no longer counts as a misspelling: one wrong letter is
-// allowed, and in words of more than three letters two.
-size_t cn_nearest_limit(const char *word);
+void cn_nearest_begin(struct cn_nearest *search, const char *word);
+
+// Compares the word with a known one of this length. Of equally near words the first stays.
+void cn_nearest_compare(struct cn_nearest *search, const char *known, size_t length);

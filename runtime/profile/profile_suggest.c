@@ -4,24 +4,31 @@
 #include "runtime/base/nearest.h"
 #include "runtime/profile/profile_private.h"
 
-// Writes the word of path that follows prefix. Returns false when path is in another section or the
-// word is too long.
-static bool next_word(const char *path, const char *prefix, char word[CN_NEAREST_WORD + 1])
-{
-    size_t length = strlen(prefix);
-
-    if (strncmp(path, prefix, length) != 0)
-        return false;
-    return snprintf(word, CN_NEAREST_WORD + 1, "%.*s", (int)strcspn(path + length, "."),
-                    path + length) <= CN_NEAREST_WORD;
-}
-
 // Returns the path as a file of this layer writes it: a job file leaves out "job.".
 static const char *written(const char *path, const char *prefix)
 {
     bool in_job = strncmp(prefix, "job.", 4) == 0;
 
     return in_job && strncmp(path, "job.", 4) == 0 ? path + 4 : path;
+}
+
+// Suggests a word that follows prefix in the path of a known key and is near to key.
+static void suggest_word(const char *prefix, const char *key, unsigned layers,
+                         char suggestion[CN_PATH_SIZE])
+{
+    const char *outside = strncmp(prefix, "job.", 4) == 0 ? prefix + 4 : prefix;
+    struct cn_nearest search;
+
+    cn_nearest_begin(&search, key);
+    for (size_t i = 0; i < cn_schema_count; i++) {
+        const char *path = cn_schema[i].path;
+        const char *section = strncmp(path, "job.", 4) == 0 ? prefix : outside;
+        size_t length = strlen(section);
+
+        if ((cn_schema[i].layers & layers) && strncmp(path, section, length) == 0)
+            cn_nearest_compare(&search, path + length, strcspn(path + length, "."));
+    }
+    snprintf(suggestion, CN_PATH_SIZE, "%s", search.found);
 }
 
 // Suggests the path of a known key whose last words are key: a right key in the wrong section.
@@ -45,25 +52,12 @@ static void suggest_path(const char *prefix, const char *key, unsigned layers,
 void cn_profile_suggest(const char *prefix, const char *key, enum cn_layer layer,
                         char suggestion[CN_PATH_SIZE])
 {
-    size_t length = strlen(key), best = cn_nearest_limit(key);
     unsigned layers = 1u << layer;
-    char word[CN_NEAREST_WORD + 1];
 
     suggestion[0] = '\0';
-    if (length > CN_NEAREST_WORD)
+    if (strlen(key) > CN_NEAREST_WORD)
         return;
-    for (size_t i = 0; i < cn_schema_count; i++) {
-        bool section = strncmp(cn_schema[i].path, "job.", 4) == 0;
-
-        if (!(cn_schema[i].layers & layers) ||
-            !next_word(cn_schema[i].path,
-                       section || strncmp(prefix, "job.", 4) != 0 ? prefix : prefix + 4, word))
-            continue;
-        if (cn_nearest_distance(key, word) < best) {
-            best = cn_nearest_distance(key, word);
-            snprintf(suggestion, CN_PATH_SIZE, "%s", word);
-        }
-    }
+    suggest_word(prefix, key, layers, suggestion);
     if (!suggestion[0])
         suggest_path(prefix, key, layers, suggestion);
     if (suggestion[0] || layer == CN_LAYER_JOB)
