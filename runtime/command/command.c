@@ -288,7 +288,7 @@ static int run_command(const char *program, const struct cn_command *command,
     }
     code = command->run(ports, argc, argv);
     if (code == CN_EXIT_USAGE && optopt == 0 && optind > 1 && optind <= argc)
-        cn_misspelling_option(program, command, argv[optind - 1]); // which getopt does not know
+        cn_misspelling_option(program, command, argv[optind - 1]); // getopt has said the error
     return end_output(code);
 }
 

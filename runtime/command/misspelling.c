@@ -58,8 +58,6 @@ void cn_misspelling_option(const char *program, const struct cn_command *command
     if (look_up(&search, command->help))
         return;
     if (search.found[0])
-        fprintf(stderr, "error: --%s: did you mean '--%s'? ", word, search.found);
-    else
-        fprintf(stderr, "error: --%s is no option of it; ", word);
+        fprintf(stderr, "did you mean '--%s'? ", search.found);
     fprintf(stderr, "'%s %s --help' lists the options\n", program, command->name);
 }

@@ -9,7 +9,8 @@
 void cn_misspelling_command(const char *program, const struct cn_command *const *commands,
                             const char *name);
 
-// Says which option of the command is near an argument that is none, and how to list all. The
-// options are those that the command's help names. Prints nothing for the beginning of one.
+// Adds to getopt's error about an argument that is no option of the command: which option is near,
+// and how to list all. The options are those that the command's help names. Prints nothing for the
+// beginning of one.
 void cn_misspelling_option(const char *program, const struct cn_command *command,
                            const char *argument);
