@@ -104,6 +104,33 @@ def the_loss_decides_between_equal_rounds_also_after_a_restart(build):
         assert read(cluster, "state/equal", "model.best.onnx") == best
 
 
+def cut_record(cluster, state, size):
+    """The record as an earlier release wrote it."""
+    path = cluster.path(state, "best")
+    assert os.path.getsize(path) == 32, os.path.getsize(path)
+    os.truncate(path, size)
+
+
+@scenario
+def of_equal_rounds_the_first_stays_where_an_earlier_release_wrote_the_record(build):
+    with Cluster(build, rounds=4, local_steps=STEPS) as cluster:
+        for state, size in ("state/no-loss", 24), ("state/no-file", 20):
+            write_train(cluster, state)
+            change_job(cluster, "learning_rate: 0.05", "learning_rate: 0.000001")  # the loss falls a little
+            lines, _ = train(cluster, "--json", "--steps", str(STEPS))
+            first = read(cluster, state, "model.best.onnx")
+            cut_record(cluster, state, size)
+            if size == 20:  # there was no file then
+                os.remove(cluster.path(state, "model.best.onnx"))
+                first = None
+            more, said = train(cluster, "--json")
+            rounds = [json.loads(line) for line in lines + more]
+            assert len(rounds) == 4 and len({one["held_out_accuracy"] for one in rounds}) == 1, rounds
+            assert min(rounds, key=lambda one: one["held_out_loss"])["round"] > 1, rounds
+            assert ("best: " in said) == (size == 24) and ("of round 1 (held-out" in said) == (size == 24), said
+            assert read(cluster, state, "model.best.onnx") == first, f"a record of {size} bytes: another model is the best"
+
+
 @scenario
 def a_new_run_and_one_without_held_out_samples_have_no_old_one(build):
     with Cluster(build, rounds=2, local_steps=STEPS) as cluster:
