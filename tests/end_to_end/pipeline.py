@@ -14,10 +14,11 @@ import time
 
 import wide_model
 from cluster import DIGITS, ENDLESS, SOURCE, Cluster, read_npy, run_to_end, wait_until, write_npy
+from missing import told, wait_until_told
 from scenarios import Scenarios
-from sets import share_samples
+from sets import share_samples, status
 from spool import put_shard
-from timeline import spans_of, status_of
+from timeline import spans_of
 
 ONE = {"lab": ["board-1"]}
 TWO = {"lab": ["board-1", "board-2"]}
@@ -402,7 +403,7 @@ def a_timeline_shows_each_pass_and_message_and_status_the_bubble(build):
         cluster.wait_for_end(100)
         sent = check_timeline(cluster.path("timeline.json"), 10, 4)
         for number, board in enumerate(cluster.boards, 1):
-            chain = status_of(cluster, board)["group"]["chain"]
+            chain = status(cluster, board)["group"]["chain"]
             assert (chain["part"], chain["parts"], chain["chain"], chain["chains"]) == (number, 2, 1, 1), chain
             assert chain["micro_batches"] == 4 and chain["bubble"] == 0.2, chain
             assert 0.2 - 1e-9 <= chain["bubble_parts"] < 0.5, chain  # two parts of which one does nothing: a half
@@ -531,31 +532,21 @@ def nine_boards_in_three_chains_are_killed_and_the_versions_are_the_same(build):
     return f"{len(killed)} boards killed, chains formed {formed} times"
 
 
-def said_of_boards(cluster, wanted):
-    """What the gateway's status says of each board, as soon as it is what is wanted: a board reports every 5 s at most."""
-    deadline = time.monotonic() + 30
-    while True:
-        lines = cluster.command(cluster.aggregator, "status", "--json", "gateway.yaml").stdout.splitlines()[1:]
-        said = {board["board"]: board["status"] for board in map(json.loads, lines) if "board" in board}
-        if wanted(said):
-            return said
-        assert time.monotonic() < deadline, said
-        time.sleep(0.3)
-
-
 @scenario
 def a_chain_that_lacks_a_member_waits_and_says_who_is_missing(build):
     def disturb(cluster):
         cluster.wait_for_line("board-1", "version 1: held-out")
         cluster.kill("board-2")
         cluster.wait_for_line("board-1", "a chain of 2 parts cannot be made of board-1: waiting for board-2")
-        said = said_of_boards(cluster, lambda boards: boards["board-2"].startswith("missing in its group"))
-        assert said["board-1"] == "a chain of 2 parts waits for board-2", said
-        own = json.loads(cluster.command(cluster.node, "status", "--json", "board-1.yaml").stdout)
-        assert own["state"] == "a chain of 2 parts waits for board-2" and "samples_per_s" not in own["round"], own
+        waits = "a chain of 2 parts waits for board-2"
+        wait_until_told(cluster, "board-2", "missing in its group")
+        assert told(cluster, "board-1")["status"] == waits, told(cluster, "board-1")
+        own = status(cluster, "board-1")
+        assert own["state"] == waits and "samples_per_s" not in own["round"], own
         assert "reports:" not in cluster.log("gateway"), cluster.log("gateway")  # nothing is wrong with board-1
         cluster.start("board-2")
-        said_of_boards(cluster, lambda boards: not any("waits" in text or "missing" in text for text in boards.values()))
+        for board in cluster.boards:
+            wait_until(lambda: not re.search("waits|missing", told(cluster, board)["status"]), f"{board} trains", 30)
 
     settings = {"batch": "16, accumulate: 2", "extra": "parallel: {pipeline: 2}", "rejoin": "300 ms",
                 "local_steps": 150}

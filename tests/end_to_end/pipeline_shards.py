@@ -12,8 +12,8 @@ import wide_model
 from cluster import Cluster, run_to_end
 from pipeline import FOUR, SETTINGS, THREE, TWO, kill_at_drawn_times, losses, refused
 from scenarios import Scenarios
-from sets import share_samples
-from timeline import spans_of, status_of
+from sets import share_samples, status
+from timeline import spans_of
 
 scenario = Scenarios()
 SIX = {"lab": [f"board-{number}" for number in range(1, 7)]}
@@ -219,7 +219,7 @@ def a_timeline_has_each_message_among_the_exchanges_and_status_the_share(build):
         check_timeline(cluster.path("timeline.json"), cluster.boards, 6, 2)
         for number, board in enumerate(cluster.boards):
             part, share, chain = number // 4 + 1, number % 2 + 1, number % 4 + 1
-            said = status_of(cluster, board)["group"]["chain"]
+            said = status(cluster, board)["group"]["chain"]
             assert (said["part"], said["share"], said["shares"], said["chain"]) == (part, share, 2, chain), said
             lines = " ".join(cluster.command(cluster.node, "status", f"{board}.yaml").stdout.split())
             assert f"holds part {part} of 2, share {share} of 2, chain {chain} of 4; 2 micro-batches a step" in lines, lines

@@ -13,6 +13,7 @@ import sys
 
 import wide_model
 from cluster import Cluster
+from sets import status
 
 BUCKET = 65536
 
@@ -58,10 +59,6 @@ def check(path, steps):
             assert a_begin < b_end + 2000 and b_begin < a_end + 2000, f"step {step}: the clocks do not agree"
     return statistics.median(computed - begun for step in numbers
                              for begun, computed, _ in spans[0, step, "compute"])
-
-
-def status_of(cluster, board):
-    return json.loads(cluster.command(cluster.node, "status", "--json", f"{board}.yaml").stdout)
 
 
 def digest_and_accuracy(build, group):
@@ -119,7 +116,7 @@ def main(build):
         cluster.wait_for_end(100)
         compute = check(cluster.path("timeline.json"), 40)
         for board in cluster.boards:
-            step = status_of(cluster, board)["round"]
+            step = status(cluster, board)["round"]
             assert step["compute_ms"] > 0 and step["wire_ms"] > 0 and step["wait_ms"] >= 0, step
         print(f"both boards on one axis; {compute / 1000:.2f} ms compute a step")
 
