@@ -45,17 +45,6 @@ static inline int tear_down(void **state)
     return 0;
 }
 
-static inline void open_file(struct fixture *fixture, const char *path)
-{
-    close_model(fixture);
-    cn_diag_init(&fixture->diag);
-    assert_int_equal(cn_platform_map(path, CN_ONNX_FILE_MAX, &fixture->file), CN_OK);
-    assert_int_equal(
-        cn_onnx_open(fixture->file.data, fixture->file.size, &fixture->diag, &fixture->onnx),
-        CN_OK);
-    assert_int_equal(cn_onnx_layout(fixture->onnx, &fixture->diag, &fixture->layout), CN_OK);
-}
-
 static inline cn_err open_bytes(struct fixture *fixture, const uint8_t *data, size_t size)
 {
     close_model(fixture);
@@ -71,19 +60,4 @@ static inline cn_err open_graph(struct fixture *fixture, const struct message *g
     struct message model = model_message(graph);
 
     return open_bytes(fixture, model.bytes, model.size);
-}
-
-// A graph with that one initializer.
-static inline cn_err open_tensor(struct fixture *fixture, const struct message *tensor)
-{
-    struct message graph = {.size = 0};
-
-    put_message(&graph, 5, tensor);
-    return open_graph(fixture, &graph);
-}
-
-static inline void assert_line(const struct fixture *fixture, const char *part)
-{
-    if (!strstr(cn_diag_first(&fixture->diag), part))
-        fail_msg("'%s' lacks '%s'", cn_diag_first(&fixture->diag), part);
 }

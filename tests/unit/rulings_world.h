@@ -61,21 +61,3 @@ static inline void finish(struct aggregator_world *world, uint32_t ask_at,
     assert_int_equal(info.state, CN_ROUND_ENDED);
     memcpy(digest, info.version_digest, CN_DIGEST_SIZE);
 }
-
-static inline void load(struct aggregator_world *world, uint32_t number, struct cn_model *model)
-{
-    assert_int_equal(cn_model_load(&world->flaky.store, world->ledger, &world->layout,
-                                   cn_merge_state_rows(&world->job), number, model),
-                     CN_OK);
-}
-
-static inline struct cn_merge_config merge_config(struct aggregator_world *world)
-{
-    return (struct cn_merge_config){
-        .store = &world->flaky.store,
-        .ledger = world->ledger,
-        .layout = &world->layout,
-        .job = &world->job,
-        .graph = cn_model_store_graph_digest(world->models),
-    };
-}

@@ -1,6 +1,67 @@
 // The checkpoint: whatever fails, one whole state is left, and it is the newest.
 #include "tests/unit/checkpoint_world.h"
 
+static void expect_row(const float *a, const float *b)
+{
+    assert_true(!a == !b);
+    if (a)
+        assert_memory_equal(a, b, TOTAL * sizeof(float));
+}
+
+static void expect_waiting(const struct cn_row *a, const struct cn_row *b)
+{
+    assert_true(!a->data == !b->data);
+    if (!a->data)
+        return;
+    assert_int_equal(a->half, b->half);
+    assert_memory_equal(a->data, b->data, TOTAL * cn_row_width(a));
+}
+
+static void expect_same(const struct cn_checkpoint *a, const struct cn_checkpoint *b)
+{
+    assert_int_equal(a->counter, b->counter);
+    assert_int_equal(a->run, b->run);
+    assert_int_equal(a->lineage, b->lineage);
+    assert_true(a->loss_scale.factor == b->loss_scale.factor);
+    assert_int_equal(a->loss_scale.steps, b->loss_scale.steps);
+    assert_int_equal(a->phase, b->phase);
+    assert_int_equal(a->round, b->round);
+    assert_int_equal(a->step, b->step);
+    assert_int_equal(a->updates, b->updates);
+    assert_int_equal(a->epoch, b->epoch);
+    assert_int_equal(a->version, b->version);
+    assert_memory_equal(a->graph, b->graph, CN_DIGEST_SIZE);
+    assert_memory_equal(a->base_digest, b->base_digest, CN_DIGEST_SIZE);
+    assert_memory_equal(a->base_parent, b->base_parent, CN_DIGEST_SIZE);
+    assert_int_equal(a->samples, b->samples);
+    assert_true(a->train_loss == b->train_loss && a->held_out_loss == b->held_out_loss);
+    assert_int_equal(a->held_out_correct, b->held_out_correct);
+    assert_int_equal(a->held_out_count, b->held_out_count);
+    assert_int_equal(a->resets, b->resets);
+    assert_int_equal(a->total, b->total);
+    assert_int_equal(a->rule.mode, b->rule.mode);
+    assert_int_equal(a->rule.value_bits, b->rule.value_bits);
+    assert_true(a->rule.density == b->rule.density && a->guard.factor == b->guard.factor);
+    assert_int_equal(a->guard.streak, b->guard.streak);
+    assert_int_equal(a->steps, b->steps);
+    assert_int_equal(a->residual_version, b->residual_version);
+    assert_true(a->cursor == b->cursor);
+    assert_memory_equal(a->micro, b->micro, sizeof(a->micro));
+    assert_int_equal(a->counted.round, b->counted.round);
+    assert_int_equal(a->counted.own, b->counted.own);
+    assert_memory_equal(a->counted.digest, b->counted.digest, CN_DIGEST_SIZE);
+    expect_row(a->base, b->base);
+    expect_row(a->weights, b->weights);
+    expect_row(a->optimizer, b->optimizer);
+    expect_waiting(&a->residual, &b->residual);
+    expect_waiting(&a->next_residual, &b->next_residual);
+    expect_waiting(&a->change, &b->change);
+    assert_int_equal(a->frame_size, b->frame_size);
+    assert_memory_equal(a->frame_digest, b->frame_digest, CN_DIGEST_SIZE);
+    if (a->frame_size)
+        assert_memory_equal(a->frame, b->frame, a->frame_size);
+}
+
 static void every_phase_comes_back_as_it_was_saved(void **state)
 {
     struct fixture *f = *state;

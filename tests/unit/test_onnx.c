@@ -1,5 +1,31 @@
 #include "tests/unit/onnx_world.h"
 
+static void open_file(struct fixture *fixture, const char *path)
+{
+    close_model(fixture);
+    cn_diag_init(&fixture->diag);
+    assert_int_equal(cn_platform_map(path, CN_ONNX_FILE_MAX, &fixture->file), CN_OK);
+    assert_int_equal(
+        cn_onnx_open(fixture->file.data, fixture->file.size, &fixture->diag, &fixture->onnx),
+        CN_OK);
+    assert_int_equal(cn_onnx_layout(fixture->onnx, &fixture->diag, &fixture->layout), CN_OK);
+}
+
+// A graph with that one initializer.
+static cn_err open_tensor(struct fixture *fixture, const struct message *tensor)
+{
+    struct message graph = {.size = 0};
+
+    put_message(&graph, 5, tensor);
+    return open_graph(fixture, &graph);
+}
+
+static void assert_line(const struct fixture *fixture, const char *part)
+{
+    if (!strstr(cn_diag_first(&fixture->diag), part))
+        fail_msg("'%s' lacks '%s'", cn_diag_first(&fixture->diag), part);
+}
+
 static void an_exported_network_is_read_with_names_shapes_and_attributes(void **state)
 {
     struct fixture *fixture = *state;

@@ -4,6 +4,24 @@
 #include "aggregator/ledger/influence.h"
 #include "tests/unit/rulings_world.h"
 
+static void load(struct aggregator_world *world, uint32_t number, struct cn_model *model)
+{
+    assert_int_equal(cn_model_load(&world->flaky.store, world->ledger, &world->layout,
+                                   cn_merge_state_rows(&world->job), number, model),
+                     CN_OK);
+}
+
+static struct cn_merge_config merge_config(struct aggregator_world *world)
+{
+    return (struct cn_merge_config){
+        .store = &world->flaky.store,
+        .ledger = world->ledger,
+        .layout = &world->layout,
+        .job = &world->job,
+        .graph = cn_model_store_graph_digest(world->models),
+    };
+}
+
 static void assert_same_state(struct aggregator_world *world, const struct cn_model *a,
                               const struct cn_model *b)
 {
