@@ -158,14 +158,14 @@ static void a_load_that_fails_never_reports_an_empty_store(void **state)
 // Bytes of another board: with a digest that fits, but numbers that do not.
 static void a_sealed_state_with_impossible_numbers_is_refused(void **state)
 {
+    // The last two are a rule that no update can have.
     static const struct {
         size_t offset;
         uint8_t value;
     } lies[] = {{7, '1'}, {8, 0},   {36, 4},   {36, 2},     {39, 1},    {68, 0x3f},
                 {68, 1},  {71, 1},  {216, 49}, {216, 51},   {223, 1},   {224, 0},
                 {225, 9}, {231, 1}, {232, 0},  {223, 0x40}, {264, 8},   {300, 1},
-                {348, 2}, {7, '3'}, {268, 9},  {279, 0x7f}, {279, 0xbf}}; // a rule that no update
-                                                                          // can have
+                {348, 2}, {7, '3'}, {268, 9},  {279, 0x7f}, {279, 0xbf}};
     struct fixture *f = *state;
     struct cn_buffer bytes;
 

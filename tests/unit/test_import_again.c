@@ -1,14 +1,15 @@
 // Layers of a model often compute the same known values: only the first one takes work.
 #include "tests/unit/passed_net.h"
 
-// FILL("1", "7000000"): fill1, so many zeros; exp1, whose work is nearly all that a model may take.
+// FILL("1", "7000000"): fill1, an array of 7,000,000 zeros; exp1, whose work is nearly all that a
+// model may take.
 #define FILL(i, count)                                                                             \
     "numbers size" i " " count, "ConstantOfShape size" i " -> fill" i, "Exp fill" i " -> exp" i,   \
         "ReduceSum exp" i " -> sum" i " keepdims=0"
 
 #define LAYER "weight w 4,4", "MatMul x w -> h"
 
-// ROW("1", "2000"): row1, so many ones, by a name of its own.
+// ROW("1", "2000"): row1, an array of 2000 zeros.
 #define ROW(i, count) "numbers size" i " " count, "ConstantOfShape size" i " -> row" i
 
 static struct cn_onnx *onnx;

@@ -290,7 +290,7 @@ static void only_groups_that_are_here_and_not_drained_can_be_invited(void **stat
     cn_roster_expire(world.roster);
     assert_int_equal(cn_roster_refresh(world.roster, NULL, NULL), CN_OK);
     cn_invitable_of_roster(world.roster, later_ms, &groups);
-    assert_int_equal(groups.count, 1); // who serves another job comes back
+    assert_int_equal(groups.count, 1); // a group that serves another job comes back
     assert_int_equal(groups.drained, 1);
     world_deinit(&world);
 }

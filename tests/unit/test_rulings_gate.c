@@ -112,7 +112,7 @@ static void versions_that_were_given_up_do_not_count(void **state)
     world_deinit(&world);
 }
 
-static void patience_begins_anew_with_a_rollback(void **state)
+static void patience_begins_again_with_a_rollback(void **state)
 {
     const struct cn_job job = {.rounds = 100, .patience = 5};
     struct cn_run_progress progress = {.best = 2, .newest_known = 20, .rolled_back = 18};
@@ -174,7 +174,7 @@ int main(void)
         cmocka_unit_test(the_gate_compares_with_the_best_of_the_last_versions),
         cmocka_unit_test(refused_versions_take_no_place_among_the_five),
         cmocka_unit_test(versions_that_were_given_up_do_not_count),
-        cmocka_unit_test(patience_begins_anew_with_a_rollback),
+        cmocka_unit_test(patience_begins_again_with_a_rollback),
         cmocka_unit_test(a_refused_version_is_never_the_best_one),
         cmocka_unit_test(what_the_gate_measures_is_counted_and_watched),
     };

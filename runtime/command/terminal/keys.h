@@ -13,7 +13,7 @@
 
 enum cn_key {
     CN_KEY_NONE,  // no key was pressed in time
-    CN_KEY_OTHER, // one without a meaning here
+    CN_KEY_OTHER, // a key without a meaning here
     CN_KEY_QUIT,  // q, or the terminal is gone
     CN_KEY_PAUSE, // space, p
     CN_KEY_UP,    // arrow, k
