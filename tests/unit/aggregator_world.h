@@ -11,7 +11,9 @@
 #include <unistd.h>
 
 #include "aggregator/merge/merge.h"
+#include "aggregator/serve/metrics.h"
 #include "aggregator/serve/resources.h"
+#include "aggregator/show/show.h"
 #include "tests/support/flaky_store.h"
 #include "tests/support/layouts.h"
 #include "transport/message/message.h"
@@ -223,6 +225,44 @@ static inline cn_err world_enroll(struct aggregator_world *world, const char *bo
         err = cn_ledger_enroll(ledger, &entry);
     cn_ledger_close(ledger);
     return err;
+}
+
+// Revokes a board as another program does; the roster does not know it before its next refresh.
+static inline void world_revoke(struct aggregator_world *world, const char *board)
+{
+    struct cn_ledger *ledger;
+    assert_int_equal(cn_ledger_open(world->directory, &ledger), CN_OK);
+    assert_int_equal(cn_ledger_revoke(ledger, board), CN_OK);
+    cn_ledger_close(ledger);
+}
+
+// Returns what a page or a command shows of the run. Borrows world and live.
+static inline struct cn_show_source world_show_source(const struct aggregator_world *world,
+                                                      const struct cn_live_state *live)
+{
+    return (struct cn_show_source){
+        .ledger = world->ledger, .job = &world->job, .live = live, .now_ms = world_now_ms};
+}
+
+// Sets state to that of the run. Returns what metrics tell of it, with a server that nobody has
+// asked. Borrows world and state.
+static inline struct cn_metrics_source world_metrics_source(const struct aggregator_world *world,
+                                                            struct cn_run_state *state)
+{
+    static const struct cn_coap_server_stats stats;
+    static const struct cn_histogram pauses = {.bounds = cn_histogram_pauses};
+    cn_run_get_state(world->run, world_now_ms, state);
+    return (struct cn_metrics_source){
+        .job = &world->job,
+        .state = state,
+        .counts = cn_run_count(world->run),
+        .roster = world->roster,
+        .spool = world->spool,
+        .server = &stats,
+        .pauses = &pauses,
+        .release = "1.2.3",
+        .now_ms = world_now_ms,
+    };
 }
 
 // --- a board's side ---

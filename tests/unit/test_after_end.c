@@ -54,23 +54,10 @@ static void boards_have_time_to_come_back_to_a_gateway_whose_run_is_over(void **
 
 static void expect(struct aggregator_world *world, bool over, const char *lines)
 {
-    const struct cn_coap_server_stats stats = {0};
-    const struct cn_histogram pauses = {.bounds = cn_histogram_pauses};
     struct cn_run_state run;
+    struct cn_metrics_source source = world_metrics_source(world, &run);
     struct cn_buffer out;
-    cn_run_get_state(world->run, world_now_ms, &run);
-    const struct cn_metrics_source source = {
-        .job = &world->job,
-        .state = &run,
-        .counts = cn_run_count(world->run),
-        .roster = world->roster,
-        .spool = world->spool,
-        .server = &stats,
-        .pauses = &pauses,
-        .release = "1.2.3",
-        .over = over,
-        .now_ms = world_now_ms,
-    };
+    source.over = over;
     cn_buffer_init(&out, 1u << 20);
     assert_int_equal(cn_metrics_write(&source, &out), CN_OK);
     assert_int_equal(cn_buffer_append(&out, "", 1), CN_OK);

@@ -337,15 +337,12 @@ static void a_board_comes_back_seldom_while_the_run_is_paused(void **state)
 static char *show_all(struct aggregator_world *world)
 {
     struct cn_live_state live = {.running = true};
-    const struct cn_show_source source = {.ledger = world->ledger,
-                                          .job = &world->job,
-                                          .live = &live,
-                                          .now_ms = world_now_ms,
-                                          .date_ms = 1700000000000};
+    struct cn_show_source source = world_show_source(world, &live);
     struct cn_buffer page;
     char *text = NULL;
     size_t size = 0;
     FILE *stream = open_memstream(&text, &size);
+    source.date_ms = 1700000000000;
     cn_buffer_init(&page, CN_SHOW_LIMIT);
     assert_int_equal(
         cn_status_print(world->ledger, &world->job, &live, world_now_ms, false, stream), CN_OK);
@@ -391,20 +388,9 @@ static void a_group_that_is_late_three_times_is_named_and_an_alert(void **state)
 
 static void expect_metric(struct aggregator_world *world, const char *line)
 {
-    const struct cn_coap_server_stats stats = {0};
-    const struct cn_histogram pauses = {.bounds = cn_histogram_pauses};
     struct cn_run_state run;
+    const struct cn_metrics_source source = world_metrics_source(world, &run);
     struct cn_buffer out;
-    cn_run_get_state(world->run, world_now_ms, &run);
-    const struct cn_metrics_source source = {.job = &world->job,
-                                             .state = &run,
-                                             .counts = cn_run_count(world->run),
-                                             .roster = world->roster,
-                                             .spool = world->spool,
-                                             .server = &stats,
-                                             .pauses = &pauses,
-                                             .release = "1.2.3",
-                                             .now_ms = world_now_ms};
     cn_buffer_init(&out, 1u << 20);
     assert_int_equal(cn_metrics_write(&source, &out), CN_OK);
     assert_int_equal(cn_buffer_append(&out, "", 1), CN_OK);

@@ -58,16 +58,23 @@ struct fixture {
     struct cn_event_run watch; // the world's run as that of job next
 };
 
+// Sets state to that of the run. Returns what events are made of; borrows f and state.
+static struct cn_event_run_source run_source(const struct fixture *f, struct cn_run_state *state)
+{
+    const struct aggregator_world *world = &f->world;
+    cn_run_get_state(world->run, world_now_ms, state);
+    return (struct cn_event_run_source){.job = &world->job,
+                                        .ledger = world->ledger,
+                                        .models = world->models,
+                                        .run = world->run,
+                                        .state = state};
+}
+
 static void look(struct fixture *f)
 {
     struct cn_run_state run;
     world_now_ms += CN_EVENT_LOOK_MS;
-    cn_run_get_state(f->world.run, world_now_ms, &run);
-    const struct cn_event_run_source from = {.job = &f->world.job,
-                                             .ledger = f->world.ledger,
-                                             .models = f->world.models,
-                                             .run = f->world.run,
-                                             .state = &run};
+    const struct cn_event_run_source from = run_source(f, &run);
     f->service.looked_ms = world_now_ms; // as after a step
     cn_event_service_job(&f->service, &f->watch, "next", &from, world_now_ms);
 }
@@ -86,12 +93,7 @@ static const struct cn_event *newest(const struct fixture *f, enum cn_event_kind
 static void look_last(struct fixture *f)
 {
     struct cn_run_state run;
-    cn_run_get_state(f->world.run, world_now_ms, &run);
-    const struct cn_event_run_source from = {.job = &f->world.job,
-                                             .ledger = f->world.ledger,
-                                             .models = f->world.models,
-                                             .run = f->world.run,
-                                             .state = &run};
+    const struct cn_event_run_source from = run_source(f, &run);
     cn_event_service_job_last(&f->watch, &from, world_now_ms);
 }
 

@@ -189,11 +189,8 @@ static char *show(struct aggregator_world *world, struct cn_live_state *live, co
     struct cn_run_state run;
     cn_run_get_state(world->run, world_now_ms, &run);
     assert_int_equal(cn_status_gather(world->roster, &run, live), CN_OK);
-    const struct cn_show_source source = {.ledger = world->ledger,
-                                          .job = &world->job,
-                                          .live = live,
-                                          .now_ms = world_now_ms,
-                                          .date_ms = 1800000000000};
+    struct cn_show_source source = world_show_source(world, live);
+    source.date_ms = 1800000000000;
     cn_buffer_init(out, CN_SHOW_LIMIT);
     assert_int_equal(cn_show_board(&source, board, out), CN_OK);
     assert_int_equal(cn_buffer_append(out, "", 1), CN_OK);

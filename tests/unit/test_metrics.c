@@ -81,26 +81,15 @@ static char *write_metrics(struct aggregator_world *world, uint32_t board_series
 {
     const struct cn_coap_server_stats stats = {
         .sessions = 2, .requests = {[2] = 7, [5] = 1}, .handshakes = {4, 3, 2, 1, 5}};
-    const struct cn_histogram pauses = {.bounds = cn_histogram_pauses};
     struct cn_run_state run;
-    cn_run_get_state(world->run, world_now_ms, &run);
-    const struct cn_metrics_source source = {
-        .job = &world->job,
-        .state = &run,
-        .counts = cn_run_count(world->run),
-        .roster = world->roster,
-        .spool = world->spool,
-        .server = &stats,
-        .pauses = &pauses,
-        .release = "1.2.3",
-        .run = 0xabc,
-        .version = cn_model_store_newest(world->models)->number,
-        .disk_free = disk_free,
-        .disk_reserve = 1000,
-        .store_up = true,
-        .board_series = board_series,
-        .now_ms = world_now_ms,
-    };
+    struct cn_metrics_source source = world_metrics_source(world, &run);
+    source.server = &stats;
+    source.run = 0xabc;
+    source.version = cn_model_store_newest(world->models)->number;
+    source.disk_free = disk_free;
+    source.disk_reserve = 1000;
+    source.store_up = true;
+    source.board_series = board_series;
     cn_buffer_init(out, LIMIT);
     assert_int_equal(cn_metrics_write(&source, out), CN_OK);
     return finish(out);
@@ -118,7 +107,6 @@ static void boards_are_counted_by_state(void **state)
 {
     static const struct cn_roster_facts facts = {.cpu_count = 1};
     struct aggregator_world world;
-    struct cn_ledger *ledger;
     struct cn_buffer out;
     (void)state;
     world_init(&world);
@@ -127,9 +115,7 @@ static void boards_are_counted_by_state(void **state)
         snprintf(name, sizeof(name), "board-%d", i);
         assert_int_equal(world_enroll(&world, name, i < 3 ? "a" : "b", 0), CN_OK);
     }
-    assert_int_equal(cn_ledger_open(world.directory, &ledger), CN_OK);
-    assert_int_equal(cn_ledger_revoke(ledger, "board-5"), CN_OK);
-    cn_ledger_close(ledger);
+    world_revoke(&world, "board-5");
     assert_int_equal(world_start(&world), CN_OK);
     cn_roster_hear(world.roster, "board-1", world_now_ms);
     cn_roster_note(world.roster, "board-1", &facts);

@@ -47,8 +47,7 @@ static char *make_report(struct cn_buffer *data)
                                                            .slot_version = "1.4.0",
                                                            .update = "<i>"}});
     assert_int_equal(cn_status_gather(world.roster, &run, &live), CN_OK);
-    const struct cn_show_source source = {
-        .ledger = world.ledger, .job = &world.job, .live = &live, .now_ms = world_now_ms};
+    const struct cn_show_source source = world_show_source(&world, &live);
     cn_buffer_init(data, CN_SHOW_LIMIT);
     cn_buffer_init(&page, CN_SHOW_LIMIT);
     assert_int_equal(cn_report_page_data(&source, &facts, data), CN_OK);

@@ -519,15 +519,6 @@ static void of_a_report_of_health_that_comes_too_soon_nothing_counts(void **stat
     assert_true(cn_roster_find(world->roster, "a2")->missing_ms == 0);
 }
 
-static void revoke_board(struct aggregator_world *world, const char *board)
-{
-    struct cn_ledger *other;
-    assert_int_equal(cn_ledger_open(world->directory, &other), CN_OK);
-    assert_int_equal(cn_ledger_revoke(other, board), CN_OK);
-    cn_ledger_close(other);
-    assert_int_equal(cn_roster_refresh(world->roster, NULL, NULL), CN_OK);
-}
-
 static void a_group_has_other_keys_when_a_board_was_revoked(void **state)
 {
     struct aggregator_world *world = *state;
@@ -540,7 +531,8 @@ static void a_group_has_other_keys_when_a_board_was_revoked(void **state)
     assert_true(world_get_round(world, "a1", &info));
     assert_int_equal(info.key_epoch, 0);
     assert_int_equal(info.group_boards, 3);
-    revoke_board(world, "a3");
+    world_revoke(world, "a3");
+    assert_int_equal(cn_roster_refresh(world->roster, NULL, NULL), CN_OK);
     assert_true(world_get_round(world, "a1", &info));
     assert_int_equal(info.key_epoch, 1);
     assert_int_equal(info.group_boards, 2);
@@ -569,7 +561,8 @@ static void a_board_of_the_release_before_takes_part_until_its_group_changes_key
     assert_int_equal(reply.code, CN_COAP_CONTENT);
     world_ask(world, "a1", CN_COAP_GET, "k/a2", NULL, 0, &reply);
     assert_int_equal(reply.code, CN_COAP_CONTENT);
-    revoke_board(world, "a2");
+    world_revoke(world, "a2");
+    assert_int_equal(cn_roster_refresh(world->roster, NULL, NULL), CN_OK);
     world_ask(world, "a1", CN_COAP_GET, "r", NULL, 0, &reply);
     assert_int_equal(reply.code, CN_COAP_UNAUTHORIZED); // it registers again, and hears why not
     register_with(world, "a1", 2, &reply);

@@ -97,11 +97,8 @@ static cJSON *show(struct aggregator_world *world, const struct cn_sensor_curves
     struct cn_live_state live = {0};
     struct cn_buffer out;
     assert_int_equal(cn_status_gather(world->roster, &run, &live), CN_OK);
-    const struct cn_show_source source = {.ledger = world->ledger,
-                                          .job = &world->job,
-                                          .live = &live,
-                                          .now_ms = world_now_ms,
-                                          .curve = cn_sensor_curves_find(curves, "a")};
+    struct cn_show_source source = world_show_source(world, &live);
+    source.curve = cn_sensor_curves_find(curves, "a");
     cn_buffer_init(&out, CN_SHOW_LIMIT);
     assert_int_equal(cn_show_board(&source, "a", &out), CN_OK);
     cJSON *root = cJSON_ParseWithLength((const char *)out.data, out.size);
@@ -143,14 +140,6 @@ static void a_board_is_shown_with_its_curve(void **state)
     world_deinit(&world);
 }
 
-static void revoke_board(struct aggregator_world *world, const char *board)
-{
-    struct cn_ledger *other;
-    assert_int_equal(cn_ledger_open(world->directory, &other), CN_OK);
-    assert_int_equal(cn_ledger_revoke(other, board), CN_OK);
-    cn_ledger_close(other);
-}
-
 // Enrols board a with another key.
 static void enroll_again(struct aggregator_world *world)
 {
@@ -184,14 +173,14 @@ static void a_board_that_is_revoked_has_no_curve_and_another_key_begins_one(void
     look_after_report(&world, &curves, 40);
     look_after_report(&world, &curves, 50);
     assert_int_equal(cn_sensor_curve_count(cn_sensor_curves_find(&curves, "a")), 2);
-    revoke_board(&world, "a");
+    world_revoke(&world, "a");
     enroll_again(&world); // before a look
     look_after_report(&world, &curves, 60);
     assert_int_equal(curves.count, 2);
     const struct cn_sensor_curve *curve = cn_sensor_curves_find(&curves, "a");
     assert_int_equal(cn_sensor_curve_count(curve), 1);
     assert_float_equal(cn_sensor_curve_at(curve, 0)->temperature_c, 60, 1e-3);
-    revoke_board(&world, "a");
+    world_revoke(&world, "a");
     assert_int_equal(cn_roster_refresh(world.roster, NULL, NULL), CN_OK);
     look_after_report(&world, &curves, 70);
     assert_null(cn_sensor_curves_find(&curves, "a"));

@@ -38,8 +38,7 @@ static cJSON *show(struct aggregator_world *world,
     struct cn_live_state live = {0};
     struct cn_buffer out;
     assert_int_equal(cn_status_gather(world->roster, &run, &live), CN_OK);
-    const struct cn_show_source source = {
-        .ledger = world->ledger, .job = &world->job, .live = &live, .now_ms = world_now_ms};
+    const struct cn_show_source source = world_show_source(world, &live);
     cn_buffer_init(&out, CN_SHOW_LIMIT);
     assert_int_equal(make(&source, &out), CN_OK);
     cJSON *root = cJSON_ParseWithLength((const char *)out.data, out.size);
