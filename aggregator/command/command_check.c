@@ -14,6 +14,7 @@
 #include "aggregator/serve/listening.h"
 #include "aggregator/serve/resources.h"
 #include "aggregator/serve/status.h"
+#include "aggregator/show/invitable.h"
 #include "aggregator/store/read_store.h"
 #include "aggregator/store/revocations.h"
 #include "aggregator/store/state_owner.h"
@@ -147,12 +148,10 @@ static int check_boards(const struct cn_setup *setup)
     printf("boards: %u in %u group%s, %u revoked; %s %u\n", boards.enrolled, groups,
            groups == 1 ? "" : "s", boards.revoked, cn_job_needed_word(&setup->settings->job),
            quorum);
+    char few[CN_INVITABLE_ENROLLED_TEXT];
+    cn_invitable_enrolled_text(cn_job_needed_word(&setup->settings->job), quorum, groups, few);
     if (groups < quorum)
-        fprintf(stderr,
-                "warning: rounds.%s is %u groups and %u %s enrolled: no round can close before "
-                "more are\n",
-                cn_job_is_async(&setup->settings->job) ? "async.buffer" : "quorum", quorum, groups,
-                groups == 1 ? "is" : "are");
+        fprintf(stderr, "warning: %s: no round can close before more are\n", few);
     return cn_setup_check_groups(setup, setup->ledger);
 }
 

@@ -11,6 +11,7 @@
 #include "aggregator/command/aggregator_commands.h"
 #include "aggregator/command/job_place.h"
 #include "aggregator/daemon/setup.h"
+#include "aggregator/ledger/jobs.h"
 #include "aggregator/serve/event_file.h"
 #include "runtime/port/platform.h"
 #include "runtime/profile/profile.h"
@@ -26,7 +27,7 @@ static const char help[] =
     "64 MiB. With the profile of a submitted job, only what happened in its run.\n"
     "\n"
     "  --alarms         only what needs a person\n"
-    "  --job JOB        only what happened in the run of a submitted job\n"
+    "  --job JOB        only what happened in the run of this job\n"
     "  --json           one object a line, as in the files\n"
     "  --follow         then waits for more, until it is interrupted\n";
 
@@ -34,7 +35,7 @@ struct reader {
     char path[PATH_MAX];
     FILE *stream; // the newest file; NULL: it is not there yet
     bool alarms, json;
-    const char *job; // only events about it; NULL: all
+    const char *job; // only events about it; "": about no submitted job; NULL: all
     char *line;      // owned
     size_t size;
 };
@@ -117,15 +118,49 @@ static void print_newest(struct reader *reader)
         print_lines(reader, reader->stream);
 }
 
+// Returns whether the gateway with this state has the job. If its ledger cannot be read, its events
+// say the rest.
+static bool has_job(const char *state, const char *job)
+{
+    struct cn_ledger *ledger;
+    struct cn_queued_job row;
+    if (cn_ledger_open_existing(state, &ledger))
+        return true;
+    cn_err err = cn_jobs_find(ledger, job, &row);
+    cn_ledger_close(ledger);
+    return err != CN_ENOTFOUND;
+}
+
+// Finds the state with the events, and the job that they are about. Returns the exit code.
+static int choose(const struct cn_setup *setup, struct cn_job_place *place, const char **state,
+                  const char **job)
+{
+    *state = setup->settings->state;
+    bool of_job = cn_job_place_find(*state, place);
+    if (of_job) { // the gateway has the events of all its jobs
+        *state = place->gateway;
+        *job = *job ? *job : place->job;
+    }
+    if (!*job)
+        return CN_EXIT_DONE;
+    if (!of_job && strcmp(*job, setup->settings->job.name) == 0)
+        *job = ""; // the gateway's own job
+    else if (!has_job(*state, *job)) {
+        fprintf(stderr, "error: --job: no job %s was submitted to the gateway with the state %s\n",
+                *job, *state);
+        return CN_EXIT_USAGE;
+    }
+    return CN_EXIT_DONE;
+}
+
 static int read_events(const struct cn_setup *setup, struct reader reader, bool follow)
 {
     struct cn_job_place place;
-    const char *state = setup->settings->state;
+    const char *state;
+    int result = choose(setup, &place, &state, &reader.job);
+    if (result)
+        return result;
     const atomic_bool *stop = follow ? cn_command_catch_signals() : NULL;
-    if (cn_job_place_find(state, &place)) { // the gateway has the events of all its jobs
-        state = place.gateway;
-        reader.job = reader.job ? reader.job : place.job;
-    }
     int length = snprintf(reader.path, sizeof(reader.path), "%s/" CN_EVENT_FILE, state);
     if (length < 0 || (size_t)length >= sizeof(reader.path))
         return CN_EXIT_FAILED;

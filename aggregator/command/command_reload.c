@@ -8,6 +8,7 @@
 #include "aggregator/command/steer.h"
 #include "aggregator/daemon/reload.h"
 #include "aggregator/daemon/setup.h"
+#include "aggregator/show/invitable.h"
 
 static const char help[] =
     "Usage: cairn-aggregator reload PROFILE [--job JOB] [--socket PATH] [--id ID]\n"
@@ -21,17 +22,19 @@ static const char help[] =
     "\n"
     "All values are taken or none: a value that may not change in a run is named,\n"
     "and so is each mistake in the profile. A running aggregator does the same when\n"
-    "it gets SIGHUP, and says in its log what it took. With --socket, or where this\n"
-    "user may not write to the state, the running aggregator reads the profile: its\n"
-    "own, or that of the submitted job that --job or PROFILE names.\n\n" CN_STEER_JOB_HELP
-        CN_STEER_HELP;
+    "it gets SIGHUP, and says in its log what it took. With --socket or --job, or\n"
+    "where this user may not write to the state, the running aggregator reads the\n"
+    "profile: its own, or that of the submitted job that --job or PROFILE "
+    "names.\n\n" CN_STEER_JOB_HELP CN_STEER_HELP;
 
-static void print(const struct cn_setup *setup, const struct cn_job_reload *reload)
+// place is that of a submitted job; NULL: the values are those of the gateway's own job.
+static void print(const struct cn_setup *setup, const struct cn_job_place *place,
+                  const struct cn_job_reload *reload)
 {
-    struct cn_job_place place;
-    char text[CN_RELOAD_LINE];
-    if (cn_job_place_find(setup->settings->state, &place))
-        printf("job %s of the gateway with the state %s:\n", place.job, place.gateway);
+    const struct cn_job *job = &setup->settings->job;
+    char text[CN_RELOAD_LINE], few[CN_INVITABLE_ENROLLED_TEXT];
+    if (place)
+        printf("job %s of the gateway with the state %s:\n", place->job, place->gateway);
     uint32_t groups;
     for (size_t i = 0; i < reload->changed.count && i < CN_DIAG_LINES; i++) {
         cn_reload_describe(reload, i, text);
@@ -51,15 +54,14 @@ static void print(const struct cn_setup *setup, const struct cn_job_reload *relo
     if (text[0])
         fprintf(stderr, "warning: %s\n", text);
     if (cn_ledger_group_count(setup->ledger, &groups) == CN_OK &&
-        groups < cn_job_updates_needed(&setup->settings->job))
-        fprintf(stderr,
-                "warning: the %s is %u groups and %u %s enrolled: no round can close before more "
-                "are\n",
-                cn_job_needed_word(&setup->settings->job),
-                cn_job_updates_needed(&setup->settings->job), groups, groups == 1 ? "is" : "are");
+        groups < cn_job_updates_needed(job)) {
+        cn_invitable_enrolled_text(cn_job_needed_word(job), cn_job_updates_needed(job), groups,
+                                   few);
+        fprintf(stderr, "warning: %s: no round can close before more are\n", few);
+    }
 }
 
-static int reload_run(const struct cn_setup *setup)
+static int reload_run(const struct cn_setup *setup, const struct cn_job_place *place)
 {
     static struct cn_job_reload reload;
     cn_err err = cn_reload_write(setup, setup->settings, &reload);
@@ -69,8 +71,20 @@ static int reload_run(const struct cn_setup *setup)
                 reload.refused.count ? "the profile is refused" : cn_err_text(err));
         return CN_EXIT_FAILED;
     }
-    print(setup, &reload);
+    print(setup, place, &reload);
     return CN_EXIT_DONE;
+}
+
+// The audit is that of the gateway, also when the values are those of a submitted job.
+static int reload_audited(const struct cn_setup *setup)
+{
+    struct cn_job_place place;
+    struct cn_audited audited;
+    const char *state = setup->settings->state;
+    bool of_job = cn_job_place_find(state, &place);
+    int result = cn_audited_begin(&audited, of_job ? place.gateway : state, "reload",
+                                  of_job ? "job" : NULL, of_job ? place.job : NULL);
+    return result ? result : cn_audited_end(&audited, reload_run(setup, of_job ? &place : NULL));
 }
 
 static int run(const struct cn_ports *ports, int argc, char **argv)
@@ -89,14 +103,11 @@ static int run(const struct cn_ports *ports, int argc, char **argv)
         cn_steer_is_needed(&steer, positional[0], CN_STEER_WRITE))
         return cn_steer_send(&steer, positional[0], "reload");
     struct cn_setup setup = {0};
-    struct cn_audited audited;
     int result = cn_setup_open(&setup, positional[0], CN_SETUP_LOOK);
     if (!result)
         result = cn_setup_open_model(&setup);
     if (!result)
-        result = cn_audited_begin(&audited, setup.settings->state, "reload", NULL, NULL);
-    if (!result)
-        result = cn_audited_end(&audited, reload_run(&setup));
+        result = reload_audited(&setup);
     cn_setup_deinit(&setup);
     return result;
 }

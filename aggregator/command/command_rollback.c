@@ -22,8 +22,8 @@ static const char help[] =
     "\n"
     "  --reason TEXT    for the ledger, the log and status\n";
 
-// Prints which versions can be taken. Those between the first one and the oldest of the newest ones
-// are not kept, except the best.
+// Prints the versions that a rollback can take: the first, the best, and the newest ones without a
+// gap.
 static void tell_kept(const struct cn_setup *setup)
 {
     uint32_t newest, best, oldest;

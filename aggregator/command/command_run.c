@@ -15,6 +15,7 @@
 #include "aggregator/daemon/run_end.h"
 #include "aggregator/ledger/job_settings.h"
 #include "aggregator/serve/status.h"
+#include "aggregator/show/invitable.h"
 #include "runtime/base/log.h"
 #include "runtime/command/terminal/wrap.h"
 #include "runtime/update/local_tensors.h"
@@ -243,12 +244,11 @@ static void announce(struct cn_daemon *daemon)
     cn_local_tensors_text(&daemon->first.setup.model.layout, text);
     if (text[0])
         printf("each group keeps for itself: %s\n", text);
+    char few[CN_INVITABLE_ENROLLED_TEXT];
+    cn_invitable_enrolled_text(cn_job_needed_word(job), cn_job_updates_needed(job),
+                               (uint32_t)groups, few);
     if (groups < cn_job_updates_needed(job))
-        cn_log(CN_LOG_WARN, "run",
-               "the %s is %u groups and %zu %s enrolled: no round can close before more "
-               "are",
-               cn_job_needed_word(job), cn_job_updates_needed(job), groups,
-               groups == 1 ? "is" : "are");
+        cn_log(CN_LOG_WARN, "run", "%s: no round can close before more are", few);
     warn_of_chains(daemon);
     cn_report_init(&daemon->report, stdout, daemon->first.setup.ledger, &daemon->first.setup.job,
                    version, cn_platform_now_ms());

@@ -38,8 +38,8 @@ static bool read_path(const char *state, struct cn_job_place *place)
     return realpath(state, place->gateway) && split(place);
 }
 
-// Says whether the ledger of the gateway has the job. A ledger that this user may not read does not
-// say that it has not.
+// Returns whether the gateway's ledger has the job. If the ledger cannot be read, the path alone
+// decides.
 static bool has_job(const struct cn_job_place *place)
 {
     struct cn_ledger *ledger;

@@ -13,5 +13,5 @@ struct cn_job_place {
 
 // Takes the path of a state directory apart, else its path without links and dots. Returns false
 // when it is not that of a submitted job: a gateway's own state may lie in a folder jobs, too, so
-// the ledger of the gateway has to know the job, unless this user may not read it.
+// the ledger of the gateway has to know the job, unless the ledger cannot be read.
 bool cn_job_place_find(const char *state, struct cn_job_place *place);

@@ -267,20 +267,20 @@ int cn_steer_write(struct cn_steer *steer, const struct cn_setup *setup, const c
 
 // A command that needs the aggregator opens nothing: the lock could keep one that starts from its
 // state.
-static int refuse_alone(const struct cn_steer *steer, const char *profile, const char *command)
+static int refuse_alone(const struct cn_steer *steer, const struct cn_settings *settings,
+                        const char *command)
 {
-    struct cn_profile *loaded = cn_command_load_profile(profile, CN_PROFILE_GATEWAY);
-    if (loaded && !cn_steer_explain(cn_profile_settings(loaded), command, steer->of_run))
-        fprintf(stderr, "error: no aggregator runs\n");
-    cn_profile_free(loaded);
+    if (!cn_steer_explain(settings, command, steer->of_run))
+        fprintf(stderr,
+                "error: %s: no aggregator runs with this state; %s needs one: start it with "
+                "'cairn-aggregator run PROFILE'\n",
+                settings->state, command);
     return CN_EXIT_FAILED;
 }
 
 static int write_alone(struct cn_steer *steer, const char *profile, const char *command)
 {
     struct cn_setup setup = {0};
-    if (!cn_control_works_alone(command))
-        return refuse_alone(steer, profile, command);
     int result = cn_setup_open(&setup, profile, CN_SETUP_ALONE);
     if (!result)
         result = cn_steer_write(steer, &setup, command);
@@ -299,8 +299,11 @@ int cn_steer_send(struct cn_steer *steer, const char *profile, const char *comma
     int result = cn_steer_try(steer, cn_profile_settings(loaded), command, &reached);
     if (!reached && steer->socket)
         fprintf(stderr, "error: %s: nobody listens there\n", steer->socket);
+    bool alone = !reached && !steer->socket && cn_control_works_alone(command);
+    if (!reached && !steer->socket && !alone)
+        result = refuse_alone(steer, cn_profile_settings(loaded), command);
     cn_profile_free(loaded);
-    return reached || steer->socket ? result : write_alone(steer, profile, command);
+    return alone ? write_alone(steer, profile, command) : result;
 }
 
 int cn_steer_group_command(int argc, char **argv, const char *command)

@@ -56,6 +56,17 @@ static cn_err keep(struct cn_control *control, const struct cn_control_request *
     return cn_steering_keep_answer(control->ledger, request->id, request->digest, kept);
 }
 
+// Begins a sentence about the run of a submitted job.
+static void name_job(const struct cn_control *control, struct cn_control_answer *answer)
+{
+    char sentence[CN_STEERING_ANSWER_SIZE];
+    if (!control->job)
+        return;
+    memcpy(sentence, answer->text, sizeof(sentence));
+    snprintf(answer->text, sizeof(answer->text), "job %s: %.*s", control->job,
+             (int)sizeof(sentence) - CN_NAME_SIZE - 8, sentence);
+}
+
 // Writes what the command changes and its answer in one transaction. A refusal changes nothing.
 static cn_err write(struct cn_control *control, const struct cn_control_command *command,
                     const struct cn_control_request *request, struct cn_control_answer *answer)
@@ -64,6 +75,8 @@ static cn_err write(struct cn_control *control, const struct cn_control_command 
     if (err)
         return err;
     err = command->write(control, request, answer);
+    if (!err)
+        name_job(control, answer);
     if (!err && answer->ok)
         err = keep(control, request, answer);
     if (!err && !answer->ok)
@@ -94,9 +107,10 @@ static cn_err carry_out(struct cn_control *control, const struct cn_control_comm
 static const char *job_of(const struct cn_control *control,
                           const struct cn_control_request *request)
 {
-    bool named =
-        request->members & CN_CONTROL_JOB && strcmp(request->job, control->config.job->name) != 0;
-    return control->job ? control->job : named ? request->job : NULL;
+    if (control->job)
+        return control->job;
+    bool own = strcmp(request->job, control->config.job->name) == 0;
+    return request->members & CN_CONTROL_JOB && !own ? request->job : NULL;
 }
 
 // --- the audit ---
@@ -185,30 +199,30 @@ static void change_job(struct cn_control *control, const struct cn_control_comma
                        struct cn_control_answer *answer)
 {
     struct cn_control_job found;
-    struct cn_control other = *control;
+    const struct cn_job *own_job = control->config.job;
+    struct cn_run *own_run = control->config.run;
+    struct cn_ledger *own_ledger = control->ledger, *ledger;
     if (!control->config.find_job ||
         !control->config.find_job(control->config.context, request->job, &found)) {
         cn_control_refuse(answer, "the run of job %s is not open now: see `job list`",
                           request->job);
         return;
     }
-    other.job = request->job;
-    other.config.job = found.job;
-    other.config.run = found.run;
-    cn_err err = cn_ledger_open_existing(found.state, &other.ledger);
-    if (err)
+    cn_err err = cn_ledger_open_existing(found.state, &ledger);
+    if (err) {
         cn_control_refuse(answer, "the ledger of job %s: %s", request->job, cn_err_text(err));
-    else
-        change(&other, command, who, request, answer);
-    cn_ledger_close(err ? NULL : other.ledger);
-}
-
-// Says whether a request names a submitted job whose run it is about.
-static bool is_about_job(const struct cn_control *control, const struct cn_control_command *command,
-                         const struct cn_control_request *request)
-{
-    return command->of_run && request->members & CN_CONTROL_JOB &&
-           strcmp(request->job, control->config.job->name) != 0;
+        return;
+    }
+    control->job = request->job;
+    control->config.job = found.job;
+    control->config.run = found.run;
+    control->ledger = ledger;
+    change(control, command, who, request, answer);
+    control->job = NULL;
+    control->config.job = own_job;
+    control->config.run = own_run;
+    control->ledger = own_ledger;
+    cn_ledger_close(ledger);
 }
 
 void cn_control_alone(const struct cn_control_config *config,
@@ -341,7 +355,7 @@ static void handle(void *context, size_t socket, const struct cn_local_peer *pee
         show(control, command, &request, &answer, out);
         return;
     } else if (!answer.text[0] && !is_too_often(control, role, peer, &answer)) {
-        if (is_about_job(control, command, &request))
+        if (command->of_run && job_of(control, &request))
             change_job(control, command, &who, &request, &answer);
         else
             change(control, command, &who, &request, &answer);

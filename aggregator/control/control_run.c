@@ -165,17 +165,6 @@ cn_err cn_control_write_resume(struct cn_control *control, const struct cn_contr
 
 // --- the open round ---
 
-// Begins a sentence about the run of a submitted job.
-static void name_job(const struct cn_control *control, struct cn_control_answer *answer)
-{
-    char sentence[CN_STEERING_ANSWER_SIZE];
-    if (!control->job)
-        return;
-    memcpy(sentence, answer->text, sizeof(sentence));
-    snprintf(answer->text, sizeof(answer->text), "job %s: %.*s", control->job,
-             (int)sizeof(sentence) - CN_NAME_SIZE - 8, sentence);
-}
-
 cn_err cn_control_write_close_round(struct cn_control *control,
                                     const struct cn_control_request *request,
                                     struct cn_control_answer *answer)
@@ -185,7 +174,6 @@ cn_err cn_control_write_close_round(struct cn_control *control,
     read_state(control, &state);
     if (refusal) {
         cn_control_refuse(answer, "%s", refusal);
-        name_job(control, answer);
         return CN_OK;
     }
     if (!request->yes) {
@@ -196,11 +184,9 @@ cn_err cn_control_write_close_round(struct cn_control *control,
             state.round, state.accepted, state.accepted == 1 ? "" : "s",
             cn_job_updates_needed(control->config.job),
             state.accepted < state.selected ? ", and groups that still train would be late" : "");
-        name_job(control, answer);
         return CN_OK;
     }
     cn_control_done(answer, "round %u is closed with %u updates", state.round, state.accepted);
-    name_job(control, answer);
     cn_err err = cn_steering_close_round(control->ledger, state.round, state.accepted);
     return err ? err : cn_ledger_close_round(control->ledger, state.round);
 }
@@ -229,7 +215,6 @@ cn_err cn_control_write_extend_round(struct cn_control *control,
         cn_control_done(answer, "round %u has %" PRIu64 " s left, %" PRIu64 " s more", state.round,
                         (state.remaining_ms + request->duration_ms) / 1000,
                         request->duration_ms / 1000);
-    name_job(control, answer);
     return answer->ok ? cn_steering_extend_round(control->ledger, state.round, request->duration_ms)
                       : CN_OK;
 }

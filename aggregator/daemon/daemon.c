@@ -148,7 +148,7 @@ static cn_err open_http(struct cn_daemon *daemon)
         .server = daemon->server,
         .events = &daemon->events.events,
         .jobs = {&daemon->jobs, cn_job_list_count, cn_job_list_show, cn_job_list_measure,
-                 cn_job_look},
+                 cn_job_look, cn_job_look_find},
         .parameters = daemon->first.setup.model.layout.total,
         .release = cn_build_version,
     };

@@ -27,11 +27,11 @@ static bool find_job(void *context, const char *job, struct cn_control_job *foun
 static bool reload_profile(void *context, const char *job, char text[CN_STEERING_ANSWER_SIZE])
 {
     struct cn_daemon *daemon = context;
-    const struct cn_job_slot *slot = job ? find_slot(daemon, job) : NULL;
     char path[CN_PATH_SIZE];
     if (!job)
         return cn_reload_here(&daemon->first.setup, NULL, daemon->profile, text,
                               CN_STEERING_ANSWER_SIZE);
+    const struct cn_job_slot *slot = find_slot(daemon, job);
     return slot && cn_job_opening_path(daemon->jobs.state, job, CN_JOB_PROFILE, path) &&
            cn_reload_here(&slot->run->setup, job, path, text, CN_STEERING_ANSWER_SIZE);
 }

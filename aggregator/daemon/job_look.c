@@ -88,3 +88,9 @@ cn_err cn_job_look(const void *jobs, const char *name, const struct cn_http_wish
         return CN_ENOTFOUND;
     return view_stored(set, profile, wish, out);
 }
+
+cn_err cn_job_look_find(const void *jobs, const char *name)
+{
+    struct cn_queued_job row;
+    return cn_jobs_find(((const struct cn_job_set *)jobs)->slots[0].run->setup.ledger, name, &row);
+}

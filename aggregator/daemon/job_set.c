@@ -330,7 +330,7 @@ void cn_job_set_step(struct cn_job_set *set, const struct cn_run_state *first,
         size_t groups;
         cn_roster_groups(set->shared.roster, &groups);
         set->slots[0].holds = (uint32_t)groups; // all of them serve the only job
-        write_status(set, now_ms);              // a list of earlier jobs would be no longer true
+        write_status(set, now_ms);              // else the file would still list earlier jobs
         return;
     }
     for (size_t i = 1; i < set->count; i++)

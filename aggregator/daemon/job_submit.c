@@ -13,6 +13,7 @@
 
 #include "aggregator/daemon/init_after.h"
 #include "aggregator/daemon/job_opening.h"
+#include "aggregator/show/invitable.h"
 
 #define MODEL_FILE "model.onnx"
 #define WHOLE_FILE "submitted.yaml" // the profile as it was submitted, with all values
@@ -171,9 +172,11 @@ static int check_run(const struct cn_setup *gateway, const char *profile)
         result = CN_EXIT_FAILED;
     }
     uint32_t needed = cn_job_updates_needed(&setup.job);
-    if (!result && !cn_ledger_group_count(gateway->ledger, &groups) && groups < needed)
-        fprintf(stderr, "warning: the job needs %u groups and %u %s enrolled: it waits for more\n",
-                needed, groups, groups == 1 ? "is" : "are");
+    if (!result && !cn_ledger_group_count(gateway->ledger, &groups) && groups < needed) {
+        char few[CN_INVITABLE_ENROLLED_TEXT];
+        cn_invitable_enrolled_text(cn_job_needed_word(&setup.job), needed, groups, few);
+        fprintf(stderr, "warning: %s: the job waits for more\n", few);
+    }
     cn_setup_deinit(&setup);
     return result;
 }

@@ -80,17 +80,19 @@ void cn_reload_describe(const struct cn_job_reload *reload, size_t line, char te
              changed);
 }
 
-// Says how a run stands that its new values end. The measurement of the version that is made now
-// may still change the end by stop.patience.
+// Says how a run stands that its new values end. If stop.patience is the only reason, the
+// measurement of the version that is made now may still change the end.
 static void describe_sudden_end(const struct cn_run_progress *progress, const struct cn_job *job,
                                 uint32_t newest, const char *reason, char text[CN_RELOAD_LINE])
 {
     uint32_t age = cn_score_age(progress);
-    if (newest < job->rounds && job->patience && age >= job->patience)
+    struct cn_job rest = *job;
+    rest.patience = 0;
+    if (!cn_score_end(&rest, progress, newest))
         snprintf(text, CN_RELOAD_LINE,
-                 "stop.patience is %u and the best version, %u, is %u versions old: the run ends "
+                 "stop.patience is %u and the best version, %u, is %u version%s old: the run ends "
                  "with the next version, unless that is better",
-                 job->patience, progress->best, age);
+                 job->patience, progress->best, age, age == 1 ? "" : "s");
     else
         snprintf(text, CN_RELOAD_LINE,
                  "with these values the run ends at once, or with the open round: %s", reason);
@@ -139,21 +141,19 @@ bool cn_reload_is_asked(void)
 
 // Where the lines about a reload go besides the log: to the client of a control socket.
 struct told {
-    const char *job;  // that each line names; NULL: none
-    const char *path; // of the profile
-    char *text;       // NULL: only to the log
+    char prefix[CN_NAME_SIZE + 8]; // of each line: "job NAME: "; "": the gateway's own job
+    const char *path;              // of the profile
+    char *text;                    // NULL: only to the log
     size_t size;
 };
 
 static void tell(struct told *told, enum cn_log_level level, const char *line)
 {
-    const char *head = told->job ? "job " : "", *job = told->job ? told->job : "";
-    const char *colon = told->job ? ": " : "";
-    cn_log(level, "reload", "%s%s%s%s", head, job, colon, line);
+    cn_log(level, "reload", "%s%s", told->prefix, line);
     size_t used = told->text ? strlen(told->text) : 0;
     if (told->text && used + 1 < told->size)
-        snprintf(told->text + used, told->size - used, "%s%s%s%s%s", used ? "\n" : "", head, job,
-                 colon, line);
+        snprintf(told->text + used, told->size - used, "%s%s%s", used ? "\n" : "", told->prefix,
+                 line);
 }
 
 static void tell_refusal(struct told *told, cn_err err, const struct cn_diag *diag)
@@ -212,8 +212,10 @@ bool cn_reload_here(const struct cn_setup *setup, const char *job, const char *p
 {
     struct cn_profile *profile = NULL;
     struct cn_diag diag;
-    struct told told = {job, path, text, size};
+    struct told told = {.path = path, .text = text, .size = size};
     bool taken = false;
+    if (job)
+        snprintf(told.prefix, sizeof(told.prefix), "job %.*s: ", CN_NAME_SIZE - 1, job);
     cn_diag_init(&diag);
     if (text)
         text[0] = '\0';

@@ -192,10 +192,10 @@ static void explain_values(const char *state, const struct cn_job_conflict *conf
 static void explain_way(const char *state, bool reloadable)
 {
     if (reloadable)
-        fprintf(stderr, "The run takes them from the next round on, when you have asked for it: "
+        fprintf(stderr, "To take the profile's values into the run from its next round on: "
                         "cairn-aggregator reload PROFILE\n");
     fprintf(stderr,
-            "%s the former ones in the profile. Or give the profile another state directory and "
+            "%s the run's values in the profile. Or give the profile another state directory and "
             "begin the next\nrun there, with the same boards and keys, from what was trained: "
             "cairn-aggregator init --after %s PROFILE\n",
             reloadable ? "Or restore" : "Restore", state);

@@ -103,8 +103,8 @@
     }
   }
 
-  // Gets events that are new. A gateway that was started elsewhere may begin with lower numbers.
-  // Those of all jobs, or of the job that the page shows.
+  // Gets events that are new: those of all jobs, or of the job that the page shows. A gateway that was started
+  // elsewhere may begin with lower numbers.
   async function getEvents(job) {
     const newest = store.state.events || 0;
     if (newest === store.seen) return;

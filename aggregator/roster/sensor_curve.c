@@ -16,7 +16,8 @@ static struct cn_sensor_point read_point(const struct cn_health *said, uint32_t 
     };
 }
 
-// Returns the mean of two values of so many readings each; one that is not known does not count.
+// Returns the mean of a and b, weighted by their numbers of readings. A value that is NaN does not
+// count.
 static float mean(float a, uint32_t a_count, float b, uint32_t b_count)
 {
     if (isnan(a) || isnan(b))

@@ -23,8 +23,8 @@ struct cn_selection {
 };
 
 // Counts the groups that may be invited (cn_roster_may_invite) and are worth a short wait: those
-// that were here when the newest round began, by the clock, or came since. 0: none began, and all
-// are expected.
+// that were here when the newest round began, by the clock, or came since. If begun_ms is 0, no
+// round began yet and all groups are expected.
 uint32_t cn_selection_expected(const struct cn_roster *roster, uint64_t begun_ms, uint64_t live_ms);
 // Counts the groups that may be invited and were heard within live_ms.
 uint32_t cn_selection_live(const struct cn_roster *roster, uint64_t now_ms, uint64_t live_ms);

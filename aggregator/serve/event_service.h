@@ -66,7 +66,7 @@ void cn_event_service_step(struct cn_event_service *service, const struct cn_run
                            cn_err trouble, bool quiet, uint64_t now_ms);
 
 // Looks for events of a submitted job whose run is open. Call it after each step. watch belongs to
-// the job, and is zeroed when its run is closed: what happens after that is no event.
+// the job; closing the run zeroes it, and later changes are no events.
 void cn_event_service_job(struct cn_event_service *service, struct cn_event_run *watch,
                           const char *job, const struct cn_event_run_source *from, uint64_t now_ms);
 // Looks once more, before the run of the job is closed.

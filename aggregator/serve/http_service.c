@@ -137,17 +137,23 @@ static cn_err produce_board(void *context, const struct cn_http_request *request
     return show(context, &wish, &answer->body);
 }
 
+// Writes the events from number first on. job is as cn_events_write_from takes it.
+static cn_err write_events(const struct cn_http_service *service, const char *job, uint64_t first,
+                           struct cn_buffer *out)
+{
+    struct cn_json_text json;
+    cn_json_text_init(&json, out);
+    cn_json_open(&json, NULL, '{');
+    cn_json_count(&json, "v", CN_SHOW_FORMAT);
+    cn_events_write_from(service->sources.events, job, first, &json);
+    cn_json_close(&json, '}');
+    return json.err;
+}
+
 static cn_err produce_events(void *context, const struct cn_http_request *request,
                              struct cn_http_answer *answer)
 {
-    const struct cn_http_service *service = context;
-    struct cn_json_text json;
-    cn_json_text_init(&json, &answer->body);
-    cn_json_open(&json, NULL, '{');
-    cn_json_count(&json, "v", CN_SHOW_FORMAT);
-    cn_events_write_from(service->sources.events, NULL, request->number, &json);
-    cn_json_close(&json, '}');
-    return json.err;
+    return write_events(context, NULL, request->number, &answer->body);
 }
 
 // The gateway's own job has the events that are about no submitted one.
@@ -155,14 +161,11 @@ static cn_err produce_job_events(void *context, const struct cn_http_request *re
                                  struct cn_http_answer *answer)
 {
     const struct cn_http_service *service = context;
-    bool own = strcmp(request->name, service->sources.job->name) == 0;
-    struct cn_json_text json;
-    cn_json_text_init(&json, &answer->body);
-    cn_json_open(&json, NULL, '{');
-    cn_json_count(&json, "v", CN_SHOW_FORMAT);
-    cn_events_write_from(service->sources.events, own ? "" : request->name, request->number, &json);
-    cn_json_close(&json, '}');
-    return json.err;
+    const struct cn_http_jobs *jobs = &service->sources.jobs;
+    if (strcmp(request->name, service->sources.job->name) == 0)
+        return write_events(service, "", request->number, &answer->body);
+    cn_err err = jobs->find(jobs->jobs, request->name);
+    return err ? err : write_events(service, request->name, request->number, &answer->body);
 }
 
 static cn_err produce_jobs(void *context, const struct cn_http_request *request,

@@ -36,6 +36,8 @@ struct cn_http_jobs {
     // no such job or its run has not begun.
     cn_err (*look)(const void *jobs, const char *name, const struct cn_http_wish *wish,
                    struct cn_buffer *out);
+    // Returns CN_ENOTFOUND when no job of this name was submitted.
+    cn_err (*find)(const void *jobs, const char *name);
 };
 
 struct cn_http_sources { // borrowed until close

@@ -57,42 +57,98 @@ static void write_groups(const struct cn_metrics_source *source, struct cn_metri
     cn_metric_add_by(text, "state", "accepted", source->state->accepted);
 }
 
+// A metric that has a value for each board.
+struct board_metric {
+    const char *name, *help;
+    // Returns whether the value is known. Sets it then.
+    bool (*read)(const struct cn_metrics_source *source, const struct cn_roster_board *board,
+                 double *value);
+};
+
+static bool read_up(const struct cn_metrics_source *source, const struct cn_roster_board *board,
+                    double *value)
+{
+    *value = cn_board_condition_of(board, source->now_ms) == CN_CONDITION_LIVE;
+    return true;
+}
+
+static bool read_heard(const struct cn_metrics_source *source, const struct cn_roster_board *board,
+                       double *value)
+{
+    uint64_t sign_ms = cn_roster_sign_ms(board);
+    *value = (double)(source->now_ms - sign_ms) / 1e3;
+    return sign_ms && sign_ms <= source->now_ms;
+}
+
+static bool read_version(const struct cn_metrics_source *source,
+                         const struct cn_roster_board *board, double *value)
+{
+    const struct cn_roster_group *group =
+        cn_roster_find_group(source->roster, board->enrolled.group);
+    *value = group ? group->served : 0;
+    return *value > 0;
+}
+
+static bool is_fresh(const struct cn_metrics_source *source, const struct cn_roster_board *board)
+{
+    return cn_board_health_is_fresh(&board->health, source->now_ms);
+}
+
+static bool read_temperature(const struct cn_metrics_source *source,
+                             const struct cn_roster_board *board, double *value)
+{
+    *value = cn_show_celsius(&board->health.said);
+    return is_fresh(source, board) && board->health.said.temperature_mk != 0;
+}
+
+static bool read_power(const struct cn_metrics_source *source, const struct cn_roster_board *board,
+                       double *value)
+{
+    *value = (double)board->health.said.power_mw / 1e3;
+    return is_fresh(source, board) && board->health.said.power_mw != 0;
+}
+
+static bool read_speed(const struct cn_metrics_source *source, const struct cn_roster_board *board,
+                       double *value)
+{
+    *value = (double)board->health.said.centisamples / 100;
+    return is_fresh(source, board) && board->health.said.centisamples != 0;
+}
+
+static bool read_throttled(const struct cn_metrics_source *source,
+                           const struct cn_roster_board *board, double *value)
+{
+    *value = (board->health.said.flags & CN_HEALTH_THROTTLED) != 0;
+    return is_fresh(source, board);
+}
+
 static void write_each(const struct cn_metrics_source *source, const struct cn_roster_board *boards,
                        size_t count, struct cn_metric_text *text)
 {
-    cn_metric_begin(text, "cairn_board_up", "gauge",
-                    "1 for a board that is live, 0 for one that is silent, failed or never came.");
-    for (size_t i = 0; i < count; i++) {
-        const struct cn_ledger_board *board = &boards[i].enrolled;
-        const struct cn_metric_label labels[] = {{"board", board->name}, {"group", board->group}};
-        if (!board->revoked)
-            cn_metric_add(text, labels, 2,
-                          cn_board_condition_of(&boards[i], source->now_ms) == CN_CONDITION_LIVE);
-    }
-    cn_metric_begin(text, "cairn_board_last_heard_seconds", "gauge",
-                    "Since the last sign of life of a board, its leader's reports included.");
-    for (size_t i = 0; i < count; i++) {
-        const struct cn_ledger_board *board = &boards[i].enrolled;
-        const struct cn_metric_label labels[] = {{"board", board->name}, {"group", board->group}};
-        uint64_t sign_ms = cn_roster_sign_ms(&boards[i]);
-        if (!board->revoked && sign_ms && sign_ms <= source->now_ms)
-            cn_metric_add(text, labels, 2, (double)(source->now_ms - sign_ms) / 1e3);
-    }
-}
-
-// Writes the newest version that each board's group fetched since the start.
-static void write_versions(const struct cn_metrics_source *source,
-                           const struct cn_roster_board *boards, size_t count,
-                           struct cn_metric_text *text)
-{
-    cn_metric_begin(text, "cairn_board_version", "gauge",
-                    "The newest version that a board's group fetched since the start.");
-    for (size_t i = 0; i < count; i++) {
-        const struct cn_ledger_board *board = &boards[i].enrolled;
-        const struct cn_metric_label labels[] = {{"board", board->name}, {"group", board->group}};
-        const struct cn_roster_group *group = cn_roster_find_group(source->roster, board->group);
-        if (!board->revoked && group && group->served)
-            cn_metric_add(text, labels, 2, group->served);
+    static const struct board_metric metrics[] = {
+        {"cairn_board_up",
+         "1 for a board that is live, 0 for one that is silent, failed or never came.", read_up},
+        {"cairn_board_last_heard_seconds",
+         "Since the last sign of life of a board, its group's reports included.", read_heard},
+        {"cairn_board_version", "The newest version that a board's group fetched since the start.",
+         read_version},
+        {"cairn_board_temperature_celsius", "Of the hottest zone of a board, as it said.",
+         read_temperature},
+        {"cairn_board_power_watts", "What a board takes, as it said.", read_power},
+        {"cairn_board_samples_per_second", "Speed of a board's training, as it said.", read_speed},
+        {"cairn_board_throttled", "1 while a board slows itself down for heat or power.",
+         read_throttled},
+    };
+    for (size_t m = 0; m < sizeof(metrics) / sizeof(metrics[0]); m++) {
+        cn_metric_begin(text, metrics[m].name, "gauge", metrics[m].help);
+        for (size_t i = 0; i < count; i++) {
+            const struct cn_ledger_board *board = &boards[i].enrolled;
+            const struct cn_metric_label labels[] = {{"board", board->name},
+                                                     {"group", board->group}};
+            double value;
+            if (!board->revoked && metrics[m].read(source, &boards[i], &value))
+                cn_metric_add(text, labels, 2, value);
+        }
     }
 }
 
@@ -117,61 +173,6 @@ static void write_bytes(const struct cn_metrics_source *source,
     }
 }
 
-struct health_value {
-    const char *name, *help;
-    bool (*read)(const struct cn_health *said, double *value);
-};
-
-static bool read_temperature(const struct cn_health *said, double *value)
-{
-    *value = cn_show_celsius(said);
-    return said->temperature_mk != 0;
-}
-
-static bool read_power(const struct cn_health *said, double *value)
-{
-    *value = (double)said->power_mw / 1e3;
-    return said->power_mw != 0;
-}
-
-static bool read_speed(const struct cn_health *said, double *value)
-{
-    *value = (double)said->centisamples / 100;
-    return said->centisamples != 0;
-}
-
-static bool read_throttled(const struct cn_health *said, double *value)
-{
-    *value = (said->flags & CN_HEALTH_THROTTLED) != 0;
-    return true;
-}
-
-static void write_health(const struct cn_metrics_source *source,
-                         const struct cn_roster_board *boards, size_t count,
-                         struct cn_metric_text *text)
-{
-    static const struct health_value values[] = {
-        {"cairn_board_temperature_celsius", "Of the hottest zone of a board, as it said.",
-         read_temperature},
-        {"cairn_board_power_watts", "What a board takes, as it said.", read_power},
-        {"cairn_board_samples_per_second", "Speed of a board's training, as it said.", read_speed},
-        {"cairn_board_throttled", "1 while a board slows itself down for heat or power.",
-         read_throttled},
-    };
-    for (size_t v = 0; v < sizeof(values) / sizeof(values[0]); v++) {
-        cn_metric_begin(text, values[v].name, "gauge", values[v].help);
-        for (size_t i = 0; i < count; i++) {
-            const struct cn_ledger_board *board = &boards[i].enrolled;
-            const struct cn_metric_label labels[] = {{"board", board->name},
-                                                     {"group", board->group}};
-            double value;
-            if (!board->revoked && cn_board_health_is_fresh(&boards[i].health, source->now_ms) &&
-                values[v].read(&boards[i].health.said, &value))
-                cn_metric_add(text, labels, 2, value);
-        }
-    }
-}
-
 void cn_metrics_write_boards(const struct cn_metrics_source *source, struct cn_metric_text *text)
 {
     size_t count, enrolled = 0;
@@ -183,8 +184,6 @@ void cn_metrics_write_boards(const struct cn_metrics_source *source, struct cn_m
     if (!enrolled || enrolled > source->board_series)
         return;
     write_each(source, boards, count, text);
-    write_versions(source, boards, count, text);
-    write_health(source, boards, count, text);
     if (source->boards)
         write_bytes(source, boards, count, text);
 }

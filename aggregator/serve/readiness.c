@@ -23,10 +23,10 @@ static cn_err say_groups(const struct cn_readiness *readiness, struct cn_buffer 
 {
     char text[CN_INVITABLE_TEXT];
     if (readiness->groups.enrolled < readiness->quorum)
-        return say(out, "groups: %u %s enrolled, the %s is %u\n", readiness->groups.enrolled,
-                   readiness->groups.enrolled == 1 ? "is" : "are", readiness->word,
-                   readiness->quorum);
-    cn_invitable_text(&readiness->groups, readiness->word, readiness->quorum, text);
+        cn_invitable_enrolled_text(readiness->word, readiness->quorum, readiness->groups.enrolled,
+                                   text);
+    else
+        cn_invitable_text(&readiness->groups, readiness->word, readiness->quorum, text);
     return say(out, "groups: %s\n", text);
 }
 

@@ -6,6 +6,7 @@
 #include "aggregator/run/measured.h"
 #include "aggregator/serve/status_boards.h"
 #include "aggregator/serve/status_groups.h"
+#include "aggregator/show/invitable.h"
 
 #define NEWS 20 // versions after which a decision is no news
 
@@ -130,7 +131,8 @@ static void print_run(const struct cn_status_report *report)
     const struct cn_ledger_version *version = &report->view.version;
     const struct cn_score *score = &report->view.progress.newest_score;
     uint64_t run = cn_ledger_identity(report->ledger)->run;
-    char digest[2 * CN_DIGEST_SIZE + 1], measures[CN_SCORE_TEXT], lag[CN_SCORE_LAG], of[32] = "";
+    char digest[2 * CN_DIGEST_SIZE + 1], measures[CN_SCORE_TEXT], lag[CN_SCORE_LAG],
+        few[CN_INVITABLE_ENROLLED_TEXT], of[32] = "";
     cn_hex(digest, version->digest, CN_DIGEST_SIZE);
     if (report->json) {
         fprintf(report->stream,
@@ -178,10 +180,11 @@ static void print_run(const struct cn_status_report *report)
                       lag);
     if (lag[0])
         fprintf(report->stream, "\n%s", lag);
-    if (report->view.groups < cn_job_updates_needed(report->job))
-        fprintf(report->stream, "\nthe %s is %u groups and %u %s enrolled",
-                cn_job_needed_word(report->job), cn_job_updates_needed(report->job),
-                report->view.groups, report->view.groups == 1 ? "is" : "are");
+    if (report->view.groups < cn_job_updates_needed(report->job)) {
+        cn_invitable_enrolled_text(cn_job_needed_word(report->job),
+                                   cn_job_updates_needed(report->job), report->view.groups, few);
+        fprintf(report->stream, "\n%s", few);
+    }
     fprintf(report->stream, "\n\n  %-16s %-16s %-12s %-34s %s\n", "board", "group", "heard",
             "hardware", "status");
 }

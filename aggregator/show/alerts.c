@@ -107,9 +107,8 @@ static cn_err add_quorum(struct alerts *alerts, const struct cn_board_list *list
     if (view->end_reason)
         return CN_OK;
     if (view->groups < needed) {
-        snprintf(add(alerts, LEVEL_ERROR, "quorum")->text, TEXT_SIZE,
-                 "the %s is %u groups and %u %s enrolled", word, needed, view->groups,
-                 view->groups == 1 ? "is" : "are");
+        cn_invitable_enrolled_text(word, needed, view->groups,
+                                   add(alerts, LEVEL_ERROR, "quorum")->text);
         return CN_OK;
     }
     cn_err err = cn_invitable_of_list(view, list, source->now_ms, &invitable);

@@ -67,6 +67,13 @@ cn_err cn_invitable_of_list(const struct cn_round_view *view, const struct cn_bo
     return CN_OK;
 }
 
+void cn_invitable_enrolled_text(const char *word, uint32_t needed, uint32_t enrolled,
+                                char text[CN_INVITABLE_ENROLLED_TEXT])
+{
+    snprintf(text, CN_INVITABLE_ENROLLED_TEXT, "the %s is %u group%s and %u %s enrolled", word,
+             needed, needed == 1 ? "" : "s", enrolled, enrolled == 1 ? "is" : "are");
+}
+
 void cn_invitable_text(const struct cn_invitable *invitable, const char *word, uint32_t needed,
                        char text[CN_INVITABLE_TEXT])
 {

@@ -22,6 +22,10 @@ void cn_invitable_of_roster(const struct cn_roster *roster, uint64_t now_ms,
 cn_err cn_invitable_of_list(const struct cn_round_view *view, const struct cn_board_list *list,
                             uint64_t now_ms, struct cn_invitable *invitable);
 
+// Writes "the quorum is 1 group and 0 are enrolled". word is that of cn_job_needed_word.
+#define CN_INVITABLE_ENROLLED_TEXT 80
+void cn_invitable_enrolled_text(const char *word, uint32_t needed, uint32_t enrolled,
+                                char text[CN_INVITABLE_ENROLLED_TEXT]);
 // Writes "1 group can be invited, the quorum is 2: 1 drained". word is that of cn_job_needed_word.
 #define CN_INVITABLE_TEXT 200
 void cn_invitable_text(const struct cn_invitable *invitable, const char *word, uint32_t needed,

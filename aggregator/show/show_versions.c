@@ -84,7 +84,7 @@ static cn_err write_round(struct versions_answer *answer, uint32_t number,
 
 // Writes what the gate or a person decided about a version, else how it went down: one that was
 // decided about has no step of its own.
-static cn_err write_ruling(struct versions_answer *answer, uint32_t number)
+static cn_err write_making(struct versions_answer *answer, uint32_t number)
 {
     struct cn_json_text *json = &answer->json;
     struct cn_ruling ruling;
@@ -138,7 +138,7 @@ static cn_err write_version(struct versions_answer *answer, const struct cn_ledg
     cn_json_count(json, "bytes_out", version->bytes_out);
     cn_json_count(json, "delta_size", version->delta_size);
     write_date(json, "made_ms", dates.made_ms);
-    err = write_ruling(answer, version->number);
+    err = write_making(answer, version->number);
     if (!err)
         err = write_steered(answer, version->number);
     if (!err && known && version->number)

@@ -110,7 +110,7 @@ def a_gateway(cluster):
     cluster.edit("job.yaml", ("quorum: 1", "quorum: 2"))
     result = cluster.command(*check)
     fine(result)
-    assert "rounds.quorum is 2 groups and 1 is enrolled" in result.stderr, result.stderr
+    assert "the quorum is 2 groups and 1 is enrolled" in result.stderr, result.stderr
     cluster.edit("job.yaml", ("quorum: 2", "quorum: 1"))
 
     profile = open(cluster.path("gateway.yaml")).read()

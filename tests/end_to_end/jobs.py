@@ -162,8 +162,11 @@ def check_views(cluster, jobs):
     assert versions[0]["version"] == 1 and len(versions) > 3, versions
     told = json.loads(get(cluster, "/v1/job-events/second")[1])["events"]
     assert told and all(event["job"] == "second" for event in told), told
-    assert [get(cluster, path)[0].status for path in ("/v1/job-state/nix", "/v1/job-versions/nix", "/v1/job-state/x%20y",
-                                                      "/v1/job-versions/second?to=1")] == [404, 404, 404, 400]
+    own = json.loads(get(cluster, "/v1/job-events/digits")[1])["events"]
+    assert own and not any("job" in event for event in own), own
+    unknown = ("/v1/job-state/nix", "/v1/job-versions/nix", "/v1/job-events/nix", "/v1/job-state/x%20y")
+    assert [get(cluster, path)[0].status for path in unknown] == [404] * len(unknown)
+    assert get(cluster, "/v1/job-versions/second?to=1")[0].status == 400
 
 
 @scenario
@@ -197,7 +200,7 @@ def a_job_that_nobody_can_train_says_so(build):
         cluster.write_job("big", quorum=2)
         cluster.start_all()
         cluster.wait_for_version(1)
-        expect(cluster.submit("many", "--priority", "9"), 0, "needs 8 groups, 3 fit", "8 groups and 3 are enrolled")
+        expect(cluster.submit("many", "--priority", "9"), 0, "needs 8 groups, 3 fit", "the quorum is 8 groups and 3 are enrolled")
         expect(cluster.submit("big", "--needs", "memory >= 900 GiB"), 0, "needs 2 groups, 0 fit: board-",
                "does not meet 'memory >= 900 GiB'")
         expect(cluster.submit("big", "--name", "fast", "--needs", "gpu == cuda and arch >= 8.7"), 0,
@@ -295,6 +298,10 @@ def people_steer_the_round_of_a_submitted_job(build):
         cluster.edit("state/gateway/jobs/second/submitted.yaml", ("deadline: 1 min", "deadline: 2 min"))
         said = run("reload", "--socket", "state/gateway/admin.sock", profile).stdout
         assert said.startswith("job second: from round ") and "rounds.deadline: 1 min, now 2 min" in said, said
+        cluster.edit("state/gateway/jobs/second/submitted.yaml", ("deadline: 2 min", "deadline: 3 min"))
+        said = run("reload", profile).stdout
+        assert said.startswith("job second of the gateway with the state ") and "2 min, now 3 min" in said, said
+        assert not os.path.exists(cluster.path("state/gateway/jobs/second/audit.jsonl")), "the audit is not the gateway's"
         said = run("reload", "gateway.yaml").stdout
         assert "nothing changes" in said, said
         os.kill(cluster.processes["board-2"].pid, signal.SIGCONT)
@@ -302,7 +309,7 @@ def people_steer_the_round_of_a_submitted_job(build):
         run("audit", "gateway.yaml", "--verify")
         asked = [json.loads(line) for line in open(cluster.path("state", "gateway", "audit.jsonl"))]
         assert [line["arguments"].get("job") for line in asked if line["what"] == "reload" and line["result"] == "asked"
-                ] == ["second", None], asked
+                ] == ["second", "second", None], asked
         check_job_events(cluster, run, profile, number)
 
 
@@ -345,12 +352,13 @@ def a_profile_at_fault_is_named(build):
         cluster.write_job("second", rounds=ENDLESS)
         cluster.start("gateway", "--log-format", "json")
         cluster.submit("second")
+        cluster.wait_for_line("gateway", "job second is open: version 0 of ")
         cluster.edit(file, good)
         cluster.kill("gateway")
         cluster.start("gateway", "--log-format", "json")
         wait_until(lambda: cluster.jobs()["second"]["state"] == "failed", "the end of the job")
         shown = cluster.jobs()["second"]["text"]
-        assert "failed at not begun: submitted.yaml:" in shown and ": job.rounds.deadline: expected a time" in shown, shown
+        assert "failed at version 0: submitted.yaml:" in shown and ": job.rounds.deadline: expected a time" in shown, shown
         assert "parsec" not in shown and "/" not in shown, shown
         lines = [json.loads(line) for line in cluster.log("gateway").splitlines() if "parsec" in line]
         assert any(f"job second: {file}:" in line["message"] for line in lines), lines
@@ -366,6 +374,10 @@ def check_job_events(cluster, run, profile, number):
     assert f" version_made (job second): {made}\n" in run("events", "gateway.yaml").stdout
     by_name = run("events", "--json", "--job", "second", "gateway.yaml").stdout
     assert by_name and run("events", "--json", profile).stdout.startswith(by_name), by_name  # others may have come since
+    own = run("events", "--job", "digits", "gateway.yaml").stdout
+    assert " version_made: " in own and "job second" not in own and made not in own, own
+    for of in ("gateway.yaml", profile):
+        expect(run("events", "--job", "secnod", of, check=False), 2, "no job secnod was submitted to the gateway with the state ")
     told = events(cluster)
     assert all(event["job"] == "second" for event in told if event["text"] == made), told
     assert any(event["kind"] == "version_made" and "job" not in event for event in told), told
@@ -476,7 +488,7 @@ def the_only_job_that_is_over_is_listed_as_ended(build):
         cluster.start("gateway", "--stay")
         for board in cluster.boards:
             cluster.start(board)
-        cluster.wait_for_line("gateway", "its last version stays available")
+        cluster.wait_for_line("gateway", "the aggregator stays: boards and people can fetch the last version")
         assert "model: version 2, digest" in cluster.log("gateway"), cluster.log("gateway")
         wait_until(lambda: cluster.jobs()["digits"]["text"] == "ended at version 2: all rounds are done", "the end")
 

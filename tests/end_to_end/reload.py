@@ -87,7 +87,7 @@ def a_bad_file_changes_nothing(build):
         good = open(cluster.path("job.yaml")).read()
         cases = (
             ((("seed: 1", "seed: 2"), ("batch: 32", "batch: 16")), ("seed: 1 in the run, 2 in the profile",
-                                                                     "this needs another run: cairn-aggregator job submit")),
+                                                                     "these values hold for the whole run. For other ones begin another run: cairn-")),
             ((("learning_rate: 0.05", "learning_rate: fast"),), ("job.yaml:8:", "learning_rate", "fast")),
             ((("batch: 32", "bath: 32"),), ("job.yaml:8:", "bath")),
             ((("digits-mlp", "digits-cnn"),), ("another model",)),
@@ -145,6 +145,9 @@ def values_that_end_the_run_are_warned_of(build):
         said = reload(cluster).stderr
         wanted = r"warning: stop.patience is 1 and the best version, 1, is \d+ versions old: the run ends with the next"
         assert re.search(wanted, said), said
+        cluster.write("job.yaml", good + "stop: {patience: 1, target_accuracy: 0.5}\n")
+        said = reload(cluster).stderr  # the next version cannot change this end
+        assert "the run ends at once, or with the open round: the target accuracy is reached" in said, said
 
 
 @scenario

@@ -526,6 +526,22 @@ static void a_hook_that_hangs_is_ended_and_said_and_the_next_event_is_told(void 
     assert_string_equal(read_told(), "gateway_started\ncommand\n");
 }
 
+static void a_hook_is_told_of_the_run_where_it_is_known(void **state)
+{
+    struct fixture *f = *state;
+    put_hook(f, "echo \"$CAIRN_JOB ${CAIRN_RUN:-none} $CAIRN_TEXT\" >>\"${0%hook}told\"");
+    snprintf(f->settings.event_hook.events, sizeof(f->settings.event_hook.events), "command");
+    begin(f);
+    look(f, 0);
+    cn_event_service_note(&f->service, "close-round", "next", "done: closed");
+    cn_event_service_note(&f->service, "pause", NULL, "done: paused");
+    look(f, 1000);
+    drain(f);
+    assert_non_null(strstr(read_told(), "next none close-round: done: closed\n"));
+    assert_non_null(strstr(read_told(), " pause: done: paused\n"));
+    assert_null(strstr(read_told(), "none pause: "));
+}
+
 static void audit_line(const char *by, const char *what, const char *result)
 {
     const struct cn_audit_who who = {.uid = 1000, .pid = 1, .by = by};
@@ -595,6 +611,7 @@ int main(void)
         SERVICE_TEST(a_board_that_others_miss_has_time_to_come_back),
         SERVICE_TEST(a_board_that_flaps_is_told_to_the_hook_once_in_ten_minutes),
         SERVICE_TEST(a_command_beside_the_gateway_is_an_event),
+        SERVICE_TEST(a_hook_is_told_of_the_run_where_it_is_known),
         SERVICE_TEST(a_hook_that_cannot_be_run_is_said_at_the_start),
         SERVICE_TEST(a_hook_that_hangs_is_ended_and_said_and_the_next_event_is_told),
     };

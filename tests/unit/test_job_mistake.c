@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "aggregator/daemon/job_mistake.h"
+#include "runtime/profile/profile.h"
 
 #define SEE_LOG "the gateway's log says what is wrong"
 
@@ -46,10 +47,42 @@ static void a_mistake_is_told_without_paths_and_values(void **state)
     }
 }
 
+// The lines are those that the parser writes: "s3cret" stands for what only the job's owner knows.
+static void a_profile_that_is_read_with_mistakes_keeps_its_values_for_itself(void **state)
+{
+    static const struct {
+        const char *profile, *wanted;
+    } cases[] = {
+        {"rounds:\n  deadline: s3cret\n", "submitted.yaml:2: rounds.deadline: "},
+        {"rounds:\n  deadline: 'no; expected s3cret'\n", "submitted.yaml:2: rounds.deadline: "},
+        {"s3cret: 1\n", "submitted.yaml:1: "},
+        {"http:\n  s3cret: 1\n", "submitted.yaml:2: "},
+        {"http: {token_file: s3cret\n", "submitted.yaml:"},
+        {"s3cret\n", "submitted.yaml:1: "},
+        {"extends: s3cret\n", "submitted.yaml:1: "},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct cn_profile *profile = NULL;
+        struct cn_diag diag;
+        char text[CN_JOB_REASON];
+        cn_diag_init(&diag);
+        cn_err err = cn_profile_parse("/s3cret/submitted.yaml", cases[i].profile,
+                                      strlen(cases[i].profile), &diag, &profile);
+        assert_int_equal(err, CN_EINVAL);
+        assert_non_null(strstr(cn_diag_first(&diag), "s3cret"));
+        cn_job_mistake_text(&diag, text);
+        assert_null(strstr(text, "s3cret"));
+        if (strncmp(text, cases[i].wanted, strlen(cases[i].wanted)) != 0)
+            fail_msg("%s, of: %s", text, cn_diag_first(&diag));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_mistake_is_told_without_paths_and_values),
+        cmocka_unit_test(a_profile_that_is_read_with_mistakes_keeps_its_values_for_itself),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

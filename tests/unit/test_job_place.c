@@ -70,6 +70,24 @@ static void a_gateway_whose_own_state_lies_in_a_folder_jobs_is_no_job(void **sta
     assert_false(cn_job_place_find(f->job, &place)); // and now one without this job
 }
 
+static void a_ledger_that_cannot_be_read_leaves_it_to_the_path(void **state)
+{
+    struct fixture *f = *state;
+    struct cn_job_place place;
+    char path[sizeof(f->job)];
+    submit(f, "other");
+    cn_ledger_close(f->world.ledger);
+    f->world.ledger = NULL;
+    snprintf(path, sizeof(path), "%s/" CN_LEDGER_FILE, f->world.directory);
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    fputs("no ledger", file);
+    fclose(file);
+    assert_true(cn_job_place_find(f->job, &place));
+    assert_string_equal(place.job, "next");
+    assert_false(cn_job_place_find(f->world.directory, &place));
+}
+
 #define FOLDER_TEST(test) cmocka_unit_test_setup_teardown(test, make_folders, remove_folders)
 
 int main(void)
@@ -77,6 +95,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         FOLDER_TEST(a_job_of_the_gateway_is_found),
         FOLDER_TEST(a_gateway_whose_own_state_lies_in_a_folder_jobs_is_no_job),
+        FOLDER_TEST(a_ledger_that_cannot_be_read_leaves_it_to_the_path),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

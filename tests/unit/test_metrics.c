@@ -225,7 +225,7 @@ static void readiness_names_each_reason(void **state)
     assert_false(ready);
     assert_string_equal(finish(&out), "store: the run waits: the disk is full\n"
                                       "disk: 10 MiB are free, below storage.reserve, 64 MiB\n"
-                                      "groups: 1 is enrolled, the quorum is 2\n");
+                                      "groups: the quorum is 2 groups and 1 is enrolled\n");
     cn_buffer_deinit(&out);
 }
 

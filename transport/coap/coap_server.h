@@ -90,7 +90,8 @@ enum cn_coap_handshake {
     CN_COAP_HANDSHAKE_UNKNOWN,    // no board of this name is enrolled, or it was revoked
     CN_COAP_HANDSHAKE_FAILED,     // another key, a damaged message, or no request came after it
     CN_COAP_HANDSHAKE_UNFINISHED, // it was begun and named no board
-    CN_COAP_HANDSHAKE_FULL,       // all sessions were taken: the board may ask again later
+    CN_COAP_HANDSHAKE_FULL, // all sessions were taken; it also counts as OK when a later request is
+                            // served
     CN_COAP_HANDSHAKES,
 };
 

@@ -54,22 +54,22 @@ struct view {
     cJSON *list; // of the running aggregator; NULL: none runs, or it has no jobs
 };
 
-// Reads how far the run of a job is, from its own ledger.
-static void read_version(const struct view *view, const char *job, bool first, char *text,
-                         size_t size)
+// Reads the number of the newest version from the ledger of a job's run. Returns false when there is
+// none.
+static bool read_version(const struct view *view, const char *job, bool first, uint32_t *number)
 {
     char folder[CN_PATH_SIZE];
     struct cn_ledger *ledger = NULL;
     struct cn_ledger_version newest;
-    snprintf(text, size, "not begun");
     if (!first && !cn_job_opening_path(view->setup->settings->state, job, "", folder))
-        return;
+        return false;
     if (!first && cn_ledger_open_existing(folder, &ledger))
-        return;
-    if (!cn_ledger_newest_version(first ? view->setup->ledger : ledger, &newest))
-        snprintf(text, size, "version %u", newest.number);
+        return false;
+    cn_err err = cn_ledger_newest_version(first ? view->setup->ledger : ledger, &newest);
     if (!first)
         cn_ledger_close(ledger);
+    *number = err ? 0 : newest.number;
+    return !err;
 }
 
 static void describe(const struct view *view, const struct cn_queued_job *job, bool first,
@@ -77,17 +77,19 @@ static void describe(const struct view *view, const struct cn_queued_job *job, b
 {
     const char *said =
         cJSON_GetStringValue(cJSON_GetObjectItem(find(view->list, job->name), "text"));
-    char version[32];
-    if (said && !cn_job_is_over(job->state)) {
+    const char *name = cn_job_state_name(job->state);
+    const char *stands = view->runs ? "" : "; no aggregator runs";
+    bool over = cn_job_is_over(job->state);
+    uint32_t version;
+    if (said && !over)
         snprintf(text, size, "%s", said);
-        return;
-    }
-    read_version(view, job->name, first, version, sizeof(version));
-    if (cn_job_is_over(job->state))
-        snprintf(text, size, "%s at %s: %s", cn_job_state_name(job->state), version, job->reason);
+    else if (!read_version(view, job->name, first, &version))
+        snprintf(text, size, over ? "%s before it began: %s" : "%s, not begun%s", name,
+                 over ? job->reason : stands);
+    else if (over)
+        snprintf(text, size, "%s at version %u: %s", name, version, job->reason);
     else
-        snprintf(text, size, "%s, %s%s", cn_job_state_name(job->state), version,
-                 view->runs ? "" : "; no aggregator runs");
+        snprintf(text, size, "%s, version %u%s", name, version, stands);
 }
 
 static void print_groups(const cJSON *job)

@@ -20,7 +20,7 @@ struct cn_status_view { // zero it before use
     bool paused;        // by a person: what is shown stays
     struct cn_keys keys;
     FILE *page;             // of the lines that are being added; NULL: none are
-    char *text;             // owned; the lines: a character for the colour each, and a newline
+    char *text;             // owned; lines, each a colour mark, a text and a newline
     size_t size;            // bytes of text
     unsigned count, top;    // lines, and the first one that is shown
     unsigned columns, rows; // of the terminal
