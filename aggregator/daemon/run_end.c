@@ -43,7 +43,8 @@ static cn_err tell_end(struct cn_daemon *daemon, const struct cn_run_state *stat
     daemon->end_told = true;
     tell_others(daemon);
     if (stay)
-        cn_log(CN_LOG_INFO, "run", "the aggregator stays: boards and people can fetch the last version");
+        cn_log(CN_LOG_INFO, "run",
+               "the aggregator stays: boards and people can fetch the last version");
     return CN_OK;
 }
 

@@ -125,7 +125,7 @@ def health_names_what_is_wrong(build):
         answer, body = get(cluster, "/readyz")
         assert answer.status == 503, (answer.status, body)
         assert re.search(r"^disk: \d+ MiB are free, below storage.reserve, 62914560 MiB$", body, re.M), body
-        assert "groups: 2 are enrolled, the quorum is 3\n" in body, body
+        assert "groups: the quorum is 3 groups and 2 are enrolled\n" in body, body
         cluster.kill("gateway")
     with gateway_with_http(build) as cluster:
         cluster.start("gateway")

@@ -143,7 +143,7 @@ def values_that_end_the_run_are_warned_of(build):
         assert "warning: the run is over: all rounds are done; it goes on with these values when" in said, said
         cluster.write("job.yaml", good + "stop: {patience: 1}\n")
         said = reload(cluster).stderr
-        wanted = r"warning: stop.patience is 1 and the best version, 1, is \d+ versions old: the run ends with the next"
+        wanted = r"warning: stop.patience is 1 and the best version, 1, is \d+ versions? old: the run ends with the next"
         assert re.search(wanted, said), said
         cluster.write("job.yaml", good + "stop: {patience: 1, target_accuracy: 0.5}\n")
         said = reload(cluster).stderr  # the next version cannot change this end

@@ -54,8 +54,8 @@ struct view {
     cJSON *list; // of the running aggregator; NULL: none runs, or it has no jobs
 };
 
-// Reads the number of the newest version from the ledger of a job's run. Returns false when there is
-// none.
+// Reads the number of the newest version from the ledger of a job's run. Returns false when there
+// is none.
 static bool read_version(const struct view *view, const char *job, bool first, uint32_t *number)
 {
     char folder[CN_PATH_SIZE];
