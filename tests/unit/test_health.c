@@ -144,6 +144,18 @@ static void a_change_is_told_after_five_seconds_and_all_else_each_minute(void **
     assert_int_equal(board.health.told.seq, 203);
 }
 
+static void a_board_that_was_registered_again_reports_soon(void **state)
+{
+    struct board board = {.status.care = &board.care};
+    (void)state;
+    assert_true(is_due(&board, "", 1000000));
+    assert_false(is_due(&board, "", 1006000));
+    board.health.registered = true;
+    assert_false(is_due(&board, "", 1004999));
+    assert_true(is_due(&board, "", 1006000));
+    assert_false(is_due(&board, "", 1012000));
+}
+
 static void reports_are_left_out_where_bytes_cost_or_are_almost_used_up(void **state)
 {
     const struct cn_traffic_rules day = {.day_bytes = 1000};
@@ -334,6 +346,7 @@ int main(void)
         cmocka_unit_test(a_board_rests_only_for_its_charge_and_bytes),
         cmocka_unit_test(the_largest_report_is_small_and_survives_a_round_trip),
         cmocka_unit_test(a_change_is_told_after_five_seconds_and_all_else_each_minute),
+        cmocka_unit_test(a_board_that_was_registered_again_reports_soon),
         cmocka_unit_test(reports_are_left_out_where_bytes_cost_or_are_almost_used_up),
         WORLD_TEST(a_report_is_shown_and_keeps_no_group_in_the_round),
         WORLD_TEST(reports_that_come_too_fast_or_lie_change_nothing),

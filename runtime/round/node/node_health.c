@@ -91,11 +91,12 @@ static bool differs(const struct cn_health *a, const struct cn_health *b)
 bool cn_node_health_due(struct cn_node_health *health, uint64_t salt, uint64_t now_ms)
 {
     uint64_t age_ms = now_ms - health->told_ms;
+    bool news = health->registered || differs(&health->newest, &health->told);
     uint32_t drawn[4];
 
-    if (health->told_ms && age_ms < health->wait_ms &&
-        (age_ms < SHORTEST_MS || !differs(&health->newest, &health->told)))
+    if (health->told_ms && age_ms < health->wait_ms && (age_ms < SHORTEST_MS || !news))
         return false;
+    health->registered = false;
     cn_random_block(salt, health->newest.seq, 0, drawn);
     health->wait_ms = LONGEST_MS - SPREAD_MS / 2 + drawn[0] % SPREAD_MS;
     health->told_ms = now_ms;

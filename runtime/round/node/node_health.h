@@ -3,7 +3,9 @@
 //
 // A report is due every minute, and at a change that matters (a pause, throttling, an error), but
 // at least 5 s after the report before. A new step, temperature or power is no such change: these
-// change all the time. Threading: none.
+// change all the time. A board that was registered again reports as after a change: an aggregator
+// that was started again knows nothing of it, and could not invite its group by rounds.select.
+// Threading: none.
 #pragma once
 
 #include "runtime/port/health.h"
@@ -12,6 +14,7 @@
 struct cn_node_health {
     uint64_t told_ms; // clock; time of the newest report; 0: none yet
     uint64_t wait_ms; // from that report to the next one without a change
+    bool registered;  // since that report
     struct cn_health newest, told;
 };
 

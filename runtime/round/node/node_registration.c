@@ -139,8 +139,10 @@ cn_err cn_node_take_manifest(struct cn_node_owner *node, const struct cn_manifes
     bool same_keys = has_same_keys(node, manifest);
     bool same_group = strcmp(manifest->group, node->manifest.group) == 0; // else it was moved
 
-    if (!remembered)
+    if (!remembered) {
         node->down = node->refused = false;
+        node->health.registered = true;
+    }
     if (node->next_asked_ms && same_run) {
         node->result = CN_OK;
         return CN_OK;
