@@ -48,6 +48,8 @@ static int print_verdict(const char *state, const struct cn_audit_verdict *verdi
 static int verify(const struct cn_setup *setup, const char *expected)
 {
     struct cn_audit_verdict verdict;
+    if (cn_setup_refuse_job(setup->state_name))
+        return CN_EXIT_FAILED;
     cn_err err = cn_audit_verify(setup->settings->state, expected, &verdict);
     if (!err)
         return print_verdict(setup->state_name, &verdict, expected);

@@ -9,7 +9,7 @@
 #include <time.h>
 
 #include "aggregator/command/aggregator_commands.h"
-#include "aggregator/command/job_place.h"
+#include "aggregator/daemon/job_place.h"
 #include "aggregator/daemon/setup.h"
 #include "aggregator/ledger/jobs.h"
 #include "aggregator/serve/event_file.h"

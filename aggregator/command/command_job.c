@@ -132,7 +132,7 @@ static int submit(const struct options *options, const char *profile, const char
         submission.version = version;
     }
     if (!result)
-        result = cn_audited_begin(&audited, setup.settings->state, "job-submit", "file", job);
+        result = cn_audited_begin(&audited, &setup, "job-submit", "file", job);
     if (!result) {
         result = opened ? opened : cn_job_submit(&setup, &submission, &files, &row);
         if (!result) { // the line "asked" has the file

@@ -4,8 +4,8 @@
 
 #include "aggregator/command/aggregator_commands.h"
 #include "aggregator/command/audited.h"
-#include "aggregator/command/job_place.h"
 #include "aggregator/command/steer.h"
+#include "aggregator/daemon/job_place.h"
 #include "aggregator/daemon/reload.h"
 #include "aggregator/daemon/setup.h"
 #include "aggregator/show/invitable.h"
@@ -27,14 +27,13 @@ static const char help[] =
     "profile: its own, or that of the submitted job that --job or PROFILE "
     "names.\n\n" CN_STEER_JOB_HELP CN_STEER_HELP;
 
-// place is that of a submitted job; NULL: the values are those of the gateway's own job.
-static void print(const struct cn_setup *setup, const struct cn_job_place *place,
-                  const struct cn_job_reload *reload)
+static void print(const struct cn_setup *setup, const struct cn_job_reload *reload)
 {
+    struct cn_job_place place;
     const struct cn_job *job = &setup->settings->job;
     char text[CN_RELOAD_LINE], few[CN_INVITABLE_ENROLLED_TEXT];
-    if (place)
-        printf("job %s of the gateway with the state %s:\n", place->job, place->gateway);
+    if (cn_job_place_find(setup->state_name, &place))
+        printf("job %s of the gateway with the state %s:\n", place.job, place.gateway);
     uint32_t groups;
     for (size_t i = 0; i < reload->changed.count && i < CN_DIAG_LINES; i++) {
         cn_reload_describe(reload, i, text);
@@ -61,7 +60,7 @@ static void print(const struct cn_setup *setup, const struct cn_job_place *place
     }
 }
 
-static int reload_run(const struct cn_setup *setup, const struct cn_job_place *place)
+static int reload_run(const struct cn_setup *setup)
 {
     static struct cn_job_reload reload;
     cn_err err = cn_reload_write(setup, setup->settings, &reload);
@@ -71,20 +70,15 @@ static int reload_run(const struct cn_setup *setup, const struct cn_job_place *p
                 reload.refused.count ? "the profile is refused" : cn_err_text(err));
         return CN_EXIT_FAILED;
     }
-    print(setup, place, &reload);
+    print(setup, &reload);
     return CN_EXIT_DONE;
 }
 
-// The audit is that of the gateway, also when the values are those of a submitted job.
 static int reload_audited(const struct cn_setup *setup)
 {
-    struct cn_job_place place;
     struct cn_audited audited;
-    const char *state = setup->settings->state;
-    bool of_job = cn_job_place_find(state, &place);
-    int result = cn_audited_begin(&audited, of_job ? place.gateway : state, "reload",
-                                  of_job ? "job" : NULL, of_job ? place.job : NULL);
-    return result ? result : cn_audited_end(&audited, reload_run(setup, of_job ? &place : NULL));
+    int result = cn_audited_begin(&audited, setup, "reload", NULL, NULL);
+    return result ? result : cn_audited_end(&audited, reload_run(setup));
 }
 
 static int run(const struct cn_ports *ports, int argc, char **argv)

@@ -22,6 +22,7 @@ static const char help[] =
 struct removal {
     struct cn_setup *setup;
     const char *group;
+    const char *gateway; // state directory with the boards
 };
 
 // Boards are read one by one, because revoking writes to the ledger.
@@ -34,21 +35,49 @@ static cn_err find_next(void *context, const struct cn_ledger_board *board)
     return CN_ECANCELED; // ends the walk
 }
 
-static cn_err revoke_all(const struct removal *removal)
+// Revokes the group's boards in the ledger of the gateway.
+static cn_err revoke_in(struct cn_ledger *ledger, const struct removal *removal)
 {
-    struct cn_ledger *ledger = removal->setup->ledger;
     for (;;) {
         struct cn_ledger_board next = {0};
         snprintf(next.group, sizeof(next.group), "%s", removal->group);
         cn_err err = cn_ledger_boards(ledger, find_next, &next);
         if (err != CN_ECANCELED)
             return err;
-        cn_restore_note_revoked(ledger, removal->setup->settings->state, next.name);
+        cn_restore_note_revoked(ledger, removal->gateway, next.name);
         err = cn_ledger_revoke(ledger, next.name);
         if (err)
             return err;
         printf("revoked %s\n", next.name);
     }
+}
+
+// A submitted job has copies of the gateway's boards. The gateway revokes them there a moment
+// later; until then the job would take updates of the group.
+static cn_err revoke_copies(const struct removal *removal)
+{
+    struct cn_ledger_board next = {0};
+    snprintf(next.group, sizeof(next.group), "%s", removal->group);
+    cn_err err;
+    while ((err = cn_ledger_boards(removal->setup->ledger, find_next, &next)) == CN_ECANCELED) {
+        err = cn_ledger_revoke(removal->setup->ledger, next.name);
+        if (err)
+            break;
+    }
+    return err;
+}
+
+static cn_err revoke_all(const struct removal *removal)
+{
+    struct cn_ledger *ledger;
+    if (strcmp(removal->gateway, removal->setup->settings->state) == 0)
+        return revoke_in(removal->setup->ledger, removal);
+    cn_err err = cn_ledger_open_existing(removal->gateway, &ledger);
+    if (err)
+        return err;
+    err = revoke_in(ledger, removal);
+    cn_ledger_close(ledger);
+    return err ? err : revoke_copies(removal);
 }
 
 // Finds the run's newest version, and the newest kept one that has nothing of the group. *needed
@@ -108,7 +137,7 @@ static bool is_confirmed(const struct removal *removal, uint32_t newest, uint32_
 static int remove_group(struct cn_setup *setup, const struct cn_rollback_request_options *options)
 {
     const char *group = options->name;
-    const struct removal removal = {.setup = setup, .group = group};
+    const struct removal removal = {.setup = setup, .group = group, .gateway = options->gateway};
     uint32_t newest, number;
     bool needed, had;
     int result = cn_rollback_request_check(setup, options->reason);

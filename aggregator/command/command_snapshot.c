@@ -208,7 +208,7 @@ static int run(const struct cn_ports *ports, int argc, char **argv)
         result = cn_setup_open_model(&setup);
     if (!result) {
         struct cn_audited audited;
-        result = cn_audited_begin(&audited, setup.settings->state, "snapshot", "to", positional[1]);
+        result = cn_audited_begin(&audited, &setup, "snapshot", "to", positional[1]);
         if (!result)
             result = cn_audited_end(&audited, copy_state(&setup, positional[1]));
     }

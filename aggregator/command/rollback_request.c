@@ -34,8 +34,8 @@ int cn_rollback_request_run(const struct cn_rollback_request_command *command, i
     if (!result)
         result = cn_setup_open_model(&setup);
     if (!result)
-        result =
-            cn_audited_begin(&audited, setup.settings->state, command->name, "name", positional[1]);
+        result = cn_audited_begin(&audited, &setup, command->name, "name", positional[1]);
+    options.gateway = audited.state;
     if (!result)
         result = cn_audited_end(&audited, command->act(&setup, &options));
     cn_setup_deinit(&setup);

@@ -4,9 +4,10 @@
 #include "aggregator/daemon/setup.h"
 
 struct cn_rollback_request_options {
-    const char *name;   // the argument after the profile
-    const char *reason; // NULL: none was given
-    bool yes;           // --yes: do not ask
+    const char *name;    // the argument after the profile
+    const char *reason;  // NULL: none was given
+    bool yes;            // --yes: do not ask
+    const char *gateway; // state of the gateway: that of setup, unless it is a submitted job's
 };
 
 // A command that may ask for a rollback.

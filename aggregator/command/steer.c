@@ -10,9 +10,9 @@
 #include <unistd.h>
 
 #include "aggregator/command/aggregator_commands.h"
-#include "aggregator/command/job_place.h"
 #include "aggregator/command/steer_explain.h"
 #include "aggregator/control/control.h"
+#include "aggregator/daemon/job_place.h"
 #include "runtime/base/printable.h"
 #include "transport/local/local_client.h"
 #include "transport/local/local_listen.h"
@@ -267,10 +267,9 @@ int cn_steer_write(struct cn_steer *steer, const struct cn_setup *setup, const c
 
 // A command that needs the aggregator opens nothing: the lock could keep one that starts from its
 // state.
-static int refuse_alone(const struct cn_steer *steer, const struct cn_settings *settings,
-                        const char *command)
+static int refuse_alone(const struct cn_settings *settings, const char *command)
 {
-    if (!cn_steer_explain(settings, command, steer->of_run))
+    if (!cn_steer_explain(settings))
         fprintf(stderr,
                 "error: %s: no aggregator runs with this state; %s needs one: start it with "
                 "'cairn-aggregator run PROFILE'\n",
@@ -285,23 +284,25 @@ static int write_alone(struct cn_steer *steer, const char *profile, const char *
     if (!result)
         result = cn_steer_write(steer, &setup, command);
     else if (setup.settings && !setup.store)
-        (void)cn_steer_explain(setup.settings, command, steer->of_run);
+        (void)cn_steer_explain(setup.settings);
     cn_setup_deinit(&setup);
     return result;
 }
 
 int cn_steer_send(struct cn_steer *steer, const char *profile, const char *command)
 {
-    bool reached;
+    bool reached = true, alone = false;
     struct cn_profile *loaded = cn_command_load_profile(profile, CN_PROFILE_GATEWAY);
     if (!loaded)
         return CN_EXIT_PROFILE;
-    int result = cn_steer_try(steer, cn_profile_settings(loaded), command, &reached);
+    const struct cn_settings *settings = cn_profile_settings(loaded);
+    int result = CN_EXIT_FAILED;
+    if (steer->of_run || !cn_setup_refuse_job(settings->state))
+        result = cn_steer_try(steer, settings, command, &reached);
     if (!reached && steer->socket)
         fprintf(stderr, "error: %s: nobody listens there\n", steer->socket);
-    bool alone = !reached && !steer->socket && cn_control_works_alone(command);
-    if (!reached && !steer->socket && !alone)
-        result = refuse_alone(steer, cn_profile_settings(loaded), command);
+    else if (!reached && !(alone = cn_control_works_alone(command)))
+        result = refuse_alone(settings, command);
     cn_profile_free(loaded);
     return alone ? write_alone(steer, profile, command) : result;
 }

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "aggregator/command/job_place.h"
 #include "aggregator/command/steer.h"
+#include "aggregator/daemon/job_place.h"
 #include "aggregator/serve/status.h"
 #include "runtime/port/platform.h"
 
@@ -17,23 +17,16 @@ static bool is_running(const char *state)
     return running;
 }
 
-bool cn_steer_explain(const struct cn_settings *settings, const char *command, bool of_run)
+bool cn_steer_explain(const struct cn_settings *settings)
 {
     struct cn_job_place place;
     bool job = cn_job_place_find(settings->state, &place);
     const char *state = job ? place.gateway : settings->state;
     if (!is_running(state))
         return false;
-    if (job && !of_run)
-        fprintf(stderr,
-                "error: this is job %s of the gateway with the state %s, and %s is for the "
-                "gateway's own job: 'cairn-aggregator job hold GATEWAY.yaml %s' and job resume, "
-                "next and stop steer it\n",
-                place.job, state, command, place.job);
-    else
-        fprintf(stderr,
-                "error: its control socket is neither in %s nor in " CN_STEER_SERVICE
-                ": name it with --socket\n",
-                state);
+    fprintf(stderr,
+            "error: its control socket is neither in %s nor in " CN_STEER_SERVICE
+            ": name it with --socket\n",
+            state);
     return true;
 }

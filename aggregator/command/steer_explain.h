@@ -3,7 +3,6 @@
 
 #include "runtime/profile/profile.h"
 
-// Prints what to do when an aggregator runs for the profile and its socket is elsewhere, or when
-// the profile is that of a submitted job that an aggregator runs. of_run: the command is also for
-// such a job. Returns whether it printed something.
-bool cn_steer_explain(const struct cn_settings *settings, const char *command, bool of_run);
+// Prints what to do when an aggregator runs for the profile and its socket is elsewhere. Returns
+// whether it printed something.
+bool cn_steer_explain(const struct cn_settings *settings);

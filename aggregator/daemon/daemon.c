@@ -164,7 +164,11 @@ int cn_daemon_open(struct cn_daemon *daemon, const struct cn_ports *ports, const
                    bool restored)
 {
     daemon->first.setup.rights = CN_SETUP_OF_CALLER;
-    int result = cn_setup_open(&daemon->first.setup, profile, CN_SETUP_RUN);
+    int result = cn_setup_load(&daemon->first.setup, profile);
+    if (!result && cn_setup_refuse_job(daemon->first.setup.state_name))
+        result = CN_EXIT_FAILED;
+    if (!result)
+        result = cn_setup_open_state(&daemon->first.setup, CN_SETUP_RUN);
     if (!result)
         result = cn_setup_open_model(&daemon->first.setup);
     if (!result)

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "aggregator/daemon/chain_check.h"
+#include "aggregator/daemon/job_place.h"
 #include "aggregator/ledger/job_settings.h"
 #include "aggregator/run/score.h"
 #include "aggregator/store/read_store.h"
@@ -82,6 +83,19 @@ int cn_setup_load(struct cn_setup *setup, const char *profile)
     return CN_EXIT_DONE;
 }
 
+bool cn_setup_refuse_job(const char *state)
+{
+    struct cn_job_place place;
+    if (!cn_job_place_find(state, &place))
+        return false;
+    fprintf(stderr,
+            "error: this is the profile of job %s; the gateway with the state %s has the boards "
+            "and the queue: give its profile. 'cairn-aggregator job hold GATEWAY.yaml %s' and job "
+            "resume, next and stop steer the job\n",
+            place.job, place.gateway, place.job);
+    return true;
+}
+
 int cn_setup_take_rights(struct cn_setup *setup)
 {
     char path[CN_PATH_SIZE];
@@ -106,6 +120,9 @@ int cn_setup_open_state(struct cn_setup *setup, enum cn_setup_access access)
 {
     int result = cn_setup_take_rights(setup);
     setup->access = access;
+    bool of_gateway = access == CN_SETUP_ENROLL || access == CN_SETUP_ALONE;
+    if (!result && of_gateway && cn_setup_refuse_job(setup->state_name))
+        return CN_EXIT_FAILED;
     if (!result && access == CN_SETUP_ALONE && !has_ledger(setup))
         return CN_EXIT_FAILED; // a lock would make the directory
     if (!result && (access == CN_SETUP_RUN || access == CN_SETUP_ALONE))

@@ -12,10 +12,10 @@
 
 // How a subcommand uses the ledger and the files.
 enum cn_setup_access {
-    CN_SETUP_ENROLL, // ledger, made when missing; no files
+    CN_SETUP_ENROLL, // ledger, made when missing; no files; refuses the profile of a submitted job
     CN_SETUP_LOOK,   // existing ledger; files read-only, also beside a running aggregator
     CN_SETUP_RUN,    // ledger, made when missing; files locked for this process
-    CN_SETUP_ALONE,  // existing ledger; files locked for this process
+    CN_SETUP_ALONE,  // existing ledger; files locked for this process; refuses as CN_SETUP_ENROLL
 };
 
 // Whose rights a command of root has while it uses the state directory (store/state_owner.h).
@@ -43,6 +43,9 @@ struct cn_setup {
 
 // Loads the profile and touches nothing in the state directory.
 int cn_setup_load(struct cn_setup *setup, const char *profile);
+// Prints that a command is one for the gateway if the state is that of a submitted job. Returns
+// whether it is.
+bool cn_setup_refuse_job(const char *state);
 // Takes the rights with which the state directory is used, after cn_setup_load.
 int cn_setup_take_rights(struct cn_setup *setup);
 // Takes them, and opens ledger and files.

@@ -243,7 +243,7 @@ def people_steer_jobs(build):
         expect(cluster.steer("next", "second"), 0, "comes before all others, for a turn of 10 rounds")
         has("second")
         refused = cluster.command(cluster.aggregator, "pause", "state/gateway/jobs/second/profile.yaml", check=False)
-        expect(refused, 1, "this is job second of the gateway with the state ", "'cairn-aggregator job hold GATEWAY.yaml second'")
+        expect(refused, 1, "this is the profile of job second; the gateway with the state ", "'cairn-aggregator job hold GATEWAY.yaml second'")
         has("digits")  # after the turn
         cluster.command(cluster.aggregator, "pause", "gateway.yaml")
         has("second")

@@ -107,7 +107,24 @@ def links_lead_root_nowhere(build):
             site.check_root()
 
 
-CASES = (commands_of_root_leave_only_files_of_the_owner, links_lead_root_nowhere)
+def the_gateway_of_a_job_is_read_with_the_rights_of_its_owner(build):
+    """A command with a job's profile looks into the gateway's ledger first: is the job there?"""
+    for hidden in (False, True):
+        with Site(build, GROUPS, rounds=2, quorum=2, local_steps=2) as site:
+            site.prepare(hidden)
+            site.root("job", "submit", "gateway.yaml", "second.yaml")
+            job = "state/gateway/jobs/second/profile.yaml"
+            site.root("revoke", job, "board-1", code=1, says=("this is the profile of job second",))
+            site.write("root/empty", "")
+            site.replace("ledger.sqlite", "root/empty")
+            for words in ("close-round", job, "--yes"), ("extend-round", job, "1 min"), ("reload", job), ("revoke", job, "board-1"):
+                site.root(*words, code=1)
+                assert os.stat(site.path("root/empty")).st_size == 0, f"{words[0]} wrote into a file of root"
+            site.check_root("empty")
+
+
+CASES = (commands_of_root_leave_only_files_of_the_owner, links_lead_root_nowhere,
+         the_gateway_of_a_job_is_read_with_the_rights_of_its_owner)
 
 
 def main(build, *names):

@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "aggregator/command/job_place.h"
+#include "aggregator/daemon/job_place.h"
 #include "aggregator/ledger/jobs.h"
 #include "tests/unit/aggregator_world.h"
 

@@ -1,10 +1,12 @@
-#include "aggregator/command/job_place.h"
+#include "aggregator/daemon/job_place.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "aggregator/ledger/jobs.h"
+#include "aggregator/store/state_owner.h"
 
 // Cuts the last part off a path. Returns that part, or NULL when there is none.
 static char *cut_last(char *path)
@@ -38,18 +40,39 @@ static bool read_path(const char *state, struct cn_job_place *place)
     return realpath(state, place->gateway) && split(place);
 }
 
-// Returns whether the gateway's ledger has the job. If the ledger cannot be read, the path alone
-// decides.
-static bool has_job(const struct cn_job_place *place)
+static cn_err find_row(const char *gateway, const char *job)
 {
     struct cn_ledger *ledger;
     struct cn_queued_job row;
-    cn_err err = cn_ledger_open_existing(place->gateway, &ledger);
+    cn_err err = cn_ledger_open_existing(gateway, &ledger);
     if (err)
-        return err != CN_ENOTFOUND;
-    err = cn_jobs_find(ledger, place->job, &row);
+        return err;
+    err = cn_jobs_find(ledger, job, &row);
     cn_ledger_close(ledger);
+    return err;
+}
+
+// Returns whether the gateway's ledger has the job. If the ledger cannot be read, the path alone
+// decides. A command of root reads it as its owner, who may have put a link in its place.
+static bool has_job(const struct cn_job_place *place)
+{
+    char path[CN_PATH_SIZE];
+    bool root = geteuid() == 0;
+    if (cn_state_owner_take(place->gateway, path))
+        return true;
+    cn_err err = find_row(path, place->job);
+    if (root && geteuid() != 0)
+        cn_state_owner_leave();
     return err != CN_ENOTFOUND;
+}
+
+cn_err cn_job_place_reach(const struct cn_job_place *place, char gateway[CN_PATH_SIZE])
+{
+    cn_state_owner_leave();
+    cn_err err = cn_state_owner_take(place->gateway, gateway);
+    if (err)
+        cn_state_owner_return();
+    return err;
 }
 
 bool cn_job_place_find(const char *state, struct cn_job_place *place)
