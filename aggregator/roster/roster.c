@@ -404,7 +404,9 @@ bool cn_roster_report(struct cn_roster *roster, const char *board, const struct 
 {
     struct cn_roster_board *found = find_board(&roster->boards, board);
     uint64_t before = found ? found->health.said.flags : 0;
-    if (!found || found->enrolled.revoked || !cn_board_health_note(&found->health, health, now_ms))
+    uint64_t run = cn_ledger_identity(roster->ledger)->run;
+    if (!found || found->enrolled.revoked ||
+        !cn_board_health_note(&found->health, health, run, now_ms))
         return false;
     const struct cn_health *said = &found->health.said;
     if ((before | said->flags) & CN_HEALTH_OUT) // else nothing about its group changed
