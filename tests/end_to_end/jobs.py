@@ -404,22 +404,6 @@ def equal_jobs_take_turns(build):
 
 
 @scenario
-def each_job_selects_by_the_samples_of_its_own(build):
-    """A board has some 330 samples in one job and 180 in the other. Taken for the other job's, they would keep it out."""
-    with Gateway(build, {"lab-a": ["board-1"]}, rounds=ENDLESS, quorum=1) as cluster:
-        cluster.write_job("second", rounds=4, held_out="50 %")
-        for name, rule in ("job", "data.digits >= 250"), ("second", "data.digits >= 1 and data.digits < 250"):
-            cluster.edit(f"{name}.yaml", ("rounds: {", f"rounds: {{select: {rule}, "))
-        cluster.start_all()
-        cluster.wait_for_version(1)
-        expect(cluster.submit("second", "--turn", "1"), 0, "job second is in the queue")
-        # Between two turns the profile's job has one of ten rounds. What boards tell each minute would hold up each turn.
-        wait_until(lambda: cluster.jobs()["second"]["state"] == "ended", "the end of the second job", 120)
-        ended = cluster.version()
-        wait_until(lambda: cluster.version() > ended + 1, "versions after that")
-
-
-@scenario
 def what_people_hold_stays(build):
     """A job that is held makes no version, also when nobody else wants its groups; nor does one without a drained group."""
     with Gateway(build, GROUPS, rounds=ENDLESS, quorum=3) as cluster:
