@@ -5,14 +5,17 @@
 #include "runtime/round/upkeep/pause_rules.h"
 
 bool cn_board_health_note(struct cn_board_health *health, const struct cn_health *said,
-                          uint64_t now_ms)
+                          uint64_t run, uint64_t now_ms)
 {
+    uint64_t samples = health->said.samples;
     char cleaned[CN_FAULT_SIZE];
 
     if (health->told_ms && now_ms - health->told_ms < CN_HEALTH_SHORTEST_MS)
         return false;
     health->told_ms = now_ms ? now_ms : 1;
     health->said = *said;
+    if (said->samples_run && said->samples_run != (uint32_t)run)
+        health->said.samples = samples;
     cn_fault_clean(cleaned, said->error); // makes no text longer
     memcpy(health->said.error, cleaned, strlen(cleaned) + 1);
     cn_fault_clean(cleaned, said->rest);

@@ -15,9 +15,11 @@ struct cn_board_health {
     struct cn_health said;
 };
 
-// Takes a report. Returns false for one that is not taken, because it came too soon.
+// Takes a report for a roster of this run. A board that serves several jobs tells the samples of
+// the one that it has open: those of another run are not taken, and the earlier number stays.
+// Returns false for a report that is not taken, because it came too soon.
 bool cn_board_health_note(struct cn_board_health *health, const struct cn_health *said,
-                          uint64_t now_ms);
+                          uint64_t run, uint64_t now_ms);
 
 // Returns whether there is a report that is still fresh.
 bool cn_board_health_is_fresh(const struct cn_board_health *health, uint64_t now_ms);

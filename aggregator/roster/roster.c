@@ -150,20 +150,9 @@ static void hand_over(const struct cn_roster *roster, struct board_list *boards,
             if (drop)
                 drop(context, before->enrolled.name);
         } else if (after) {
-            after->heard_ms = before->heard_ms;
-            after->facts = before->facts;
-            after->fault = before->fault;
-            after->error_due = before->error_due;
-            after->stored_ms = before->stored_ms;
-            after->error_code = before->error_code;
-            after->failed_ms = before->failed_ms;
-            after->replan_ms = before->replan_ms;
-            after->health = before->health;
-            after->instances = before->instances;
-            after->fault_lines = before->fault_lines;
-            after->told_lines = before->told_lines;
-            after->seen_ms = before->seen_ms;
-            after->missing_ms = before->missing_ms;
+            const struct cn_ledger_board enrolled = after->enrolled;
+            *after = *before;
+            after->enrolled = enrolled;
         }
     }
 }
@@ -404,7 +393,9 @@ bool cn_roster_report(struct cn_roster *roster, const char *board, const struct 
 {
     struct cn_roster_board *found = find_board(&roster->boards, board);
     uint64_t before = found ? found->health.said.flags : 0;
-    if (!found || found->enrolled.revoked || !cn_board_health_note(&found->health, health, now_ms))
+    uint64_t run = cn_ledger_identity(roster->ledger)->run;
+    if (!found || found->enrolled.revoked ||
+        !cn_board_health_note(&found->health, health, run, now_ms))
         return false;
     const struct cn_health *said = &found->health.said;
     if ((before | said->flags) & CN_HEALTH_OUT) // else nothing about its group changed

@@ -274,7 +274,7 @@ enum cn_round_mode {
 
 struct cn_rounds_async {
     enum cn_round_mode mode;
-    uint32_t buffer;        // updates that make a version; 0: three quarters of the quorum
+    uint32_t buffer;        // updates that make a version; 0: by quorum (cn_job_buffer)
     uint32_t max_staleness; // versions that an update may be behind, at most CN_STALENESS_MAX
     bool wait; // a version waits for groups whose updates would be too old for the next
 };
@@ -352,13 +352,18 @@ static inline bool cn_job_is_async(const struct cn_job *job)
     return job->async.mode != CN_ROUNDS_SYNCHRONOUS;
 }
 
-// Returns the number of groups whose updates the profile asks for in a version.
+// Returns the number of groups whose updates the profile asks for in a version. By default that is
+// five eighths of the quorum, rounded up. It is at least three, as medians need, or the quorum if
+// that is smaller.
 static inline uint32_t cn_job_buffer(const struct cn_job *job)
 {
-    if (!cn_job_is_async(job))
+    uint32_t share = (uint32_t)((5 * (uint64_t)job->quorum + 7) / 8);
+
+    if (cn_job_is_async(job) && job->async.buffer)
+        return job->async.buffer;
+    if (!cn_job_is_async(job) || job->quorum < 3)
         return job->quorum;
-    return job->async.buffer ? job->async.buffer
-                             : (uint32_t)((3 * (uint64_t)job->quorum + 3) / 4); // rounded up
+    return share < 3 ? 3 : share;
 }
 
 // Returns the number of groups whose updates make a version: the quorum or the buffer, or more if

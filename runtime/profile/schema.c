@@ -478,7 +478,7 @@ const struct cn_schema_row cn_schema[] = {
      .about = "asynchronous: a version is made of the updates that came first"},
     {"job.rounds.async.buffer", CN_VALUE_COUNT, JOB, AT(job.async.buffer), 1, 10000, "by quorum",
      .word_only = true, .initial = "by quorum", .uses = GATEWAY,
-     .about = "asynchronous: number of groups whose updates make a version; by quorum: 3/4 of it"},
+     .about = "asynchronous: number of groups whose updates make a version; by quorum: 5/8 of it"},
     {"job.rounds.async.max_staleness", CN_VALUE_COUNT, JOB, AT(job.async.max_staleness), 0,
      CN_STALENESS_MAX, .initial = "8", .uses = GATEWAY,
      .about = "asynchronous: number of versions that an update may be behind"},

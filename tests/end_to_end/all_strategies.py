@@ -3,7 +3,8 @@
     all_strategies.py BIN [SEED [KILLS]]
 
 The run is made twice: undisturbed, and with kills of all programs at times that the seed draws. KILLS is the number
-of them in each stage. Both end with the same model, and each version of both can be made again.
+of them in each stage. Both end with the same model, and each version of both can be made again, also by the second
+implementation in tests/peers.
 """
 
 import os
@@ -11,9 +12,12 @@ import random
 import sys
 import time
 
-from cluster import DIGITS, Cluster, same_model_everywhere
+from cluster import DIGITS, SOURCE, Cluster, same_model_everywhere
 from reload import FAST, reload
 from rollback import REFUSED, ROLLED_BACK, aggregator, rulings
+
+sys.path.append(os.path.join(SOURCE, "tests", "peers"))
+import replay  # noqa: E402
 
 GROUPS = {f"lab-{i}": [f"board-{i}"] for i in range(1, 7)}
 ROUNDS = 2  # of a stage
@@ -110,6 +114,8 @@ def run(build, seed, kills):
         lines = cluster.replay()
         assert lines[-1] == f"{last + 1} versions, 0 differ, 0 not checked", lines[-1]
         same_model_everywhere(cluster)
+        count, digest = replay.replay(cluster.path("state/gateway"), model, "ledger")
+        assert count == last and digest.hex() == cluster.digest(), "the second implementation made another model"
         return cluster.digest()
 
 

@@ -145,7 +145,10 @@ def values_that_end_the_run_are_warned_of(build):
         said = reload(cluster).stderr
         wanted = r"warning: stop.patience is 1 and the best version, 1, is \d+ versions? old: the run ends with the next"
         assert re.search(wanted, said), said
-        cluster.write("job.yaml", good + "stop: {patience: 1, target_accuracy: 0.5}\n")
+        cluster.write("job.yaml", good)
+        said = reload(cluster).stderr
+        assert "warning: the run is over: the model stopped getting better; it goes on with these values when" in said, said
+        cluster.write("job.yaml", good + "stop: {patience: 1, target_accuracy: 50 %}\n")
         said = reload(cluster).stderr  # the next version cannot change this end
         assert "the run ends at once, or with the open round: the target accuracy is reached" in said, said
 

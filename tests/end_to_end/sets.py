@@ -11,6 +11,7 @@ import time
 
 import wide_model
 from cluster import DIGITS, ENDLESS, JOB, Cluster, read_npy, run_to_end, same_model_everywhere, wait_until, write_npy
+from jobs import Gateway
 from scenarios import Scenarios
 
 TWO = {"lab": ["board-1", "board-2"]}
@@ -453,6 +454,22 @@ def a_group_with_too_few_samples_is_not_asked(build):
                      ("quorum: 1, select", "quorum: 2, select"))
         cluster.command(cluster.aggregator, "reload", "gateway.yaml")
         finish(cluster, 0.3)
+
+
+@scenario
+def each_job_selects_by_the_samples_of_its_own(build):
+    """A board has some 330 samples in one job and 180 in the other. Taken for the other job's, they would keep it out."""
+    with Gateway(build, {"lab-a": ["board-1"]}, rounds=ENDLESS, quorum=1) as cluster:
+        cluster.write_job("second", rounds=4, held_out="50 %")
+        for name, rule in ("job", "data.digits >= 250"), ("second", "data.digits >= 1 and data.digits < 250"):
+            cluster.edit(f"{name}.yaml", ("rounds: {", f"rounds: {{select: {rule}, "))
+        cluster.start_all()
+        cluster.wait_for_version(1)
+        cluster.submit("second", "--turn", "1")
+        # The jobs take turns four times. If each turn waited for the report of the next minute, that took longer.
+        wait_until(lambda: cluster.jobs()["second"]["state"] == "ended", "the end of the second job", 120)
+        ended = cluster.version()
+        wait_until(lambda: cluster.version() > ended + 1, "versions after that")
 
 
 @scenario

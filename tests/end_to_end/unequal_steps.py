@@ -13,6 +13,7 @@ from scenarios import Scenarios
 sys.path.append(os.path.join(SOURCE, "tests", "peers"))
 import replay  # noqa: E402
 from normalize import Normalize  # noqa: E402
+from update import Refused  # noqa: E402
 
 ROUNDS = 3
 MODEL = "digits-norm.onnx"
@@ -32,6 +33,16 @@ def cluster_of(build, others, **job):
     return cluster
 
 
+def refuse_other_steps(cluster):
+    """With other values of the job the second implementation makes other versions."""
+    for normalize in None, Normalize(momentum=0.8, learning_rate=0.05), Normalize(0.9, 0.05, nesterov=True):
+        try:
+            replay.replay(cluster.path("state/gateway"), os.path.join(DIGITS, MODEL), 10.0, normalize=normalize)
+        except Refused:
+            continue
+        raise AssertionError(f"the versions of {normalize} are the same")
+
+
 def check_run(build, **others):
     cluster = cluster_of(build, others)
     try:
@@ -49,9 +60,9 @@ def check_run(build, **others):
         assert any(a != b for a, b in steps), f"both groups always did as many steps: {steps}"
         lines = cluster.replay()
         assert lines[-1] == f"{ROUNDS + 1} versions, 0 differ, 0 not checked", lines
-        count, _ = replay.replay(cluster.path("state/gateway"), os.path.join(DIGITS, MODEL), 10.0,
-                                 normalize=Normalize(momentum=0.9, learning_rate=0.05))
-        assert count == ROUNDS, count
+        count, digest = replay.replay(cluster.path("state/gateway"), os.path.join(DIGITS, MODEL), "ledger")
+        assert count == ROUNDS and digest.hex() == cluster.digest(), count
+        refuse_other_steps(cluster)
         return f"steps {steps}"
     finally:
         cluster.__exit__(*sys.exc_info())

@@ -84,8 +84,8 @@ def epoch_of(epochs, number):
 class Follower:
     """The server's variate from version to version."""
 
-    def __init__(self, job, ledger, layout, run):
-        self.job, self.layout, self.run = job, layout, run
+    def __init__(self, ledger, layout, run):
+        self.layout, self.run = layout, run
         self.epochs, self.has = read_epochs(ledger), has_values(layout)
         self.server = floats([0.0]) * len(self.has)
 
@@ -98,10 +98,10 @@ class Follower:
         frame = frame_of(self.server, self.run, number - 1, base.digest, self.layout)
         return update.decode(frame, self.layout)[1]
 
-    def follow(self, number, base, updates):
+    def follow(self, job, number, base, updates):
         """updates: (values, steps) of those with values."""
         sent = self.begin(number, base)
-        self.server = self.job.fold(self.server, sent, updates, self.groups, self.has)
+        self.server = job.fold(self.server, sent, updates, self.groups, self.has)
 
     def roll_back(self):
         self.server = floats([0.0]) * len(self.has)

@@ -6,6 +6,8 @@ Written from runtime/profile/job_text.h, aggregator/ledger/rulings.h and aggrega
 import sqlite3
 
 import update
+from control import Control
+from normalize import Normalize
 from robust import Robust
 from server_optimizer import Server
 from update import floats, refuse
@@ -29,15 +31,31 @@ def number_of(text):
     return 0 if text in ("none", "by optimizer") else float(text)
 
 
+def steps_of(kind, values):
+    """A kind of Control or Normalize with the values that say how far the steps of a round go."""
+    return kind(learning_rate=number_of(values["train.learning_rate"]), momentum=number_of(values["train.momentum"]),
+                proximal=number_of(values["train.proximal"]), nesterov=values["train.nesterov"] == "true")
+
+
+def normalize_of(values):
+    return steps_of(Normalize, values) if values.get("server.normalize") == "steps" else None
+
+
+def correction_of(values):
+    if values.get("train.correction", "none") == "none":
+        return None
+    refuse(values["train.schedule.kind"] != "constant" or number_of(values["train.schedule.warm_up"]),
+           "learning rates of a schedule are not computed here")
+    return steps_of(Control, values)
+
+
 def server_of(values):
-    refuse(values.get("server.normalize", "off") != "off", "the ledger's job is normalized")
-    refuse(values.get("train.correction", "none") != "none", "the ledger's job has control variates")
     server = Server(values["server.optimizer"], *(number_of(values["server." + key])
                                                   for key in ("learning_rate", "momentum", "beta1", "beta2", "epsilon")))
     if values.get("rounds.mode", "synchronous") == "synchronous":
         return server
     quorum, buffer = int(values["rounds.quorum"]), values["rounds.async.buffer"]
-    buffer = (3 * quorum + 3) // 4 if buffer == "by quorum" else int(buffer)
+    buffer = min(quorum, max(3, (5 * quorum + 7) // 8)) if buffer == "by quorum" else int(buffer)
     robust = robust_of(values)
     waits = robust.rule != "none" and values["robust.short"] == "wait"
     return server.asynchronous(max(buffer, robust.needs()) if waits else buffer, quorum)
@@ -50,7 +68,8 @@ def robust_of(values):
 def job_of(values, job):
     """The given job with the values of the ledger."""
     return job._replace(max_norm=number_of(values["limits.max_norm"]), trust=values["limits.trust_groups"] == "true",
-                        server=server_of(values), robust=robust_of(values), clip=values["robust.short"] == "clip")
+                        server=server_of(values), robust=robust_of(values), clip=values["robust.short"] == "clip",
+                        normalize=normalize_of(values), correction=correction_of(values))
 
 
 def take_over(jobs, number, job, rows, center, count):

@@ -7,7 +7,8 @@ limits.trust_groups is true, server.optimizer, and other keys below server. robu
 robust, seed=NUMBER the job's seed, and stay=PATTERNS the tensors that never travel, with commas between them;
 small=sign is update.small.
 async=BUFFER/QUORUM: the rounds are asynchronous.
-With the word ledger in place of MAX_NORM, each round has the job that the ledger has for it.
+With the word ledger in place of MAX_NORM, each round has the job that the ledger has for it. Runs with control
+variates or normalized steps need that.
 
 Written from aggregator/README.md, runtime/update/UPDATE.md and the headers they name. Each version, the
 frame that makes it and what that frame left out are compared with the stored files byte for byte, and their
@@ -137,6 +138,7 @@ class Job(NamedTuple):
     robust: Robust = Robust()
     clip: bool = False
     normalize: Normalize | None = None
+    correction: control.Control | None = None
 
 
 def updates_with_values(contributions, directory, layout):
@@ -194,7 +196,7 @@ def replay_ruling(ruling, number, job, base, residual, rows, center, model, file
 
 def replay(gateway, model_path, max_norm, trust=False, server=Server(), robust=Robust(), clip=False, stay=(),
            normalize=None, correction=None, small="q8"):
-    job = Job(max_norm, trust, server, robust, clip, normalize)
+    job = Job(max_norm, trust, server, robust, clip, normalize, correction)
     model, ledger, files = read_file(model_path), open_ledger(gateway), os.path.join(gateway, "files")
     layout, graph, variances = layout_with(model, stay, small), digest_of(make_graph(model)), variances_of(model)
     check_versions(gateway, model, ledger)
@@ -207,10 +209,11 @@ def replay(gateway, model_path, max_norm, trust=False, server=Server(), robust=R
     statistics, bases = statistics_of(model), [base.digest]
     jobs = ledger_settings.read_jobs(ledger) if max_norm == "ledger" else None
     rulings, downlinks = ledger_settings.read_rulings(ledger), ledger_settings.read_downlinks(ledger)
-    follower = control.Follower(correction, ledger, layout, run) if correction else None
+    variates = control.Follower(ledger, layout, run)
     for number, digest, delta_digest, delta_size, state_digest in versions:
         if jobs:
             job, rows, center = ledger_settings.take_over(jobs, number, job, rows, center, len(base.values))
+        follower = variates if job.correction else None
         if number in rulings:
             base, residual, rows, center = replay_ruling(rulings[number], number, job, base, residual, rows, center,
                                                          (graph, layout, run), files, (digest, delta_digest, state_digest),
@@ -234,7 +237,7 @@ def replay(gateway, model_path, max_norm, trust=False, server=Server(), robust=R
         weights, residual, frame = merge(base.values, residual, step, rule, base.digest, layout, limits)
         refuse(frame != delta, "version %d has another delta" % number)
         if follower:
-            follower.follow(number, base, updates_with_values(contributions, files, layout))
+            follower.follow(job.correction, number, base, updates_with_values(contributions, files, layout))
         state = [*rows, *center, *([follower.server] if follower else [])]
         base = check_version(number, residual, state, make_version(graph, base.digest, weights), files, digest,
                              state_digest)

@@ -5,10 +5,11 @@ sums, products, quotients and roots come out as if they were rounded once.
 """
 
 import math
+import sys
 from array import array
 from typing import NamedTuple
 
-from update import LARGEST, floats, refuse
+from update import LARGEST, Refused, floats, refuse
 
 RATES = {"fedavg": 1, "nesterov": 0.7, "fedadagrad": 0.1, "fedadam": 0.03, "fedyogi": 0.03}
 
@@ -89,3 +90,39 @@ class Server(NamedTuple):
         m, square = self._mean(d, m), narrow(d * d)
         v = narrow(v - narrow(narrow(1 - self.beta2) * square) * ((v > square) - (v < square)))
         return self._quotient(rate, m, v), [m, v]
+
+
+# Test vectors
+
+
+def from_bits(words):
+    return array("f", b"".join(int(word, 16).to_bytes(4, sys.byteorder) for word in words))
+
+
+def main(path):
+    """Computes the vectors, with one value more than these have: that of a statistic, which takes the mean."""
+    with open(path) as file:
+        lines = [line.split() for line in file if line.strip() and not line.startswith("#")]
+    means, count = [from_bits(words) for kind, *words in lines if kind == "mean"], 0
+    for kind, *words in (line for line in lines if line[0] != "mean"):
+        if kind == "optimizer":
+            name, server = words[0], Server(words[0], float(words[1]))
+            rows, steps, left = server.begin(len(means[0]) + 1), iter(means), 0
+        elif kind == "step":
+            mean = next(steps)
+            step, rows = server.step([*mean, mean[0]], rows, [len(mean)])
+            refuse(step[:-1] != from_bits(words), "a step of %s" % name)
+            refuse(step[-1] != mean[0], "the statistic's step of %s" % name)
+            count += 1
+        else:
+            refuse(kind != "row" or rows[left][:-1] != from_bits(words), "row %d of %s" % (left, name))
+            left, count = left + 1, count + 1
+    refuse(not count, "no vectors")
+    print("%d steps and rows computed" % count)
+
+
+if __name__ == "__main__":
+    try:
+        main(sys.argv[1])
+    except Refused as error:
+        sys.exit("server_optimizer: %s" % error)

@@ -32,13 +32,15 @@ static void the_largest_report_is_small_and_survives_a_round_trip(void **state)
     for (size_t cut = 0; cut < size; cut++)
         assert_int_equal(cn_message_get_health(bytes, cut, &taken), CN_EFORMAT);
     sent.error[0] = '\0'; // beside an error there is no text about resting
+    sent.error_code = 0;
     memset(sent.rest, 'r', sizeof(sent.rest) - 1);
-    sent.samples = UINT32_MAX; // nor a number of samples
+    sent.samples = sent.samples_run = UINT32_MAX; // nor a number of samples
     assert_int_equal(cn_message_put_health(&sent, bytes, &size), CN_OK);
     assert_in_range(size, 150, CN_HEALTH_MESSAGE_MAX);
     assert_int_equal(cn_message_get_health(bytes, size, &taken), CN_OK);
     assert_string_equal(taken.rest, sent.rest);
     assert_int_equal(taken.samples, UINT32_MAX);
+    assert_int_equal(taken.samples_run, UINT32_MAX);
     for (sent.missing_count = 0; sent.missing_count < CN_HEALTH_MISSING_LEAST; sent.missing_count++)
         sent.missing[sent.missing_count] = (struct cn_member_sign){UINT32_MAX, UINT32_MAX};
     sent.flags = 0xfff; // all that there are
@@ -154,6 +156,26 @@ static void a_board_that_was_registered_again_reports_soon(void **state)
     assert_false(is_due(&board, "", 1004999));
     assert_true(is_due(&board, "", 1006000));
     assert_false(is_due(&board, "", 1012000));
+}
+
+static void the_samples_of_another_run_are_told_with_it_after_five_seconds(void **state)
+{
+    struct board board = {.status.care = &board.care};
+    struct cn_progress *progress = &board.status.progress;
+    uint64_t now_ms = 1000000;
+    (void)state;
+    progress->run = 0x123456789a;
+    assert_true(is_due(&board, "", now_ms));
+    assert_int_equal(board.health.told.samples_run, 0); // nothing is open
+    progress->samples = 500;
+    assert_true(is_due(&board, "", now_ms += 5000));
+    assert_int_equal(board.health.told.samples_run, 0x3456789a);
+    progress->run++; // the set may have as many samples in another job
+    assert_false(is_due(&board, "", now_ms + 4999));
+    assert_true(is_due(&board, "", now_ms += 5000));
+    assert_int_equal(board.health.told.samples_run, 0x3456789b);
+    assert_true(is_due(&board, "the disk is full", now_ms += 5000));
+    assert_int_equal(board.health.told.samples_run, 0);
 }
 
 static void reports_are_left_out_where_bytes_cost_or_are_almost_used_up(void **state)
@@ -347,6 +369,7 @@ int main(void)
         cmocka_unit_test(the_largest_report_is_small_and_survives_a_round_trip),
         cmocka_unit_test(a_change_is_told_after_five_seconds_and_all_else_each_minute),
         cmocka_unit_test(a_board_that_was_registered_again_reports_soon),
+        cmocka_unit_test(the_samples_of_another_run_are_told_with_it_after_five_seconds),
         cmocka_unit_test(reports_are_left_out_where_bytes_cost_or_are_almost_used_up),
         WORLD_TEST(a_report_is_shown_and_keeps_no_group_in_the_round),
         WORLD_TEST(reports_that_come_too_fast_or_lie_change_nothing),

@@ -161,7 +161,7 @@ static void asynchronous_rounds_are_refused_where_they_mean_nothing(void **state
                            "a rule needs 5 to tolerate 1"));
     assert_non_null(strstr(mistake_of_job("robust: {rule: multi_krum, tolerate: 2, short: clip}\n  "
                                           "rounds: {quorum: 8, mode: asynchronous}"),
-                           "made of 6 updates (rounds.async.buffer), but in asynchronous rounds a "
+                           "made of 5 updates (rounds.async.buffer), but in asynchronous rounds a "
                            "rule needs 7 to tolerate 2"));
 }
 
@@ -190,14 +190,20 @@ static void asynchronous_rounds_warn_of_what_is_weaker_in_them(void **state)
                         "");
 }
 
-static void a_buffer_is_three_quarters_of_the_quorum_unless_it_is_said(void **state)
+static void a_buffer_is_five_eighths_of_the_quorum_unless_it_is_said(void **state)
 {
+    static const uint32_t buffers[][2] = {{1, 1}, {2, 2}, {3, 3}, {4, 3}, {5, 4}, {8, 5}, {9, 6}};
     struct cn_profile *profile =
         profile_parse("schema: cairn/site/v1\njob: {rounds: {quorum: 10, mode: asynchronous}}\n");
     struct cn_job job = cn_profile_settings(profile)->job;
     (void)state;
-    assert_int_equal(cn_job_updates_needed(&job), 8);
+    assert_int_equal(cn_job_updates_needed(&job), 7);
     assert_int_equal(job.async.max_staleness, 8);
+    for (size_t i = 0; i < sizeof(buffers) / sizeof(buffers[0]); i++) {
+        job.quorum = buffers[i][0];
+        assert_int_equal(cn_job_updates_needed(&job), buffers[i][1]);
+    }
+    job.quorum = 10;
     job.async.buffer = 3;
     assert_int_equal(cn_job_updates_needed(&job), 3);
     job.async.mode = CN_ROUNDS_SYNCHRONOUS;
@@ -329,7 +335,7 @@ int main(void)
         cmocka_unit_test(every_robust_rule_has_its_word),
         cmocka_unit_test(asynchronous_rounds_warn_of_what_is_weaker_in_them),
         cmocka_unit_test(asynchronous_rounds_are_refused_where_they_mean_nothing),
-        cmocka_unit_test(a_buffer_is_three_quarters_of_the_quorum_unless_it_is_said),
+        cmocka_unit_test(a_buffer_is_five_eighths_of_the_quorum_unless_it_is_said),
         cmocka_unit_test(steps_are_compared_where_they_have_a_length),
         cmocka_unit_test(control_variates_need_whole_updates_of_plain_steps),
         cmocka_unit_test(what_control_variates_contradict_is_shown_where_it_is_written),

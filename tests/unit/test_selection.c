@@ -238,11 +238,18 @@ static void a_group_with_a_board_that_does_not_meet_the_rule_is_not_invited(void
     assert_int_equal(cn_selection_live(world->roster, world_now_ms, 120000), 3);
 }
 
-static void say_samples(struct aggregator_world *world, const char *board, uint64_t samples)
+static void say_samples_of(struct aggregator_world *world, const char *board, uint64_t samples,
+                           uint64_t run)
 {
-    struct cn_health health = {.state = CN_HEALTH_IDLE, .samples = samples};
+    struct cn_health health = {
+        .state = CN_HEALTH_IDLE, .samples = samples, .samples_run = (uint32_t)run};
     world_now_ms += CN_HEALTH_SHORTEST_MS;
     cn_roster_report(world->roster, board, &health, world_now_ms);
+}
+
+static void say_samples(struct aggregator_world *world, const char *board, uint64_t samples)
+{
+    say_samples_of(world, board, samples, 0); // a board of an earlier release says no run
 }
 
 static void a_group_with_too_few_samples_is_not_invited(void **state)
@@ -271,6 +278,27 @@ static void a_group_with_too_few_samples_is_not_invited(void **state)
     assert_int_equal(cn_selection_live(world->roster, world_now_ms, 1000000), 0);
 }
 
+// A board that serves several jobs still reports the samples of the job before for a while.
+static void samples_of_another_run_count_for_nothing(void **state)
+{
+    struct aggregator_world *world = *state;
+    uint64_t run = cn_ledger_identity(world->ledger)->run;
+    const char *names[] = {"a", "b", "c1", "c2"};
+    for (size_t i = 0; i < 4; i++)
+        say_samples_of(world, names[i], 900, run + 1);
+    mark(world, "data.set >= 1");
+    assert_int_equal(cn_selection_live(world->roster, world_now_ms, 120000), 0);
+    say_samples_of(world, "a", 500, run);
+    say_samples_of(world, "b", 100, run);
+    say_samples_of(world, "a", 100, run + 1); // what it said of this run stays
+    say_samples_of(world, "b", 900, run + 1);
+    mark(world, "data.set >= 500");
+    assert_int_equal(cn_selection_live(world->roster, world_now_ms, 120000), 1);
+    say_samples_of(world, "a", 0, 0); // beside an error
+    mark(world, "data.set >= 1");
+    assert_int_equal(cn_selection_live(world->roster, world_now_ms, 120000), 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -289,6 +317,8 @@ int main(void)
             a_group_with_a_board_that_does_not_meet_the_rule_is_not_invited, open_world,
             world_close),
         cmocka_unit_test_setup_teardown(a_group_with_too_few_samples_is_not_invited, open_world,
+                                        world_close),
+        cmocka_unit_test_setup_teardown(samples_of_another_run_count_for_nothing, open_world,
                                         world_close),
         cmocka_unit_test_setup_teardown(a_group_in_which_nobody_may_train_is_not_invited,
                                         open_world, world_close),

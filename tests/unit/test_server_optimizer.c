@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,64 +15,6 @@
 
 #define COUNT 4
 #define ROUNDS 3
-
-static const float means[ROUNDS][COUNT] = {
-    {0.5f, -0.001f, 0, 2e-5f}, {0.25f, 0.002f, 0, -1e-5f}, {-0.125f, 0, 1e-3f, 4e-5f}};
-
-struct vector {
-    enum cn_server_optimizer optimizer;
-    double rate;
-    uint32_t steps[ROUNDS][COUNT];
-    uint32_t rows[2][COUNT]; // after the last round
-};
-
-#define MOMENTUM                                                                                   \
-    {                                                                                              \
-        0x3f0147ae, 0x3a81c2e3, 0x3a83126f, 0x3845f89d                                             \
-    }
-#define ADAM_MEAN                                                                                  \
-    {                                                                                              \
-        0x3d4ed917, 0x38cf9e39, 0x38d1b718, 0x369e607e                                             \
-    }
-
-static const struct vector vectors[] = {
-    {CN_SERVER_FEDAVG,
-     1,
-     {{0x3f000000, 0xba83126f, 0x00000000, 0x37a7c5ac},
-      {0x3e800000, 0x3b03126f, 0x00000000, 0xb727c5ac},
-      {0xbe000000, 0x00000000, 0x3a83126f, 0x3827c5ac}},
-     {{0}}},
-    {CN_SERVER_FEDAVGM,
-     1,
-     {{0x3f000000, 0xba83126f, 0x00000000, 0x37a7c5ac},
-      {0x3f333333, 0x3a902de0, 0x00000000, 0x370637bc},
-      {0x3f0147ae, 0x3a81c2e3, 0x3a83126f, 0x3845f89d}},
-     {MOMENTUM}},
-    {CN_SERVER_NESTEROV,
-     0.7,
-     {{0x3f2a3d70, 0xbaae5365, 0x00000000, 0x37df2310},
-      {0x3f1db22d, 0x3b092ab6, 0x00000000, 0xb603888e},
-      {0x3e6c2f83, 0x3a237fcc, 0x3aae5365, 0x3872298d}},
-     {MOMENTUM}},
-    {CN_SERVER_FEDADAGRAD,
-     0.1,
-     {{0x3dcc640c, 0xbd29a970, 0x00000000, 0x3a830f13},
-      {0x3d36d9ef, 0x3d6d7c02, 0x00000000, 0xba030e3d},
-      {0xbcb273c9, 0x00000000, 0x3d29a970, 0x3b0300d6}},
-     {{0x3ea80022, 0x36c9539d, 0x360637be, 0x35867fe6}}},
-    {CN_SERVER_FEDADAM,
-     0.1,
-     {{0x3dc8bed1, 0xbba3d70a, 0x00000000, 0x38d23ded},
-      {0x3dfce665, 0x3bb2e468, 0x00000000, 0x38289d72},
-      {0x3db2ef4f, 0x3ba16919, 0x3ba4a7ae, 0x397953ef}},
-     {ADAM_MEAN, {0x3b536eff, 0x3588dca1, 0x358392d3, 0x35823bf1}}},
-    {CN_SERVER_FEDYOGI,
-     0.01,
-     {{0x3c209892, 0xba03126e, 0x00000000, 0x3727c5b7},
-      {0x3c4985df, 0x3a0ec3fb, 0x00000000, 0x368637c8},
-      {0x3c0df11b, 0x3a007d2e, 0x3a03126e, 0x37c5f8e1}},
-     {ADAM_MEAN, {0x3b571b05, 0x358b9622, 0x358637be, 0x35863705}}},
-};
 
 static struct cn_server server_of(enum cn_server_optimizer optimizer, double rate)
 {
@@ -86,25 +29,91 @@ static struct cn_server server_of(enum cn_server_optimizer optimizer, double rat
 // A parameter and, after it, a statistic of the same values.
 static const struct cn_test_tensor tensors[] = {{COUNT, CN_TENSOR_PARAM}, {COUNT, CN_TENSOR_STAT}};
 
+// What was read of the vectors so far, and the optimizer under test.
+struct reader {
+    struct cn_layout layout;
+    struct cn_server server;
+    float means[ROUNDS][COUNT], rows[2][2 * COUNT];
+    size_t mean_count, round, row, checks;
+};
+
+// Reads COUNT floats, by their bits.
+static void read_bits(char **rest, float values[COUNT])
+{
+    for (size_t i = 0; i < COUNT; i++) {
+        uint32_t bits = (uint32_t)strtoul(strtok_r(NULL, " \n", rest), NULL, 16);
+        memcpy(&values[i], &bits, sizeof(bits));
+    }
+}
+
+static void begin_optimizer(struct reader *reader, char **rest)
+{
+    static const char *const names[] = {"fedavg",     "fedavgm", "nesterov",
+                                        "fedadagrad", "fedadam", "fedyogi"};
+    static const enum cn_server_optimizer optimizers[] = {CN_SERVER_FEDAVG,   CN_SERVER_FEDAVGM,
+                                                          CN_SERVER_NESTEROV, CN_SERVER_FEDADAGRAD,
+                                                          CN_SERVER_FEDADAM,  CN_SERVER_FEDYOGI};
+    const char *name = strtok_r(NULL, " ", rest);
+    size_t i = 0;
+    while (i < 6 && strcmp(names[i], name) != 0)
+        i++;
+    assert_true(i < 6);
+    reader->server = server_of(optimizers[i], strtod(strtok_r(NULL, " \n", rest), NULL));
+    reader->round = reader->row = 0;
+    cn_server_begin(&reader->server, &reader->layout, reader->rows[0]);
+}
+
+// Takes the step of the next round. The statistic takes the mean.
+static void check_step(struct reader *reader, const float expected[COUNT])
+{
+    const float *given = reader->means[reader->round];
+    float mean[2 * COUNT];
+    assert_true(reader->round++ < reader->mean_count);
+    memcpy(mean, given, sizeof(reader->means[0]));
+    memcpy(mean + COUNT, given, sizeof(reader->means[0]));
+    cn_server_step(&reader->server, &reader->layout, mean, reader->rows[0]);
+    assert_memory_equal(mean, expected, sizeof(reader->means[0]));
+    assert_memory_equal(mean + COUNT, given, sizeof(reader->means[0]));
+    reader->checks++;
+}
+
+static void take_line(struct reader *reader, char *line)
+{
+    float values[COUNT];
+    char *rest;
+    const char *word = strtok_r(line, " ", &rest);
+    if (strcmp(word, "optimizer") == 0) {
+        begin_optimizer(reader, &rest);
+        return;
+    }
+    read_bits(&rest, values);
+    if (strcmp(word, "mean") == 0) {
+        assert_true(reader->mean_count < ROUNDS);
+        memcpy(reader->means[reader->mean_count++], values, sizeof(values));
+    } else if (strcmp(word, "step") == 0) {
+        check_step(reader, values);
+    } else {
+        assert_string_equal(word, "row");
+        assert_true(reader->row < cn_server_rows(reader->server.optimizer));
+        assert_memory_equal(reader->rows[reader->row++], values, sizeof(values));
+        reader->checks++;
+    }
+}
+
+// tests/peers/server_optimizer.py computes the same file.
 static void steps_and_state_have_the_bits_of_the_vectors(void **state)
 {
-    struct cn_layout layout = cn_test_layout(tensors, 2);
+    struct reader reader = {.layout = cn_test_layout(tensors, 2)};
+    char line[256];
+    FILE *file = fopen(CAIRN_TEST_DATA "/server_optimizer/vectors.txt", "r");
     (void)state;
-    for (size_t v = 0; v < sizeof(vectors) / sizeof(vectors[0]); v++) {
-        const struct cn_server server = server_of(vectors[v].optimizer, vectors[v].rate);
-        float mean[2 * COUNT], rows[2][2 * COUNT];
-        cn_server_begin(&server, &layout, rows[0]);
-        for (size_t round = 0; round < ROUNDS; round++) {
-            memcpy(mean, means[round], sizeof(means[round]));
-            memcpy(mean + COUNT, means[round], sizeof(means[round]));
-            cn_server_step(&server, &layout, mean, rows[0]);
-            assert_memory_equal(mean, vectors[v].steps[round], sizeof(means[round]));
-            assert_memory_equal(mean + COUNT, means[round], sizeof(means[round]));
-        }
-        for (size_t row = 0; row < cn_server_rows(server.optimizer); row++)
-            assert_memory_equal(rows[row], vectors[v].rows[row], sizeof(means[0]));
-    }
-    cn_test_layout_free(&layout);
+    assert_non_null(file);
+    while (fgets(line, sizeof(line), file))
+        if (line[0] != '#')
+            take_line(&reader, line);
+    fclose(file);
+    assert_int_equal(reader.checks, 6 * ROUNDS + 7);
+    cn_test_layout_free(&reader.layout);
 }
 
 static void without_momentum_the_step_is_the_mean(void **state)

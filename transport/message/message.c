@@ -378,6 +378,7 @@ static const struct cn_message_field health_fields[] = {
      .offset = offsetof(struct cn_health, missing),
      .max = CN_HEALTH_MISSING_MAX,
      .count_offset = offsetof(struct cn_health, missing_count)},
+    SMALL_OPTION(18, cn_health, samples_run),
 };
 static const struct cn_message_schema health_schema = SCHEMA(health_fields);
 

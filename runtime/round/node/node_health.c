@@ -53,6 +53,7 @@ void cn_node_health_take(struct cn_node_health *health, const struct cn_status_f
                          const char *fault, cn_err code)
 {
     const struct cn_progress *progress = &status->progress;
+    uint64_t samples = fault[0] ? 0 : limited((double)progress->samples);
 
     health->newest = (struct cn_health){
         .state = state_of(status, fault),
@@ -61,7 +62,8 @@ void cn_node_health_take(struct cn_node_health *health, const struct cn_status_f
         .steps = progress->steps,
         .centisamples = limited(progress->samples_per_s * 100),
         .error_code = fault[0] ? (uint64_t) - (int)code : 0,
-        .samples = fault[0] ? 0 : limited((double)progress->samples),
+        .samples = samples,
+        .samples_run = samples ? (uint32_t)progress->run : 0,
         .seq = health->told.seq + 1,
     };
     snprintf(health->newest.error, sizeof(health->newest.error), "%s", fault);
@@ -85,7 +87,7 @@ static bool differs(const struct cn_health *a, const struct cn_health *b)
 {
     return a->flags != b->flags || strcmp(a->error, b->error) != 0 || !miss_alike(a, b) ||
            (a->state == CN_HEALTH_WAITING) != (b->state == CN_HEALTH_WAITING) ||
-           (a->samples == 0) != (b->samples == 0);
+           (a->samples == 0) != (b->samples == 0) || a->samples_run != b->samples_run;
 }
 
 bool cn_node_health_due(struct cn_node_health *health, uint64_t salt, uint64_t now_ms)

@@ -1,6 +1,7 @@
 """Time to a target accuracy, synchronous against asynchronous: ten groups, three of them four times slower.
 
     asynchronous.py virtual             needs numpy; no program runs, a round of a fast group takes 1
+    asynchronous.py shares              as virtual, for other buffers and other numbers of slow groups
     asynchronous.py processes BUILD_BIN the shipped programs; seconds
 
 Both train the digits' MLP (64-64-10) on samples dealt out in turn; the target is an accuracy on held-out samples.
@@ -22,11 +23,15 @@ import cluster as clusters  # noqa: E402
 
 GROUPS, SLOW, TARGET, STEPS, BATCH, RATE, MOMENTUM = 10, 3, 0.9, 10, 32, 0.05, 0.9
 STALE = [256, 181, 148, 128, 114, 105, 97, 91, 85]
-BUFFERS = (7, 8)  # the groups that are equally fast, and three quarters of all
+BUFFERS = (7, 8)  # the default, which is the groups that are equally fast; and one more
+SHARES = ("1/2", 5), ("5/8", 7), ("3/4", 8)  # of the quorum, rounded up
 
 
-def speed_of(group):
-    return 4 if group >= GROUPS - SLOW else 1
+def speed_of(group, slow=SLOW):
+    """The time of a round. Without slow groups the times differ by a tenth up and down."""
+    if not slow:
+        return 0.9 + 0.2 * group / (GROUPS - 1)
+    return 4 if group >= GROUPS - slow else 1
 
 
 class Digits:
@@ -72,7 +77,7 @@ class Digits:
         return float((((self.np.maximum(self.held[0] @ a + b, 0)) @ c + d).argmax(1) == self.held[1]).mean())
 
 
-def virtual_run(seed, buffer, most=8):
+def virtual_run(seed, buffer, slow=SLOW, most=8):
     """(time to the target, versions, largest staleness, late updates); buffer GROUPS is the synchronous run."""
     digits = Digits(seed)
     weights, number, taken, behind, late = digits.start, 0, {}, 0, 0
@@ -81,7 +86,7 @@ def virtual_run(seed, buffer, most=8):
     def begin(group, now):
         nonlocal order
         order += 1
-        heapq.heappush(events, (now + speed_of(group), order, group, number, digits.train(weights, group)))
+        heapq.heappush(events, (now + speed_of(group, slow), order, group, number, digits.train(weights, group)))
 
     for group in range(GROUPS):
         begin(group, 0)
@@ -123,6 +128,17 @@ def virtual():
     print_head("time")
     for seed in range(1, 6):
         print_row(seed, virtual_run(seed, GROUPS), [virtual_run(seed, buffer) for buffer in BUFFERS])
+
+
+def shares():
+    print("| slow groups | run | synchronous: time | %s |\n|---|---|---|---|---|---|" %
+          " | ".join(f"{share} of the quorum: {buffer}" for share, buffer in SHARES), flush=True)
+    for slow in 0, 1, 3, 5:
+        for seed in range(1, 4):
+            whole = virtual_run(seed, GROUPS, slow)[0]
+            cells = ["%.0f, %d: %.2f" % (now, number, now / whole)
+                     for now, number, *_ in (virtual_run(seed, buffer, slow) for _, buffer in SHARES)]
+            print(f"| {slow} | {seed} | {whole:.0f} | {' | '.join(cells)} |", flush=True)
 
 
 class Paced(clusters.Cluster):
@@ -187,6 +203,8 @@ def processes(build):
 if __name__ == "__main__":
     if sys.argv[1:] == ["virtual"]:
         virtual()
+    elif sys.argv[1:] == ["shares"]:
+        shares()
     elif len(sys.argv) == 3 and sys.argv[1] == "processes":
         processes(os.path.abspath(sys.argv[2]))
     else:
