@@ -1,5 +1,7 @@
 #include "aggregator/daemon/job_look.h"
 
+#include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "aggregator/daemon/job_list.h"
@@ -52,15 +54,16 @@ static bool is_stored(const struct cn_job_set *set, const char *name)
 
 // Opens the ledger for writing, though it changes nothing: one of an older program gets the tables
 // that it lacks. SQLite's read-only access would leave a log and an index (-wal, -shm) beside the
-// ledger, as only a writer may remove them.
+// ledger, as only a writer may remove them. opened: result, the run can be read.
 static cn_err view_stored(const struct cn_job_set *set, const char *profile,
-                          const struct cn_http_wish *wish, struct cn_buffer *out)
+                          const struct cn_http_wish *wish, struct cn_buffer *out, bool *opened)
 {
     struct cn_setup setup = {.rights = CN_SETUP_OF_CALLER};
     struct cn_setup_show show = {0};
     cn_err err = cn_setup_open(&setup, profile, CN_SETUP_LOOK) ? CN_ENOTFOUND : CN_OK;
     if (!err)
         err = cn_setup_show_open(&setup, false, &show);
+    *opened = !err;
     if (!err)
         err = see_boards(set, &show);
     show.source.jobs = cn_job_list_count(set);
@@ -70,6 +73,35 @@ static cn_err view_stored(const struct cn_job_set *set, const char *profile,
     cn_setup_show_close(&show);
     cn_setup_deinit(&setup);
     return err;
+}
+
+static bool is_free(const struct cn_job_look_faults *faults, size_t i, uint64_t now_ms)
+{
+    uint64_t tried_ms = faults->items[i].tried_ms;
+    return !tried_ms || now_ms - tried_ms >= CN_JOB_LOOK_AGAIN_MS;
+}
+
+// Returns whether the stored run of a job may be tried now.
+static bool may_try(const struct cn_job_look_faults *faults, const char *name, uint64_t now_ms)
+{
+    bool room = false;
+    for (size_t i = 0; i < CN_JOB_LOOK_FAULTS; i++) {
+        if (is_free(faults, i, now_ms))
+            room = true;
+        else if (strcmp(faults->items[i].job, name) == 0)
+            return false;
+    }
+    return room;
+}
+
+static void note_fault(struct cn_job_look_faults *faults, const char *name, uint64_t now_ms)
+{
+    for (size_t i = 0; i < CN_JOB_LOOK_FAULTS; i++)
+        if (is_free(faults, i, now_ms)) {
+            snprintf(faults->items[i].job, sizeof(faults->items[i].job), "%s", name);
+            faults->items[i].tried_ms = now_ms;
+            return;
+        }
 }
 
 cn_err cn_job_look(const void *jobs, const char *name, const struct cn_http_wish *wish,
@@ -86,7 +118,14 @@ cn_err cn_job_look(const void *jobs, const char *name, const struct cn_http_wish
         return err;
     if (!is_stored(set, name) || !cn_job_opening_path(set->state, name, CN_JOB_PROFILE, profile))
         return CN_ENOTFOUND;
-    return view_stored(set, profile, wish, out);
+    bool opened;
+    uint64_t now_ms = cn_platform_now_ms();
+    if (!may_try(set->look_faults, name, now_ms))
+        return CN_ENOTFOUND;
+    err = view_stored(set, profile, wish, out, &opened);
+    if (!opened)
+        note_fault(set->look_faults, name, now_ms);
+    return err;
 }
 
 cn_err cn_job_look_find(const void *jobs, const char *name)

@@ -7,6 +7,7 @@
 #include "aggregator/daemon/job_bytes.h"
 #include "aggregator/daemon/job_events.h"
 #include "aggregator/daemon/job_list.h"
+#include "aggregator/daemon/job_look.h"
 #include "aggregator/daemon/job_opening.h"
 #include "aggregator/daemon/job_set_plan.h"
 #include "aggregator/serve/status.h"
@@ -26,8 +27,11 @@ cn_err cn_job_set_open(struct cn_job_set *set, const struct cn_job_run_shared *s
 {
     *set = (struct cn_job_set){.shared = *shared, .state = state, .restored = restored};
     set->slots = calloc(CN_SCHEDULE_JOBS, sizeof(*set->slots));
-    if (!set->slots)
+    set->look_faults = calloc(1, sizeof(*set->look_faults));
+    if (!set->slots || !set->look_faults) {
+        cn_job_set_close(set);
         return CN_ENOMEM;
+    }
     struct cn_job_slot *slot = &set->slots[set->count++];
     slot->row = (struct cn_queued_job){.priority = CN_JOB_PRIORITY, .turn = CN_JOB_TURN};
     memcpy(slot->row.name, first->setup.job.name, sizeof(slot->row.name));
@@ -44,6 +48,7 @@ void cn_job_set_close(struct cn_job_set *set)
     for (size_t i = 1; i < set->count; i++)
         cn_job_opening_close(&set->slots[i]);
     free(set->slots);
+    free(set->look_faults);
     free(set->leases);
     *set = (struct cn_job_set){0};
 }

@@ -35,6 +35,7 @@ struct cn_job_set {
     uint64_t started_ms, written_ms; // clock; 0: not yet
     uint64_t plan_ms, replan_ms;     // clock; when groups may be given to jobs again
     struct cn_log_quota lines;
+    struct cn_job_look_faults *look_faults; // owned
     // Bytes of the server that were divided among the jobs, and what all but the first have.
     struct cn_run_traffic counted, others;
 };

@@ -7,6 +7,7 @@
 
 #include "aggregator/ledger/steering.h"
 #include "aggregator/roster/last_error.h"
+#include "aggregator/roster/member_sign.h"
 #include "aggregator/roster/resting.h"
 #include "runtime/base/log_limit.h"
 #include "runtime/port/platform.h"
@@ -139,6 +140,14 @@ static bool must_drop(const struct cn_roster_board *before, const struct cn_rost
            cn_crypto_compare(before->enrolled.secret, after->enrolled.secret, CN_KEY_SIZE) != 0;
 }
 
+// What a board said of the others of its group is forgotten with it: another member tells again.
+static void forget_signs(struct board_list *boards, const char *group)
+{
+    for (size_t i = 0; i < boards->count; i++)
+        if (strcmp(boards->items[i].enrolled.group, group) == 0)
+            boards->items[i].missing_ms = 0;
+}
+
 // Carries over what only memory knows, and ends the sessions of boards for which must_drop holds.
 static void hand_over(const struct cn_roster *roster, struct board_list *boards,
                       cn_roster_drop *drop, void *context)
@@ -154,6 +163,11 @@ static void hand_over(const struct cn_roster *roster, struct board_list *boards,
             *after = *before;
             after->enrolled = enrolled;
         }
+    }
+    for (size_t i = 0; i < roster->boards.count; i++) {
+        const struct cn_roster_board *before = &roster->boards.items[i];
+        if (must_drop(before, find_board(boards, before->enrolled.name)))
+            forget_signs(boards, before->enrolled.group);
     }
 }
 
@@ -473,52 +487,30 @@ void cn_roster_work(struct cn_roster *roster, const char *board, uint64_t now_ms
                       "%s of group %s reports no error any more", board, found->enrolled.group);
 }
 
-static const struct cn_member_sign *find_sign(const struct cn_member_sign *members, uint32_t count,
-                                              const char *name)
-{
-    uint32_t id = cn_name_hash(name);
-    for (uint32_t i = 0; i < count; i++)
-        if (members[i].id == id)
-            return &members[i];
-    return NULL;
-}
-
-static void take_sign(struct cn_roster_board *board, const struct cn_member_sign *sign,
-                      const char *member, struct cn_log_quota *quota, uint64_t now_ms)
-{
-    const char *name = board->enrolled.name, *group = board->enrolled.group;
-    uint64_t silent_ms = 1000ull * sign->missing_s;
-    if (sign->missing_s && !board->missing_ms && quota)
-        cn_log_within(quota, now_ms, CN_LOG_WARN, "roster",
-                      "%s of group %s is missing since %u s, says %s", name, group, sign->missing_s,
-                      member);
-    else if (!sign->missing_s && board->missing_ms && quota)
-        cn_log_within(quota, now_ms, CN_LOG_INFO, "roster", "%s is back in group %s, says %s", name,
-                      group, member);
-    if (!sign->missing_s)
-        board->seen_ms = now_ms;
-    board->missing_ms = !sign->missing_s ? 0 : silent_ms < now_ms ? now_ms - silent_ms : 1;
-}
-
-// Returns NULL when the board is of another group, is revoked, or is not among the members.
-static const struct cn_member_sign *sign_of(const struct cn_roster_board *board, const char *group,
-                                            const struct cn_member_sign *members, uint32_t count)
-{
-    bool counts = !board->enrolled.revoked && strcmp(board->enrolled.group, group) == 0;
-    return counts ? find_sign(members, count, board->enrolled.name) : NULL;
-}
-
-void cn_roster_tell(struct cn_roster *roster, const char *member, const char *group,
-                    const struct cn_member_sign *members, uint32_t count, uint64_t now_ms)
+static void tell(struct cn_roster *roster, const char *member, const char *group,
+                 const struct cn_member_sign *members, uint32_t count, bool present,
+                 uint64_t now_ms)
 {
     struct cn_roster_board *teller = find_board(&roster->boards, member);
     struct cn_log_quota *quota = teller && !roster->gateway ? &teller->told_lines : NULL;
     for (size_t i = 0; i < roster->boards.count && teller; i++) {
         struct cn_roster_board *board = &roster->boards.items[i];
-        const struct cn_member_sign *sign = sign_of(board, group, members, count);
-        if (sign)
-            take_sign(board, sign, member, quota, now_ms);
+        const struct cn_member_sign *sign = cn_sign_of(board, group, members, count);
+        if (sign && (present || cn_sign_counts(board, sign, now_ms)))
+            cn_sign_take(board, sign, member, present, quota, now_ms);
     }
+}
+
+void cn_roster_tell(struct cn_roster *roster, const char *member, const char *group,
+                    const struct cn_member_sign *members, uint32_t count, uint64_t now_ms)
+{
+    tell(roster, member, group, members, count, true, now_ms);
+}
+
+void cn_roster_miss(struct cn_roster *roster, const char *member, const char *group,
+                    const struct cn_member_sign *members, uint32_t count, uint64_t now_ms)
+{
+    tell(roster, member, group, members, count, false, now_ms);
 }
 
 uint32_t cn_roster_count(const struct cn_roster *roster, const char *group,
@@ -527,7 +519,7 @@ uint32_t cn_roster_count(const struct cn_roster *roster, const char *group,
     uint32_t present = 0;
     for (size_t i = 0; i < roster->boards.count; i++) {
         const struct cn_member_sign *sign =
-            sign_of(&roster->boards.items[i], group, members, count);
+            cn_sign_of(&roster->boards.items[i], group, members, count);
         present += sign && sign->missing_s == 0;
     }
     return present ? present : 1;

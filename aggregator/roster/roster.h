@@ -157,10 +157,13 @@ bool cn_roster_report(struct cn_roster *roster, const char *board, const struct 
 // Stores new errors of boards in the ledger (last_error.h): at most each CN_ROSTER_STORE_MS, and of
 // one board at most each CN_ROSTER_BOARD_STORE_MS.
 cn_err cn_roster_store_errors(struct cn_roster *roster, uint64_t now_ms);
-// Takes what a member of a group, its leader or another one, reported about the others, and logs
+// Takes what the member of a group that delivers its update reported about the others, and logs
 // which went missing or came back. Ids of boards that are not enrolled in the group are ignored.
 // Compares all boards with the members: the caller bounds how often a board may have it called.
 void cn_roster_tell(struct cn_roster *roster, const char *member, const char *group,
+                    const struct cn_member_sign *members, uint32_t count, uint64_t now_ms);
+// As cn_roster_tell, for the report of health of a member that waits (member_sign.h).
+void cn_roster_miss(struct cn_roster *roster, const char *member, const char *group,
                     const struct cn_member_sign *members, uint32_t count, uint64_t now_ms);
 // Returns the number of the group's enrolled boards that take part according to members; at least
 // 1.

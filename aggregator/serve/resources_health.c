@@ -8,7 +8,7 @@ static void take(struct cn_roster *roster, const struct cn_roster_board *board,
                  const struct cn_health *health, uint64_t now_ms)
 {
     if (cn_roster_report(roster, board->enrolled.name, health, now_ms) && health->missing_count)
-        cn_roster_tell(roster, board->enrolled.name, board->enrolled.group, health->missing,
+        cn_roster_miss(roster, board->enrolled.name, board->enrolled.group, health->missing,
                        health->missing_count, now_ms);
 }
 

@@ -519,6 +519,33 @@ static void of_a_report_of_health_that_comes_too_soon_nothing_counts(void **stat
     assert_true(cn_roster_find(world->roster, "a2")->missing_ms == 0);
 }
 
+// Which of its mates a member misses is believed only as far as nothing else says otherwise.
+static void a_member_cannot_make_others_present_or_missing_at_will(void **state)
+{
+    const struct cn_health works = {.state = CN_HEALTH_TRAINING};
+    struct aggregator_world *world = *state;
+    world_register(world, "a1");
+    report_missing(world, "a1", "a2", 0); // it never came
+    assert_true(cn_roster_find(world->roster, "a2")->seen_ms == 0);
+    world_now_ms += 60000;
+    assert_true(cn_roster_report(world->roster, "a2", &works, world_now_ms));
+    world_now_ms += 10000;
+    report_missing(world, "a1", "a2", 11);
+    assert_true(cn_roster_find(world->roster, "a2")->missing_ms == 0);
+    world_now_ms += 10000;
+    report_missing(world, "a1", "a2", 19);
+    assert_true(cn_roster_find(world->roster, "a2")->missing_ms == world_now_ms - 19000);
+    world_now_ms += 10000;
+    report_missing(world, "a1", "a2", 0);
+    assert_true(cn_roster_find(world->roster, "a2")->missing_ms == 0);
+    assert_true(cn_roster_find(world->roster, "a2")->seen_ms == 0);
+    world_now_ms += 10000;
+    report_missing(world, "a1", "a2", 5);
+    world_revoke(world, "a1");
+    assert_int_equal(cn_roster_refresh(world->roster, NULL, NULL), CN_OK);
+    assert_true(cn_roster_find(world->roster, "a2")->missing_ms == 0);
+}
+
 static void a_group_has_other_keys_when_a_board_was_revoked(void **state)
 {
     struct aggregator_world *world = *state;
@@ -655,6 +682,7 @@ int main(void)
         ROUND_TEST(a_board_of_the_release_before_takes_part_until_its_group_changes_keys),
         ROUND_TEST(a_board_that_is_ahead_of_the_ledger_is_noted),
         ROUND_TEST(of_a_report_of_health_that_comes_too_soon_nothing_counts),
+        ROUND_TEST(a_member_cannot_make_others_present_or_missing_at_will),
         ROUND_TEST(paths_that_make_no_sense_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,11 +1,12 @@
-"""Boards belong to the gateway, also when a command is given the profile of a submitted job."""
+"""Commands that are given the profile of a submitted job, and its folder when it is damaged: boards belong to the gateway."""
 
 import json
 import os
 import sqlite3
 
 from bad_input import expect
-from cluster import ENDLESS, wait_until
+from cluster import ENDLESS, free_ports, wait_until
+from http_view import get
 from jobs import Gateway
 from scenarios import Scenarios
 
@@ -30,6 +31,9 @@ def audit(cluster, state=GATEWAY):
 
 def open_job(cluster):
     cluster.write_job("second", rounds=ENDLESS, quorum=2)
+    [cluster.http_port] = free_ports(1)
+    with open(cluster.path("gateway.yaml"), "a") as file:
+        file.write(f'http: {{listen: "127.0.0.1:{cluster.http_port}"}}\n')
     cluster.start_all()
     cluster.submit("second", "--priority", "9")
     wait_until(lambda: cluster.jobs()["second"]["state"] == "active" and os.path.exists(cluster.path(JOB, "ledger.sqlite"))
@@ -79,6 +83,27 @@ def a_group_that_is_removed_from_a_job_is_revoked_at_the_gateway(build):
         assert not os.path.exists(cluster.path(JOB, "audit.jsonl"))
         cluster.command(cluster.aggregator, "audit", "gateway.yaml", "--verify")
         expect(cluster.command(cluster.aggregator, "replay", profile), 0, ", 0 differ")
+
+
+@scenario
+def a_run_that_cannot_be_read_fills_no_log(build):
+    """Whoever may read the page can ask for it again and again."""
+    with Gateway(build, GROUPS, rounds=ENDLESS, quorum=3) as cluster:
+        open_job(cluster)
+        cluster.steer("stop", "second", "--yes")
+        path = "/v1/job-versions/second?from={}"
+        wait_until(lambda: get(cluster, path.format(0))[0].status == 200, "the versions of the job that is over")
+        assert get(cluster, "/v1/job-board/second/nobody")[0].status == 404  # and it can be read all the same
+        assert get(cluster, path.format(1))[0].status == 200
+        for name in "ledger.sqlite-wal", "ledger.sqlite-shm":
+            if os.path.exists(cluster.path(JOB, name)):
+                os.remove(cluster.path(JOB, name))
+        with open(cluster.path(JOB, "ledger.sqlite"), "r+b") as file:
+            file.write(b"no ledger" * 100)
+        before = len(cluster.log("gateway").splitlines())
+        statuses = {get(cluster, path.format(number))[0].status for number in range(2, 202)}  # the answers before are kept
+        assert statuses == {404}, statuses
+        assert 0 < len(cluster.log("gateway").splitlines()) - before < 10, cluster.log("gateway")
 
 
 if __name__ == "__main__":
