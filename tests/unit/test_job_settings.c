@@ -240,6 +240,10 @@ static void an_asynchronous_run_of_an_earlier_program_keeps_its_buffer(void **st
                      CN_OK);
     assert_int_equal(cn_job_settings_load(world->ledger, 1, &profile, &job), CN_OK);
     assert_int_equal(cn_job_updates_needed(&job), 8);
+    assert_int_equal(bind_job(world, "rounds.quorum: 10\nrounds.mode: asynchronous\n", &conflict),
+                     CN_ECONFLICT);
+    assert_true(conflict.reloadable);
+    assert_non_null(strstr(conflict.lines.lines[0], "rounds.async.buffer: 8 in the run"));
     assert_int_equal(bind_job(world, rounds, &conflict), CN_OK);
     assert_int_equal(cn_ledger_sql_run(world->ledger, "UPDATE setting SET job=replace(job,"
                                                       "'quorum: 10','quorum: 11')"),

@@ -1,7 +1,7 @@
 // bench_learning.c - rounds and bytes that a rule of the codec needs, in one process.
 //
 // usage: bench_learning TASK MODEL DATA_DIRECTORY SEED STEPS ROUNDS TARGET UP DOWN [SNAPSHOT [KEEP
-//        [KEPT [AHEAD]]]]
+//        [KEPT [AHEAD [WARM [RATE]]]]]]
 // TASK is digits (client-N-images.npy and -labels.npy; measured by accuracy) or text (client-N.txt;
 // measured in bits a character), with held-out-images.npy or held-out.txt beside them. A rule is
 // raw32, bf16, q8, q4, sign or topk:DENSITY:BITS; with ":signs" behind UP small tensors travel as
@@ -10,8 +10,9 @@
 // SNAPSHOT-th version is rounded to its snapshot. With KEEP 1 clients keep the optimizer's state
 // across rounds; else each round begins without one. Two options that no program has, for
 // ablations: KEPT is the share of a client's residual that is kept for the next round, and AHEAD
-// the share of it that its training starts from, beyond the version; 1 and 0 if absent. Each line:
-// round, measure, bytes of frames up and down of one client so far. Ends at the target.
+// the share of it that its training starts from, beyond the version; 1 and 0 if absent. WARM is
+// update.warm_up, RATE server.learning_rate; 0 and 1 if absent. Each line: round, measure, bytes of
+// frames up and down of one client so far. Ends at the target.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -65,6 +66,8 @@ struct bench {
     float *optimizers[CLIENTS], *seconds[CLIENTS]; // zeros at first
     uint64_t updates[CLIENTS];                     // Adam's t
     float kept, ahead;                             // shares of a residual
+    float rate;                                    // of the server
+    uint32_t warm_up;                              // rounds
     bool keep;
     uint32_t steps, snapshot;
     uint64_t bytes_up, bytes_down; // of all clients, of one
@@ -198,11 +201,24 @@ static void take(struct bench *bench, int client)
     bench->updates[client] = cn_trainer_updates(trainer);
 }
 
+// Returns the rule of a round. Its density is higher in the first rounds, as boards have it.
+static struct cn_update_rule rule_up(const struct bench *bench, uint32_t round)
+{
+    struct cn_update_rule rule = bench->up;
+    double density = 0.25;
+
+    for (uint32_t i = 1; i < round; i++)
+        density *= 0.4;
+    if (round <= bench->warm_up && density > rule.density)
+        rule.density = density;
+    return rule;
+}
+
 // One client's round; its frame goes into the fold.
 static void train(struct bench *bench, int client, uint32_t round, struct cn_fold *fold)
 {
     struct cn_update_header header = {
-        .round = round, .rule = bench->up, .small_signs = bench->signs};
+        .round = round, .rule = rule_up(bench, round), .small_signs = bench->signs};
     struct cn_buffer frame;
 
     load(bench, client, round);
@@ -240,6 +256,8 @@ static void do_round(struct bench *bench, uint32_t round)
         train(bench, client, round, fold);
     check(cn_fold_finish(fold, bench->mean), "fold");
     cn_fold_close(fold);
+    for (size_t i = 0; i < bench->layout->total; i++)
+        bench->mean[i] *= bench->rate;
     cn_buffer_init(&frame, cn_update_size_max(bench->layout));
     check(cn_strategy_publish(&header, bench->layout, bench->weights, bench->mean,
                               bench->server_residual, bench->weights, bench->next, &frame),
@@ -281,7 +299,7 @@ int main(int argc, char **argv)
             bench.task = &tasks[i];
     if (!bench.task) {
         fprintf(stderr, "usage: bench_learning digits|text MODEL DATA_DIRECTORY SEED STEPS ROUNDS "
-                        "TARGET UP DOWN [SNAPSHOT [KEEP [KEPT [AHEAD]]]]\n");
+                        "TARGET UP DOWN [SNAPSHOT [KEEP [KEPT [AHEAD [WARM [RATE]]]]]]\n");
         return 2;
     }
     bench.steps = (uint32_t)strtoul(argv[5], NULL, 10);
@@ -294,6 +312,8 @@ int main(int argc, char **argv)
     bench.keep = argc > 11 && strtoul(argv[11], NULL, 10);
     bench.kept = argc > 12 ? strtof(argv[12], NULL) : 1;
     bench.ahead = argc > 13 ? strtof(argv[13], NULL) : 0;
+    bench.warm_up = argc > 14 ? (uint32_t)strtoul(argv[14], NULL, 10) : 0;
+    bench.rate = argc > 15 ? strtof(argv[15], NULL) : 1;
     open_bench(&bench, argv[2], argv[3], strtoull(argv[4], NULL, 10));
     for (uint32_t round = 1; round <= rounds && !reached; round++) {
         do_round(&bench, round);

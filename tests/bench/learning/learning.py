@@ -1,12 +1,15 @@
 """Bytes and rounds to a target for rules of the codec, on digits and on text: two tables and a figure.
 
-usage: learning.py BENCH_LEARNING OUTPUT_DIRECTORY
+usage: learning.py BENCH_LEARNING OUTPUT_DIRECTORY [horizons]
 
 Runs every rule with three seeds at equal local steps; a run whose file is complete is not repeated, so a
 stopped script goes on. Digits: four clients with mostly some of the digits each. Text: four clients with the
 licences of one family each, from Debian's base-files; a tenth of each licence is held out. Writes learning.md
 and learning.svg. Payload is the frames of one client, up and down; wire adds the headers and messages of
 CoAP, DTLS, UDP and IP, by what they were measured to take (WIRE).
+
+horizons: another table instead, of text to two targets. Clients keep Adam's state (train.keep_optimizer: true), and
+there is one seed.
 """
 
 import dataclasses
@@ -55,6 +58,17 @@ TASKS = [
 ]
 
 
+# Rules for text to two targets, the further one last.
+HORIZONS = (2.9, 2.6)
+FAR = [
+    ("fp32 FedAvg", "raw32", "raw32"),
+    ("sign both ways", "sign", "sign"),
+    ("top 5 % up, 10 % down, 2 bits", "topk:0.05:2", "topk:0.1:2"),
+    ("ternary 5 %, small as signs", "topk:0.05:0:signs", "topk:0.05:0"),
+    ("ternary 10 %, small as signs", "topk:0.1:0:signs", "topk:0.1:0"),
+]
+
+
 def prepare_digits(directory):
     for part in ("images", "labels"):
         for name, source in [(f"client-{i}", f"board-{i}") for i in range(1, 5)] + [("held-out", "held-out")]:
@@ -79,14 +93,16 @@ def prepare_text(directory):
         file.write(held_out)
 
 
-def run(program, directory, task, index, seed):
+def run(program, directory, task, rule, seed, keeps=False):
     """Rows of (round, measure, payload up, payload down)."""
-    name, up, down = RULES[index]
-    path = os.path.join(directory, f"{task.name}-{up}-{down}-{seed}.txt".replace(":", "_"))
+    name, up, down = rule
+    kind = f"{task.target}-kept-" if keeps else ""
+    path = os.path.join(directory, f"{task.name}-{kind}{up}-{down}-{seed}.txt".replace(":", "_"))
     if not os.path.exists(path):
         print(f"{task.name}: {name}, seed {seed}", flush=True)
         result = subprocess.run([program, task.name, os.path.join(DATA, task.model), os.path.join(directory, task.name),
-                                 str(seed), str(STEPS), str(task.rounds), str(task.target), up, down],
+                                 str(seed), str(STEPS), str(task.rounds), str(task.target), up, down,
+                                 *(["0", "1"] if keeps else [])],
                                 check=True, capture_output=True, text=True)
         with open(path + ".part", "w") as file:
             file.write(result.stdout)
@@ -160,12 +176,43 @@ def figure(results):
             f'<rect width="100%" height="100%" fill="white"/>\n{panels}\n</svg>\n')
 
 
-def main(program, directory):
+def until(curve, target):
+    """The part of a curve until it is at most the target; None if it never is."""
+    end = next((at for at, row in enumerate(curve, 1) if row[1] <= target), None)
+    return curve[:end] if end else None
+
+
+def horizons(program, directory):
+    task = dataclasses.replace(TASKS[1], target=HORIZONS[-1])
+    print("| text, state kept | %s |" % " | ".join(
+        f"rounds to {target} bits | payload | of fp32 | wire | of fp32" for target in HORIZONS))
+    print("|---|" + "---|" * 5 * len(HORIZONS))
+    base = {}
+    for rule in FAR:
+        curve, cells = run(program, directory, task, rule, SEEDS[0], keeps=True), []
+        for target in HORIZONS:
+            part = until(curve, target)
+            if not part:
+                cells += [f"not in {len(curve)}", "–", "–", "–", "–"]
+                continue
+            sizes = part[-1][2] + part[-1][3], wire(part)
+            shares = [above / size for above, size in zip(base.setdefault(target, sizes), sizes)]
+            cells += [str(len(part)), f"{sizes[0] / 1000:.0f} kB", f"1/{shares[0]:.0f}", f"{sizes[1] / 1000:.0f} kB",
+                      f"1/{shares[1]:.0f}"]
+        print(f"| {rule[0]} | {' | '.join(cells)} |", flush=True)
+
+
+def main(program, directory, what="rules"):
+    if what == "horizons":
+        os.makedirs(os.path.join(directory, "text"), exist_ok=True)
+        prepare_text(os.path.join(directory, "text"))
+        horizons(program, directory)
+        return
     results = []
     for task, prepare in zip(TASKS, (prepare_digits, prepare_text)):
         os.makedirs(os.path.join(directory, task.name), exist_ok=True)
         prepare(os.path.join(directory, task.name))
-        results.append([[run(program, directory, task, index, seed) for seed in SEEDS] for index in range(len(RULES))])
+        results.append([[run(program, directory, task, rule, seed) for seed in SEEDS] for rule in RULES])
     tables = "\n".join(table(task, curves) for task, curves in zip(TASKS, results))
     with open(os.path.join(directory, "learning.md"), "w") as file:
         file.write(tables)
