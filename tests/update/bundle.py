@@ -74,7 +74,7 @@ def extract(bench, name, to):
 def nothing_is_left(bench, out="fleet.raucb"):
     left = glob.glob(bench.path(out + "*"))
     assert not left, f"left behind: {left}"
-    assert not glob.glob("/dev/shm/cairn-flash-*")
+    assert not bench.left_in_memory()
 
 
 def a_bundle_is_signed_and_has_the_packages(bench):
@@ -89,7 +89,7 @@ def a_bundle_is_signed_and_has_the_packages(bench):
     listing = subprocess.run(["debugfs", "-R", "ls -p /var/lib/cairn-seed", bench.path("slot.ext4")], capture_output=True, text=True)
     assert "cairn-test_arm64.deb" in listing.stdout and "firstboot" in listing.stdout, listing.stdout
     assert glob.glob(bench.path("fleet.raucb*")) == [bench.path("fleet.raucb")], "the folder of the work stays"
-    bench.expect(bundle(bench, base), 1, "fleet.raucb exists")
+    bench.expect(bundle(bench, base), 1, "fleet.raucb: File exists")
     print(f"    {os.path.getsize(bench.path('fleet.raucb'))} bytes for a slot of 16 MiB")
     os.unlink(bench.path("fleet.raucb"))
 
