@@ -37,6 +37,7 @@ fi
 case $1 in
 info) printf "RAUC_MF_COMPATIBLE='plant'\\nRAUC_MF_VERSION='%s'\\n" "$(cat "$3")" ;;
 install)
+    if [ "$2" = --help ]; then cat "$state/help"; exit; fi
     cp "$state/../run/cairn-update/hold" "$state/held"
     slot=$(cat "$state/target")
     "$state/backend" set-state "$slot" bad
