@@ -46,10 +46,20 @@ static const char help[] =
     "  --dry-run          make all checks, write nothing\n"
     "  --json             one object a line; needs --yes or --dry-run\n";
 
+// Tells whether two names are those of one device, perhaps by way of links.
+static bool is_same_device(const char *one, const char *other)
+{
+    struct stat first, second;
+
+    return strcmp(one, other) == 0 ||
+           (stat(one, &first) == 0 && stat(other, &second) == 0 && S_ISBLK(first.st_mode) &&
+            S_ISBLK(second.st_mode) && first.st_rdev == second.st_rdev);
+}
+
 static bool is_twice(const struct cn_board_table *table, const struct cn_board_row *row)
 {
     for (size_t i = 0; &table->rows[i] != row; i++)
-        if (strcmp(table->rows[i].place, row->place) == 0)
+        if (is_same_device(table->rows[i].place, row->place))
             return true;
     return false;
 }

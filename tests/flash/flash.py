@@ -231,12 +231,23 @@ def unusable_orders_are_refused(bench):
     foreign = bench.make_package("amd64")
     bench.expect(bench.image("x", more=["--deb", foreign]), 1, "for amd64")
     unusable_places_are_refused(bench, cut)
+    unusable_results_are_refused(bench)
     bench.expect(bench.image("x", more=["--deb", bench.package]), 2, "is the place of another file")
     assert bench.enrolled("x") is None
     bench.expect(bench.image("node-1", out=bench.path("again.img")), 1, "enrolled already")
     assert not os.path.exists(bench.path("again.img")) and bench.enrolled("node-1") == "enrolled"
     bench.expect(bench.image("y", out=bench.path("node-1.img")), 1, "File exists")
     assert bench.enrolled("y") is None
+
+
+def unusable_results_are_refused(bench):
+    bench.expect(bench.image("x", out="missing/x.img"), 1, "missing/x.img.part: No such file")
+    assert "remove it" not in bench.said
+    bench.expect(bench.image("x", out="-x.img"), 2, "no '-' at its start")
+    bench.expect(bench.image("x", out="x" * 481), 2, "at most 480 bytes")
+    bench.write("x.img.part", "")
+    bench.expect(bench.image("x", out="x.img"), 1, "x.img.part: Not a directory", "remove it")
+    os.unlink(bench.path("x.img.part"))
 
 
 def unusable_places_are_refused(bench, file):

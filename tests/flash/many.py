@@ -168,6 +168,17 @@ def wrong_lists_are_refused(bench):
     assert bench.enrolled("a") is None and not glob.glob(bench.path("common.img*"))
 
 
+def one_card_by_two_names_is_noticed(bench):
+    with Shelf(bench, ["plain", "alias"]) as shelf:
+        if not shelf:
+            return
+        device = shelf.devices["plain"]
+        os.symlink(device, bench.path("by-id"))
+        bench.write("list.txt", f"plain {device}\nalias {bench.path('by-id')}\n")
+        bench.expect(write(bench, "--yes"), 2, "line 2:", "is the device of another board, too")
+        assert bench.enrolled("plain") is None and not read(device).strip(OLD)
+
+
 def a_person_is_asked_for_each_card(bench):
     with Shelf(bench, ["asked"]) as shelf:
         if not shelf:
@@ -187,6 +198,7 @@ CASES = [
     what_a_killed_run_left_is_taken_back_and_written_again,
     an_image_of_another_order_is_not_used,
     wrong_lists_are_refused,
+    one_card_by_two_names_is_noticed,
     a_person_is_asked_for_each_card,
 ]
 

@@ -280,8 +280,11 @@ int cn_image_file_open(const char *path, const char *name, const char *wanted,
     int code;
 
     *image = (struct cn_image_file){.path = path, .name = name};
-    if (strlen(path) > 512 || strchr(path, '?')) {
-        cn_console_error(NULL, "%s: a path of at most 512 bytes without '?' is needed", path);
+    if (strlen(path) > 512 || strchr(path, '?') || path[0] == '-') { // for e2fsprogs
+        cn_console_error(NULL,
+                         "%s: a path of at most 512 bytes without '?' and no '-' at its start is "
+                         "needed",
+                         path);
         return CN_EXIT_USAGE;
     }
     code = find_root(image, wanted);

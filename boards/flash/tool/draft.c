@@ -33,22 +33,25 @@ static bool is_taken(const char *path)
     return faccessat(AT_FDCWD, path, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
-// Makes or opens the folder and locks it. Returns 0, or errno. ENOENT: it was removed meanwhile.
-static int claim(struct cn_draft *draft)
+// Makes or opens the folder and locks it. Returns 0, or errno. ESTALE: it was removed meanwhile.
+// Sets *in_the_way if something else has the folder's name.
+static int claim(struct cn_draft *draft, bool *in_the_way)
 {
     struct stat info;
 
+    *in_the_way = false;
     draft->taken_over = mkdir(draft->folder, 0700) != 0;
     if (draft->taken_over && errno != EEXIST)
-        return errno == ENOENT ? ENOTDIR : errno;
+        return errno;
+    *in_the_way = true;
     draft->lock = open(draft->folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (draft->lock < 0)
-        return errno;
+        return errno == ENOENT ? ESTALE : errno;
     if (!cn_process_lock(draft->lock) || fstat(draft->lock, &info))
         return errno;
     if (info.st_uid != geteuid())
         return EPERM;
-    return info.st_nlink ? 0 : ENOENT;
+    return info.st_nlink ? 0 : ESTALE;
 }
 
 static void unlock(struct cn_draft *draft)
@@ -60,7 +63,8 @@ static void unlock(struct cn_draft *draft)
 
 int cn_draft_open(const char *out, struct cn_draft *draft)
 {
-    int fault = ENOENT;
+    bool in_the_way = false;
+    int fault = ESTALE;
 
     *draft = (struct cn_draft){.out = out, .lock = -1};
     if (strlen(out) > CN_DRAFT_OUT) {
@@ -68,12 +72,14 @@ int cn_draft_open(const char *out, struct cn_draft *draft)
         return CN_EXIT_USAGE;
     }
     snprintf(draft->folder, sizeof(draft->folder), "%s" ENDING, out);
-    for (int i = 0; i < TRIES && fault == ENOENT; i++) {
+    for (int i = 0; i < TRIES && fault == ESTALE; i++) {
         unlock(draft);
-        fault = claim(draft);
+        fault = claim(draft, &in_the_way);
     }
     if (fault) {
-        complain(fault == EWOULDBLOCK ? "wait for it" : "remove it, or choose another -o",
+        complain(fault == EWOULDBLOCK ? "wait for it"
+                 : in_the_way         ? "remove it, or choose another -o"
+                                      : NULL,
                  draft->folder,
                  fault == EWOULDBLOCK ? "another cairn-flash works in it" : strerror(fault));
         cn_draft_leave(draft);
