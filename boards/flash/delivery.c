@@ -1,11 +1,14 @@
 #include "boards/flash/delivery.h"
 
-#include <unistd.h>
+#include <stdio.h>
+#include <string.h>
 
 #include "boards/flash/board/enrol.h"
 #include "boards/flash/tool/console.h"
 #include "boards/flash/tool/process.h"
 #include "runtime/command/command.h"
+
+#define NOTE "enrolment" // in the draft: name and gateway of a board that may be enrolled
 
 static int unless_stopped(int code)
 {
@@ -15,13 +18,62 @@ static int unless_stopped(int code)
     return CN_EXIT_INTERRUPTED;
 }
 
+// Notes whom the draft's killed program may have enrolled.
+static int note_enrolment(void *context)
+{
+    const struct cn_delivery *delivery = context;
+    char text[1024];
+
+    if (!delivery->draft.folder[0])
+        return CN_EXIT_DONE;
+    snprintf(text, sizeof(text), "%s\n%s\n", delivery->order.name, delivery->order.gateway);
+    return cn_draft_note(&delivery->draft, NOTE, text);
+}
+
+static bool read_line(FILE *file, char *line, int size)
+{
+    if (!fgets(line, size, file) || !strchr(line, '\n'))
+        return false;
+    *strchr(line, '\n') = '\0';
+    return true;
+}
+
+int cn_delivery_take_over(struct cn_delivery *delivery)
+{
+    char path[CN_DRAFT_PATH], name[CN_NAME_SIZE], gateway[1024];
+    struct cn_target_options order = {.name = name, .gateway = gateway};
+    bool heard = false, noted;
+    int code = CN_EXIT_DONE;
+    FILE *file;
+
+    cn_draft_path(&delivery->draft, NOTE, path);
+    file = fopen(path, "re");
+    // A note that is cut off was not durable: the board was not yet enrolled.
+    noted = file && read_line(file, name, sizeof(name)) && cn_name_valid(name) &&
+            read_line(file, gateway, sizeof(gateway));
+    if (file)
+        fclose(file);
+    if (noted)
+        code = cn_enrol_settle(&order, &heard);
+    if (!code) {
+        cn_draft_clear(&delivery->draft);
+        return CN_EXIT_DONE;
+    }
+    cn_console_error("run this again when the aggregator can be asked, or remove the folder",
+                     "a killed cairn-flash left %s and may have enrolled %s",
+                     delivery->draft.folder, name);
+    cn_draft_leave(&delivery->draft);
+    return code;
+}
+
 static int deliver(const struct cn_delivery_target *target, struct cn_delivery *delivery)
 {
     char key[512];
-    int code = cn_enrol_make(&delivery->order, &delivery->space, key, sizeof(key));
+    int code = cn_enrol_make(&delivery->order, &delivery->space, note_enrolment, delivery, key,
+                             sizeof(key));
 
     if (code)
-        return code;
+        return unless_stopped(code);
     code =
         unless_stopped(cn_payload_add(&delivery->payload, key, CN_PAYLOAD_ETC "/node.key", 0600));
     if (!code)
@@ -77,8 +129,7 @@ int cn_delivery_run(const struct cn_delivery_target *target, int argc, char **ar
         return CN_EXIT_FAILED;
     }
     code = carry_out(target, &delivery);
-    if (code && delivery.made)
-        unlink(delivery.made);
+    cn_draft_close(&delivery.draft);
     cn_workspace_close(&delivery.space);
     return code;
 }

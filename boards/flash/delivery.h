@@ -7,6 +7,7 @@
 #include "boards/flash/board/payload.h"
 #include "boards/flash/board/target_options.h"
 #include "boards/flash/image/image_file.h"
+#include "boards/flash/tool/draft.h"
 #include "boards/flash/tool/workspace.h"
 
 struct cn_delivery {
@@ -14,7 +15,8 @@ struct cn_delivery {
     struct cn_workspace space;
     struct cn_payload payload;
     struct cn_image_file image; // used by plan and image only
-    const char *made;           // file to remove when a later step fails, or NULL
+    struct cn_draft draft;      // used by image only: where the image is made
+    char copy[CN_DRAFT_PATH];   // the image in it
     bool delivered;             // the board has its key; a later failure does not revoke it
 };
 
@@ -29,6 +31,10 @@ struct cn_delivery_target {
     // plans.
     int (*write)(struct cn_delivery *delivery);
 };
+
+// Takes back what a killed program left in the draft: an enrolment, and the files. Returns an exit
+// code after printing what is wrong. The draft is then left as it is for a later run.
+int cn_delivery_take_over(struct cn_delivery *delivery);
 
 // Runs the whole subcommand. Returns its exit code.
 int cn_delivery_run(const struct cn_delivery_target *target, int argc, char **argv);

@@ -156,7 +156,7 @@ static int make(struct bundle_options *options, const struct cn_workspace *space
 {
     static struct cn_payload payload;
     static struct cn_image_file image;
-    char copy[640];
+    char copy[CN_DRAFT_PATH];
     uint64_t size;
     int code = cn_payload_make_common(&options->target, space, &payload);
 
@@ -165,10 +165,11 @@ static int make(struct bundle_options *options, const struct cn_workspace *space
     if (code)
         return code;
     cn_payload_print(&payload);
-    cn_bundle_path(&options->bundle, "image", copy);
+    cn_draft_path(&options->bundle.draft, "image", copy);
     code = cn_vendor_image_copy(options->target.base, copy, &size);
     if (!code)
-        code = cn_image_file_open(copy, options->target.partition, payload.architecture, &image);
+        code = cn_image_file_open(copy, options->target.base, options->target.partition,
+                                  payload.architecture, &image);
     if (!code)
         code = cn_l4t_release_check_image(&image, &payload);
     if (!code)
@@ -198,7 +199,7 @@ static int run(const struct cn_ports *ports, int argc, char **argv)
     if (!code)
         code = make(&options, &space);
     cn_workspace_close(&space);
-    cn_bundle_close(&options.bundle);
+    cn_draft_close(&options.bundle.draft);
     if (code && cn_process_interrupted()) {
         cn_console_error(NULL, "interrupted");
         return CN_EXIT_INTERRUPTED;

@@ -13,10 +13,12 @@
 #include "boards/flash/image/l4t_release.h"
 #include "boards/flash/image/vendor_image.h"
 #include "boards/flash/tool/console.h"
+#include "boards/flash/tool/draft.h"
 #include "boards/flash/tool/process.h"
 #include "runtime/port/crypto.h"
 #include "runtime/port/platform.h"
 
+#define DRAFT "image" // the common image's name until it is whole
 #define ROOT_MIN 4096 // the first bytes of a card, which are written last
 
 static const char help[] =
@@ -44,10 +46,20 @@ static const char help[] =
     "  --dry-run          make all checks, write nothing\n"
     "  --json             one object a line; needs --yes or --dry-run\n";
 
+// Tells whether two names are those of one device, perhaps by way of links.
+static bool is_same_device(const char *one, const char *other)
+{
+    struct stat first, second;
+
+    return strcmp(one, other) == 0 ||
+           (stat(one, &first) == 0 && stat(other, &second) == 0 && S_ISBLK(first.st_mode) &&
+            S_ISBLK(second.st_mode) && first.st_rdev == second.st_rdev);
+}
+
 static bool is_twice(const struct cn_board_table *table, const struct cn_board_row *row)
 {
     for (size_t i = 0; &table->rows[i] != row; i++)
-        if (strcmp(table->rows[i].place, row->place) == 0)
+        if (is_same_device(table->rows[i].place, row->place))
             return true;
     return false;
 }
@@ -111,7 +123,7 @@ static int check_root(struct cn_card_maker *maker, const char *path,
                       const struct cn_payload *payload)
 {
     struct cn_image_file *image = &maker->image;
-    int code = cn_image_file_open(path, maker->order.partition, payload->architecture, image);
+    int code = cn_image_file_open(path, path, maker->order.partition, payload->architecture, image);
 
     if (!code && image->root.offset < ROOT_MIN) {
         cn_console_error("'image' and 'write' can write it, a board at a time",
@@ -121,32 +133,68 @@ static int check_root(struct cn_card_maker *maker, const char *path,
     return code ? code : cn_l4t_release_check_image(image, payload);
 }
 
-// Makes the common image: the base image with the packages.
-static int make_common(struct cn_card_maker *maker, const struct cn_workspace *space,
-                       const struct cn_payload *payload)
+// Makes the common image in the draft: the base image with the packages.
+static int fill_draft(struct cn_card_maker *maker, const struct cn_draft *draft,
+                      const struct cn_workspace *space, const struct cn_payload *payload)
 {
     const struct cn_target_options *order = &maker->order;
+    char copy[CN_DRAFT_PATH];
     uint64_t size;
     int code = cn_manifest_file_check_free(order->out);
 
+    cn_draft_path(draft, DRAFT, copy);
     if (!code)
-        code = cn_vendor_image_copy(order->base, order->out, &size);
-    if (code)
-        return code;
-    code = check_root(maker, order->out, payload);
+        code = cn_vendor_image_copy(order->base, copy, &size);
+    if (!code)
+        code = check_root(maker, copy, payload);
     if (!code)
         code = cn_image_file_check_free(&maker->image, payload, false);
     if (!code)
         code = cn_image_file_inject(&maker->image, space, payload);
     if (!code)
-        code = cn_manifest_file_make(order->out, "common", payload);
-    if (!code && cn_process_interrupted())
-        code = CN_EXIT_INTERRUPTED;
+        code = cn_manifest_file_make(copy, "common", payload);
+    return !code && cn_process_interrupted() ? CN_EXIT_INTERRUPTED : code;
+}
+
+static int make_common(struct cn_card_maker *maker, const struct cn_workspace *space,
+                       const struct cn_payload *payload)
+{
+    struct cn_draft draft;
+    int code = cn_draft_open(maker->order.out, &draft);
+
     if (code)
-        unlink(order->out);
-    else
-        cn_console_step("common", "%s is made: %" PRIu64 " MiB, without a key", order->out,
+        return code;
+    cn_draft_clear(&draft);
+    code = fill_draft(maker, &draft, space, payload);
+    if (!code)
+        code = cn_draft_publish(&draft, DRAFT, ".json");
+    cn_draft_close(&draft);
+    if (!code)
+        cn_console_step("common", "%s is made: %" PRIu64 " MiB, without a key", maker->order.out,
                         maker->image.size >> 20);
+    return code;
+}
+
+// Makes the file of progress and the common image, as far as they are not there. The file is first:
+// it says of what the image is made, also if this program is killed.
+static int make_missing(struct cn_card_maker *maker, const struct cn_workspace *space,
+                        const struct cn_payload *payload, const uint8_t digest[CN_DIGEST_SIZE],
+                        bool resumed)
+{
+    int code = CN_EXIT_DONE;
+    bool again;
+
+    if (!resumed && access(maker->order.out, F_OK) == 0) {
+        cn_console_error("remove it, or choose another -o", "%s: %s", maker->order.out,
+                         strerror(EEXIST));
+        return CN_EXIT_FAILED;
+    }
+    if (!resumed)
+        code = cn_card_log_open(maker->order.out, digest, true, &maker->log, &again);
+    if (!code && access(maker->order.out, F_OK))
+        code = make_common(maker, space, payload);
+    if (code && !resumed)
+        cn_card_log_remove(maker->order.out, &maker->log);
     return code;
 }
 
@@ -173,7 +221,7 @@ static int prepare(struct cn_card_maker *maker)
     static struct cn_payload payload;
     struct cn_workspace space = {0};
     uint8_t digest[CN_DIGEST_SIZE];
-    bool resumed = false;
+    bool resumed = false, made;
     int code;
 
     if (cn_workspace_open(&space))
@@ -184,21 +232,18 @@ static int prepare(struct cn_card_maker *maker)
         code = digest_order(&maker->order, &payload, digest);
     if (!code)
         code = cn_card_log_open(maker->order.out, digest, false, &maker->log, &resumed);
-    if (!code && !resumed) {
+    made = resumed && access(maker->order.out, F_OK) == 0;
+    if (!code && !made) {
         cn_payload_print(&payload);
-        if (maker->permission.dry_run)
-            code = cn_vendor_image_is_packed(maker->order.base)
-                       ? CN_EXIT_DONE
-                       : check_root(maker, maker->order.base, &payload);
-        else
-            code = make_common(maker, &space, &payload);
-        if (!code && !maker->permission.dry_run)
-            code = cn_card_log_open(maker->order.out, digest, true, &maker->log, &resumed);
-        resumed = resumed || !maker->permission.dry_run;
+        if (!maker->permission.dry_run)
+            code = make_missing(maker, &space, &payload, digest, resumed);
+        else if (!cn_vendor_image_is_packed(maker->order.base))
+            code = check_root(maker, maker->order.base, &payload);
+        made = !maker->permission.dry_run;
     }
-    if (!code && resumed)
+    if (!code && made)
         code = load_common(maker, &payload);
-    if (!resumed)
+    if (!made)
         maker->manifest.size = maker->image.size;
     cn_workspace_close(&space);
     return code;
@@ -288,6 +333,8 @@ static int run(const struct cn_ports *ports, int argc, char **argv)
     code = codes ? check_boards(&maker, &table) : CN_EXIT_FAILED;
     if (!code)
         code = prepare(&maker);
+    if (code && cn_process_interrupted())
+        code = CN_EXIT_INTERRUPTED;
     if (!code)
         code = write_all(&maker, &table, codes);
     if (maker.file >= 0)

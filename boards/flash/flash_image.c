@@ -6,7 +6,10 @@
 #include "boards/flash/image/manifest.h"
 #include "boards/flash/image/vendor_image.h"
 #include "boards/flash/tool/console.h"
+#include "boards/flash/tool/process.h"
 #include <inttypes.h>
+
+#define DRAFT "image" // the image's name until it is whole
 
 static const char image_help[] =
     "Usage: cairn-flash image --base IMAGE --deb FILE... --site PROFILE --name NAME\n"
@@ -34,20 +37,22 @@ static const char plan_help[] =
     "  --partition P      its root, by name, label or number, when it cannot be "
     "told\n" CN_TARGET_HELP;
 
+// Checks the image in a file. The base image is the one that is named: the file may be its copy.
 static int examine(struct cn_delivery *delivery, const char *path)
 {
+    const struct cn_target_options *order = &delivery->order;
     struct cn_image_file *image = &delivery->image;
-    int code =
-        cn_image_file_open(path, delivery->order.partition, delivery->payload.architecture, image);
+    int code = cn_image_file_open(path, order->base, order->partition,
+                                  delivery->payload.architecture, image);
 
     if (code)
         return code;
     cn_console_step("root", "partition %u%s%s of %s: %s, libc %s, %" PRIu64 " MiB free",
-                    image->root.number, image->root.name[0] ? " " : "", image->root.name, path,
-                    image->architecture, image->libc, image->superblock.free_size >> 20);
+                    image->root.number, image->root.name[0] ? " " : "", image->root.name,
+                    order->base, image->architecture, image->libc,
+                    image->superblock.free_size >> 20);
     code = cn_l4t_release_check_image(image, &delivery->payload);
-    return code ? code
-                : cn_image_file_check_free(image, &delivery->payload, delivery->order.replace);
+    return code ? code : cn_image_file_check_free(image, &delivery->payload, order->replace);
 }
 
 // Checks the image. A compressed image is first unpacked to its output path.
@@ -60,13 +65,16 @@ static int check_image(struct cn_delivery *delivery)
     if (order->dry_run)
         return cn_vendor_image_is_packed(order->base) ? CN_EXIT_DONE
                                                       : examine(delivery, order->base);
-    code = cn_manifest_file_check_free(order->out);
+    code = cn_draft_open(order->out, &delivery->draft);
     if (!code)
-        code = cn_vendor_image_copy(order->base, order->out, &size);
+        code = cn_delivery_take_over(delivery);
     if (code)
         return code;
-    delivery->made = order->out;
-    return examine(delivery, order->out);
+    code = cn_manifest_file_check_free(order->out);
+    cn_draft_path(&delivery->draft, DRAFT, delivery->copy);
+    if (!code)
+        code = cn_vendor_image_copy(order->base, delivery->copy, &size);
+    return code ? code : examine(delivery, delivery->copy);
 }
 
 static int inject(struct cn_delivery *delivery)
@@ -75,7 +83,11 @@ static int inject(struct cn_delivery *delivery)
     int code = cn_image_file_inject(&delivery->image, &delivery->space, &delivery->payload);
 
     if (!code)
-        code = cn_manifest_file_make(order->out, order->name, &delivery->payload);
+        code = cn_manifest_file_make(delivery->copy, order->name, &delivery->payload);
+    if (!code && cn_process_interrupted())
+        code = CN_EXIT_INTERRUPTED;
+    if (!code)
+        code = cn_draft_publish(&delivery->draft, DRAFT, ".json");
     if (!code)
         cn_console_step("done", "%s is ready: %" PRIu64 " MiB for %s", order->out,
                         delivery->image.size >> 20, order->name);

@@ -7,6 +7,9 @@
 # that is a variable of UEFI.
 # shellcheck disable=SC2154 # root is cairn-boot's
 
+# shellcheck source=/dev/null # checked by itself
+. "$here/slot-root.sh"
+
 efi_variables=$root/sys/firmware/efi/efivars
 vendor=781e084c-a330-417c-b678-38e696380cb9
 
@@ -71,6 +74,7 @@ get_state()
 set_primary()
 {
     read_slots
+    if [ "$1" != "$current" ]; then write_root "$1"; fi
     if [ "$(status_of "$1")" = unbootable ]; then write_status "$1" '\000'; fi
     nvbootctrl set-active-boot-slot "$(number_of "$1")" || die "nvbootctrl set-active-boot-slot failed"
     # The tool ends with 0 where a capsule update is pending or its configuration does not fit the board.

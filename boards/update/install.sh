@@ -9,6 +9,18 @@ read_bundle()
     is_version "$new" || die "$1: its version is '$new'; letters, digits and + - . _ ~ are expected"
 }
 
+# A RAUC that is built without streaming, such as that of Debian 12, would fetch a bundle as a whole each time that it is
+# asked about it, into memory where /tmp is there.
+check_place()
+{
+    case $1 in
+    *://*)
+        rauc install --help 2>/dev/null | grep -q tls-cert ||
+            die "$1: RAUC here is built without streaming; copy the bundle to the board, or use cairn-flash rollout"
+        ;;
+    esac
+}
+
 check_version()
 {
     have=$(version_of "$current")
@@ -70,6 +82,7 @@ install_update()
     be_alone
     current=$(boot get-current)
     if read_pending; then die "version $version in slot $slot is not decided yet"; fi
+    check_place "$bundle"
     read_bundle "$bundle"
     check_version
     asked=$new

@@ -32,7 +32,7 @@ def an_image_holds_what_was_ordered(bench):
     assert debugfs(image, "cat /etc/cairn/node.key").startswith("cairn-key-1 node-1 ")
     assert "0600" in debugfs(image, "stat /etc/cairn/node.key")
     assert "name: node-1" in debugfs(image, "cat /etc/cairn/node.yaml")
-    assert not glob.glob("/dev/shm/cairn-flash-*"), "a key stays on the flashing machine"
+    assert not bench.left_in_memory(), "a key stays on the flashing machine"
     bench.expect(bench.run("verify", "node-1.img"), 0, "for node-1")
 
 
@@ -178,7 +178,7 @@ def an_interruption_leaves_nothing_half_done(bench):
         tools = tempfile.mkdtemp(dir=bench.folder)
         bench.make_tool(tools, tool, lines)
         bench.expect(bench.image(name, tools=tools), code, *words)
-        assert not os.path.exists(bench.path(name + ".img")) and not glob.glob("/dev/shm/cairn-flash-*")
+        assert not os.path.exists(bench.path(name + ".img")) and not bench.left_in_memory()
 
     interrupted("early", "e2fsck", "kill -INT $PPID", 130, "interrupted")
     assert bench.enrolled("early") is None
@@ -200,13 +200,14 @@ def what_a_killed_program_left_in_memory_is_wiped(bench):
     tools = tempfile.mkdtemp(dir=bench.folder)
     bench.make_tool(tools, "debugfs", '[ "$1" != -w ] || { kill -KILL $PPID; exit 1; }')
     assert bench.image("killed", tools=tools) == -signal.SIGKILL
-    left, = glob.glob("/dev/shm/cairn-flash-*")
+    left, = bench.left_in_memory()
     assert os.path.exists(os.path.join(left, "node.key"))
     foreign = f"/dev/shm/cairn-flash-{os.getpid()}-abcdef"  # of a process that lives
     os.mkdir(foreign)
     try:
         bench.expect(bench.run("plan", *bench.order("planned")), 0)
-        assert glob.glob("/dev/shm/cairn-flash-*") == [foreign], "a key of a killed program stays"
+        assert not bench.left_in_memory(), "a key of a killed program stays"
+        assert os.path.exists(foreign), "the folder of a program that runs is gone"
     finally:
         os.rmdir(foreign)
 
@@ -230,12 +231,23 @@ def unusable_orders_are_refused(bench):
     foreign = bench.make_package("amd64")
     bench.expect(bench.image("x", more=["--deb", foreign]), 1, "for amd64")
     unusable_places_are_refused(bench, cut)
+    unusable_results_are_refused(bench)
     bench.expect(bench.image("x", more=["--deb", bench.package]), 2, "is the place of another file")
     assert bench.enrolled("x") is None
     bench.expect(bench.image("node-1", out=bench.path("again.img")), 1, "enrolled already")
     assert not os.path.exists(bench.path("again.img")) and bench.enrolled("node-1") == "enrolled"
     bench.expect(bench.image("y", out=bench.path("node-1.img")), 1, "File exists")
     assert bench.enrolled("y") is None
+
+
+def unusable_results_are_refused(bench):
+    bench.expect(bench.image("x", out="missing/x.img"), 1, "missing/x.img.part: No such file")
+    assert "remove it" not in bench.said
+    bench.expect(bench.image("x", out="-x.img"), 2, "no '-' at its start")
+    bench.expect(bench.image("x", out="x" * 481), 2, "at most 480 bytes")
+    bench.write("x.img.part", "")
+    bench.expect(bench.image("x", out="x.img"), 1, "x.img.part: Not a directory", "remove it")
+    os.unlink(bench.path("x.img.part"))
 
 
 def unusable_places_are_refused(bench, file):

@@ -1,11 +1,13 @@
 """What the tests of cairn-flash share: a gateway, a site, a package, a vendor's image and the command."""
 
+import glob
 import json
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
+import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 SOURCE = os.path.dirname(os.path.dirname(HERE))
@@ -28,7 +30,7 @@ class Bench:
     """A gateway, a site, a package and a vendor's image; commands run beside them."""
 
     def __init__(self, cluster, build):
-        self.cluster, self.build = cluster, build
+        self.cluster, self.build, self.started = cluster, build, set()
         self.folder = cluster.directory
         self.write("site.yaml", SITE.format(source=SOURCE))
         self.package = self.make_package("arm64")
@@ -114,12 +116,23 @@ class Bench:
     def write_table(self, name, text):
         subprocess.run(["sfdisk", "-q", self.path(name)], check=True, capture_output=True, text=True, input=text)
 
-    def run(self, *arguments, tools=None, text=None):
+    def run(self, *arguments, tools=None, text=None, signals=()):
+        """signals: pairs of seconds and a signal, which the program gets alone."""
         path = f"{tools + ':' if tools else ''}{self.build}:{os.environ['PATH']}:/usr/sbin:/sbin"
-        result = subprocess.run([os.path.join(self.build, "cairn-flash"), *arguments], cwd=self.folder,
-                                env={**os.environ, "PATH": path}, capture_output=True, text=True, input=text)
-        self.said = result.stdout + result.stderr
-        return result.returncode
+        process = subprocess.Popen([os.path.join(self.build, "cairn-flash"), *arguments], cwd=self.folder, text=True,
+                                   env={**os.environ, "PATH": path}, stdin=None if text is None else subprocess.PIPE,
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        self.started.add(process.pid)
+        for delay, number in signals:
+            time.sleep(delay)
+            process.send_signal(number)
+        self.said = "".join(process.communicate(text))
+        return process.returncode
+
+    def left_in_memory(self):
+        """The folders of cairn-flash in memory, of the runs here: others may run beside them."""
+        found = glob.glob("/dev/shm/cairn-flash-*") + glob.glob("/tmp/cairn-flash-*")
+        return [path for path in found if int(path.split("-")[2]) in self.started]
 
     def order(self, name="node-1"):
         return ["--site", "site.yaml", "--name", name, "--deb", self.package, "--gateway", "gateway.yaml"]

@@ -82,7 +82,7 @@ def each_card_has_the_identity_of_its_board(bench):
         assert b"cairn-key-1" not in common, "the common image holds a key"
         assert sorted(os.path.basename(path) for path in glob.glob(bench.path("common*"))) == [
             "common.img", "common.img.cards", "common.img.json"], "the image was copied"
-        assert not glob.glob("/dev/shm/cairn-flash-*")
+        assert not bench.left_in_memory()
         one, two = (read(shelf.devices[name]) for name in ("one", "two"))
         differ = sum(one[at:at + 4096] != two[at:at + 4096] for at in range(0, len(common), 4096))
         assert differ < 40, f"{differ} blocks differ between two cards"
@@ -128,7 +128,7 @@ def what_a_killed_run_left_is_taken_back_and_written_again(bench):
         bench.expect(write(bench, "--yes"), 0, "1 cards were written earlier", "the enrolment of second is taken back",
                      "second is enrolled", "2 of 2 cards are written")
         expect_card_of(bench, device, "second")
-        assert not glob.glob("/dev/shm/cairn-flash-*"), "a key of a killed program stays"
+        assert not bench.left_in_memory(), "a key of a killed program stays"
     remove(bench)
 
 
@@ -168,6 +168,17 @@ def wrong_lists_are_refused(bench):
     assert bench.enrolled("a") is None and not glob.glob(bench.path("common.img*"))
 
 
+def one_card_by_two_names_is_noticed(bench):
+    with Shelf(bench, ["plain", "alias"]) as shelf:
+        if not shelf:
+            return
+        device = shelf.devices["plain"]
+        os.symlink(device, bench.path("by-id"))
+        bench.write("list.txt", f"plain {device}\nalias {bench.path('by-id')}\n")
+        bench.expect(write(bench, "--yes"), 2, "line 2:", "is the device of another board, too")
+        assert bench.enrolled("plain") is None and not read(device).strip(OLD)
+
+
 def a_person_is_asked_for_each_card(bench):
     with Shelf(bench, ["asked"]) as shelf:
         if not shelf:
@@ -187,6 +198,7 @@ CASES = [
     what_a_killed_run_left_is_taken_back_and_written_again,
     an_image_of_another_order_is_not_used,
     wrong_lists_are_refused,
+    one_card_by_two_names_is_noticed,
     a_person_is_asked_for_each_card,
 ]
 

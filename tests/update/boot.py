@@ -6,7 +6,7 @@ usage: boot.py [CASE...]
 import os
 import sys
 
-from doubles import VENDOR, Board, jetson, raspberry, run_cases, start, uboot
+from doubles import PARTUUID, VENDOR, Board, jetson, raspberry, run_cases, start, uboot
 
 TABLE = """\
 Current rootfs slot: A
@@ -55,6 +55,68 @@ def jetson_that_does_not_switch_is_an_error(folder):
     board = jetson(folder)
     board.write("state/stuck", "")
     board.refuses("did not make B the active slot", "set-primary", "B")
+
+
+EXTLINUX = """\
+TIMEOUT 30
+DEFAULT primary
+# APPEND root=/dev/sda1
+LABEL primary
+      LINUX /boot/Image
+      APPEND ${{cbootargs}} {root}rw rootwait noroot=1 ${{extra}}
+LABEL backup
+\tAPPEND ${{cbootargs}} quiet{end}
+"""
+CONF = "run/cairn-update/slot/boot/extlinux/extlinux.conf"
+
+
+def jetson_writes_the_root_of_a_slot_before_it_is_started(folder):
+    board = jetson(folder)
+    board.boot("set-primary", "B")  # without extlinux.conf
+    for root in ("root=PARTUUID=" + PARTUUID["A"], "root=PARTUUID=" + PARTUUID["B"], "root=/dev/mmcblk0p1", "root=UUID=1-2"):
+        board.write("state/active", "A")
+        board.write("state/calls", "")
+        board.write(CONF, EXTLINUX.format(root=root + " ", end=""))
+        board.boot("set-primary", "B")
+        own = "root=PARTUUID=" + PARTUUID["B"]
+        assert board.read(CONF) == EXTLINUX.format(root=own + " ", end=" " + own), board.read(CONF)
+        calls = board.read("state/calls").splitlines()
+        kinds = [call.split()[0] for call in calls if call.startswith(("mount", "umount", "nvbootctrl set"))]
+        assert kinds == ["umount", "mount", "umount", "nvbootctrl"], calls
+        assert f"mount {board.path('dev/disk/by-partlabel/APP_b')} {board.path('run/cairn-update/slot')}" in calls
+    assert os.listdir(os.path.dirname(board.path(CONF))) == ["extlinux.conf"]
+    board.write(CONF, "APPEND quiet\r\n")
+    board.boot("set-primary", "B")
+    assert board.read(CONF) == f"APPEND quiet root=PARTUUID={PARTUUID['B']}\n"
+    board.write("state/calls", "")
+    board.boot("set-primary", "A")
+    assert not board.calls("mount"), "the running slot is changed"
+
+
+def jetson_does_not_start_a_slot_whose_root_it_cannot_write(folder):
+    board = jetson(folder)
+    wrong = EXTLINUX.format(root="root=/dev/sda1 ", end="")
+
+    def refused(words):
+        board.refuses(words, "set-primary", "B")
+        assert board.boot("get-primary") == "A" and not os.path.exists(board.path(CONF + ".new"))
+
+    board.write(CONF, wrong)
+    board.write(CONF + ".sig", "signed")
+    refused("extlinux.conf is signed")
+    os.remove(board.path(CONF + ".sig"))
+    board.break_program("mount", "mount: wrong fs type\n", 32)
+    result = board.run("cairn-boot", "set-primary", "B")
+    assert result.returncode == 1 and "cannot be mounted" in result.stderr and board.boot("get-primary") == "A", result
+    board.mend_program("mount")
+    os.rename(board.path(CONF), board.path("conf"))
+    os.symlink(board.path("conf"), board.path(CONF))
+    refused("is behind a link")
+    assert board.read("conf") == wrong, "a file of the running system is changed"
+    os.remove(board.path("dev/disk/by-partuuid", PARTUUID["B"]))
+    refused("has no PARTUUID")
+    os.remove(board.path("dev/disk/by-partlabel/APP_b"))
+    refused("CAIRN_ROOT_B names the partition")
 
 
 def jetson_refuses_tables_that_it_does_not_know(folder):
@@ -176,6 +238,7 @@ def wrong_calls_and_settings_are_refused(folder):
 
 CASES = [jetson_answers_what_nvbootctrl_says, jetson_makes_a_slot_primary_that_was_unbootable,
          jetson_ends_the_tries_of_the_running_slot_only, jetson_that_does_not_switch_is_an_error,
+         jetson_writes_the_root_of_a_slot_before_it_is_started, jetson_does_not_start_a_slot_whose_root_it_cannot_write,
          jetson_refuses_tables_that_it_does_not_know, raspberry_tries_a_slot_three_times, raspberry_keeps_a_slot_that_is_good,
          raspberry_refuses_what_it_does_not_know, raspberry_passes_over_a_damaged_trial, uboot_writes_all_of_a_change_at_once,
          uboot_refuses_what_it_does_not_know, wrong_calls_and_settings_are_refused]

@@ -8,6 +8,7 @@ import sys
 HERE = os.path.dirname(os.path.abspath(__file__))
 SOURCE = os.path.dirname(os.path.dirname(HERE))
 PARTS = os.path.join(SOURCE, "boards", "update")
+PARTUUID = {"A": "a08cd0ca-4707-4e72-bc04-8691205bb435", "B": "b4d1c6cd-0b3f-4b0a-9b62-1a6f0f5e6c11"}
 VENDOR = "781e084c-a330-417c-b678-38e696380cb9"
 
 # What each double does; $state is its folder. A file "broken.NAME" is what NAME prints instead, with its exit code.
@@ -31,10 +32,12 @@ fi
     "sleep": "",
     "mountpoint": "grep -qx \"$2\" \"$state/mounts\"",
     "mount": "echo \"$3\" >>\"$state/mounts\"",
+    "umount": "",
     "rauc": """\
 case $1 in
 info) printf "RAUC_MF_COMPATIBLE='plant'\\nRAUC_MF_VERSION='%s'\\n" "$(cat "$3")" ;;
 install)
+    if [ "$2" = --help ]; then cat "$state/help"; exit; fi
     cp "$state/../run/cairn-update/hold" "$state/held"
     slot=$(cat "$state/target")
     "$state/backend" set-state "$slot" bad
@@ -150,6 +153,12 @@ class Board:
 
 def jetson(folder, current="A", active="A"):
     board = Board(folder, "nvbootctrl")
+    os.makedirs(board.path("dev/disk/by-partuuid"))
+    os.makedirs(board.path("dev/disk/by-partlabel"))
+    for slot, label in (("A", "APP"), ("B", "APP_b")):
+        board.write(f"dev/part.{slot}", "")
+        for link in (f"by-partlabel/{label}", f"by-partuuid/{PARTUUID[slot]}"):
+            os.symlink(board.path(f"dev/part.{slot}"), board.path("dev/disk", link))
     board.write("state/current", current)
     board.write("state/active", active)
     for slot in "AB":

@@ -344,6 +344,24 @@ def what_rauc_refuses_is_reported(folder):
     assert not os.path.exists(life.board.path("run/cairn-update/hold"))
 
 
+def a_url_needs_a_rauc_that_streams(folder):
+    life = Life(folder, "uboot")
+    life.boot()
+    life.check()
+
+    def install():
+        life.new_calls()
+        return life.board.run("cairn-update", "install", "--no-reboot", "https://gate/fleet.raucb")
+
+    life.board.write("state/help", "Usage:\n  --progress   show progress bar\n")
+    result = install()
+    assert result.returncode == 1 and "without streaming" in result.stderr, result
+    assert [call for call in life.new_calls() if call.startswith("rauc")] == ["rauc install --help"], "it fetched the bundle"
+    life.board.write("state/help", "Usage:\n  --tls-cert=PEMFILE   TLS client certificate file\n")
+    assert "without streaming" not in install().stderr
+    assert [call for call in life.new_calls() if call.startswith("rauc info")], "it did not go on"
+
+
 def a_connection_that_breaks_ends_no_installation(folder):
     """cairn-flash rollout starts it by ssh. Nobody reads any more what it and RAUC print."""
     life = Life(folder, "uboot")
@@ -492,6 +510,7 @@ CASES = [a_system_that_works_stays, a_system_whose_node_does_not_register_is_giv
          the_status_of_an_earlier_boot_says_nothing, state_of_a_later_release_ends_a_try_at_once,
          the_node_of_the_base_image_says_nothing, a_power_cut_in_the_installation_changes_nothing, a_power_cut_before_the_note_is_a_try,
          damaged_notes_keep_the_system_that_runs, an_installation_waits_for_the_round, what_rauc_refuses_is_reported,
+         a_url_needs_a_rauc_that_streams,
          a_connection_that_breaks_ends_no_installation, what_rauc_does_without_its_program_is_tried_first,
          two_installations_at_a_time_are_refused, a_full_disk_keeps_no_system_that_does_not_work,
          versions_and_orders_are_checked, the_identity_moves_to_the_data_partition,

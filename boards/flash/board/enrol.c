@@ -170,15 +170,38 @@ static void settle(const struct cn_target_options *order, const struct cn_proces
     cn_process_deinit(&answer);
 }
 
-int cn_enrol_make(const struct cn_target_options *order, const struct cn_workspace *space,
-                  char *path, size_t size)
+// Enrols the board. before holds its state before that if known.
+static int enrol(const struct cn_target_options *order, const struct place *place, const char *path,
+                 bool known, const struct cn_enrolment *before)
 {
     struct cn_process_result result;
+    cn_err err = place->host[0] ? enrol_there(order, place, &result)
+                                : enrol_here(order, place, path, &result);
+    int code = !err && result.code == 0 ? CN_EXIT_DONE : CN_EXIT_FAILED;
+    if (code) {
+        explain(&result, place, "not enrolled");
+        settle(order, &result, known, before);
+    } else if (place->host[0]) {
+        code = keep_key(&result, path);
+        if (code)
+            cn_enrol_revoke(order);
+    }
+    if (result.out.data)
+        cn_crypto_wipe(result.out.data, result.out.size);
+    cn_process_deinit(&result);
+    if (!code)
+        cn_console_step("enrolled", "%s is enrolled in group %s", order->name,
+                        order->group ? order->group : order->name);
+    return code;
+}
+
+int cn_enrol_make(const struct cn_target_options *order, const struct cn_workspace *space,
+                  cn_enrol_note *note, void *context, char *path, size_t size)
+{
     struct cn_enrolment before;
     struct place place;
     bool known;
-    cn_err err;
-    int code;
+    int code = CN_EXIT_DONE;
 
     if (order->key) {
         snprintf(path, size, "%s", order->key);
@@ -192,24 +215,9 @@ int cn_enrol_make(const struct cn_target_options *order, const struct cn_workspa
     }
     snprintf(path, size, "%s/node.key", space->path);
     known = cn_enrol_look(order->gateway, order->name, true, &before) == CN_EXIT_DONE;
-    err = place.host[0] ? enrol_there(order, &place, &result)
-                        : enrol_here(order, &place, path, &result);
-    code = !err && result.code == 0 ? CN_EXIT_DONE : CN_EXIT_FAILED;
-    if (code) {
-        explain(&result, &place, "not enrolled");
-        settle(order, &result, known, &before);
-    } else if (place.host[0]) {
-        code = keep_key(&result, path);
-        if (code)
-            cn_enrol_revoke(order);
-    }
-    if (result.out.data)
-        cn_crypto_wipe(result.out.data, result.out.size);
-    cn_process_deinit(&result);
-    if (!code)
-        cn_console_step("enrolled", "%s is enrolled in group %s", order->name,
-                        order->group ? order->group : order->name);
-    return code;
+    if (note && known && (!before.enrolled || before.revoked))
+        code = note(context);
+    return code ? code : enrol(order, &place, path, known, &before);
 }
 
 int cn_enrol_revoke(const struct cn_target_options *order)
@@ -313,4 +321,16 @@ int cn_enrol_look(const char *gateway, const char *name, bool quiet, struct cn_e
     if (code == CN_EXIT_FAILED && !quiet)
         cn_console_error(NULL, "the aggregator's status: %s", found->reason);
     return code;
+}
+
+int cn_enrol_settle(const struct cn_target_options *order, bool *heard)
+{
+    struct cn_enrolment found;
+    int code = cn_enrol_look(order->gateway, order->name, false, &found);
+
+    *heard = false;
+    if (code || !found.enrolled || found.revoked)
+        return code;
+    *heard = found.heard;
+    return found.heard ? CN_EXIT_DONE : cn_enrol_revoke(order);
 }

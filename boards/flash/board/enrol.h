@@ -10,10 +10,15 @@
 #include "boards/flash/board/target_options.h"
 #include "boards/flash/tool/workspace.h"
 
+// Called before a board is enrolled that was not, so that the caller can note it: if this program
+// is killed, the next one revokes the enrolment. Returns an exit code; other than CN_EXIT_DONE,
+// nothing is enrolled.
+typedef int cn_enrol_note(void *context);
+
 // Enrols the board and writes the path of its key file to path. With --key nothing is enrolled and
-// path is that file. Returns an exit code.
+// path is that file. note may be NULL. Returns an exit code.
 int cn_enrol_make(const struct cn_target_options *order, const struct cn_workspace *space,
-                  char *path, size_t size);
+                  cn_enrol_note *note, void *context, char *path, size_t size);
 
 struct cn_enrolment {
     bool enrolled; // the aggregator lists the board, perhaps as revoked
@@ -31,6 +36,10 @@ int cn_enrol_list(const char *gateway, bool quiet, void (*take)(void *context, c
 // it since its key was made. Returns an exit code. quiet: print no error. When the aggregator could
 // not be asked, away says whether asking again may help.
 int cn_enrol_look(const char *gateway, const char *name, bool quiet, struct cn_enrolment *found);
+
+// Revokes an enrolment that a killed program noted (cn_enrol_note), unless the board was heard:
+// then it has its key, and *heard is set. Returns an exit code after printing what is wrong.
+int cn_enrol_settle(const struct cn_target_options *order, bool *heard);
 
 // Revokes the enrolment after a failure. Does nothing without --gateway. Returns an exit code after
 // printing what happened.

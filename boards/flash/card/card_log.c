@@ -5,10 +5,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include "boards/flash/tool/console.h"
+#include "boards/flash/tool/process.h"
 #include "runtime/command/command.h"
 #include "runtime/port/platform.h"
 
@@ -69,6 +69,9 @@ static int take_text(struct cn_card_log *log, const char *text, size_t size, con
 {
     size_t at = strlen(head);
 
+    *whole = 0;
+    if (size < at && memcmp(text, head, size) == 0)
+        return CN_EXIT_DONE; // the program that made the file was killed
     if (size < at || memcmp(text, head, at) != 0) {
         cn_console_error("remove the image and its .json and .cards, or choose another -o",
                          "%s is about another base image or other packages", path);
@@ -88,6 +91,15 @@ static int take_text(struct cn_card_log *log, const char *text, size_t size, con
     return CN_EXIT_DONE;
 }
 
+static cn_err append(const struct cn_card_log *log, const char *text)
+{
+    size_t size = strlen(text);
+
+    if (write(log->file, text, size) != (ssize_t)size || fdatasync(log->file))
+        return cn_err_from_errno(errno);
+    return CN_OK;
+}
+
 static int read_log(struct cn_card_log *log, const char *path, const char *head)
 {
     struct cn_mapping file;
@@ -101,18 +113,11 @@ static int read_log(struct cn_card_log *log, const char *path, const char *head)
     }
     code = take_text(log, file.data ? (const char *)file.data : "", file.size, head, path, &whole);
     cn_platform_unmap(&file);
-    if (!code && ftruncate(log->file, (off_t)whole))
+    if (!code && (ftruncate(log->file, (off_t)whole) || (!whole && append(log, head)))) {
+        cn_console_error(NULL, "%s: %s", path, strerror(errno));
         code = CN_EXIT_FAILED;
+    }
     return code;
-}
-
-static cn_err append(const struct cn_card_log *log, const char *text)
-{
-    size_t size = strlen(text);
-
-    if (write(log->file, text, size) != (ssize_t)size || fdatasync(log->file))
-        return cn_err_from_errno(errno);
-    return CN_OK;
 }
 
 int cn_card_log_open(const char *image, const uint8_t order[CN_DIGEST_SIZE], bool make,
@@ -130,7 +135,7 @@ int cn_card_log_open(const char *image, const uint8_t order[CN_DIGEST_SIZE], boo
         return CN_EXIT_DONE;
     if (!*resumed && errno == ENOENT)
         log->file = open(path, O_RDWR | O_APPEND | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
-    if (log->file >= 0 && flock(log->file, LOCK_EX | LOCK_NB)) {
+    if (log->file >= 0 && !cn_process_lock(log->file)) {
         cn_console_error("wait for it", "%s: another cairn-flash writes its cards", image);
         code = CN_EXIT_FAILED;
     } else if (*resumed)
@@ -160,6 +165,16 @@ cn_err cn_card_log_note(struct cn_card_log *log, const char *name, enum cn_card_
     snprintf(line, sizeof(line), "%s %s %s\n", words[state], name, place);
     err = append(log, line);
     return err ? err : set_state(log, name, state);
+}
+
+void cn_card_log_remove(const char *image, struct cn_card_log *log)
+{
+    char path[1024];
+
+    snprintf(path, sizeof(path), "%s.cards", image);
+    if (log->file >= 0)
+        unlink(path);
+    cn_card_log_close(log);
 }
 
 void cn_card_log_close(struct cn_card_log *log)

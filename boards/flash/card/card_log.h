@@ -42,5 +42,8 @@ enum cn_card_state cn_card_log_find(const struct cn_card_log *log, const char *n
 cn_err cn_card_log_note(struct cn_card_log *log, const char *name, enum cn_card_state state,
                         const char *place);
 
+// Closes and removes the file, after no image could be made.
+void cn_card_log_remove(const char *image, struct cn_card_log *log);
+
 // Accepts a zeroed log.
 void cn_card_log_close(struct cn_card_log *log);

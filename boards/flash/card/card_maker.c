@@ -98,7 +98,7 @@ static int write_identity(const struct cn_card_maker *maker, const char *path,
     int code;
 
     root = maker->image;
-    root.path = path;
+    root.path = root.name = path;
     snprintf(root.target, sizeof(root.target), "%s?offset=%" PRIu64, path, root.root.offset);
     code = cn_image_file_inject(&root, space, payload);
     return code ? code : read_back(&root, payload);
@@ -114,30 +114,41 @@ static int note(struct cn_card_maker *maker, const struct cn_board_row *row,
     return err ? CN_EXIT_FAILED : CN_EXIT_DONE;
 }
 
-// Revokes the enrolment that an interrupted run may have left behind: no complete card has its key.
-static int settle(struct cn_card_maker *maker, const struct cn_board_row *row)
+// Revokes the enrolment that a killed run may have left behind: no complete card has its key. That
+// run may have been killed after the partition table was written: then the board may be heard, and
+// its card is *complete.
+static int settle(struct cn_card_maker *maker, const struct cn_board_row *row, bool *complete)
 {
-    struct cn_enrolment found;
     int code;
 
     if (cn_card_log_find(&maker->log, row->name) != CN_CARD_BEGUN)
         return CN_EXIT_DONE;
-    code = cn_enrol_look(maker->order.gateway, row->name, false, &found);
-    if (!code && found.enrolled && !found.revoked)
-        code = cn_enrol_revoke(&maker->order);
-    return code ? code : note(maker, row, CN_CARD_NEW);
+    code = cn_enrol_settle(&maker->order, complete);
+    if (!code && *complete)
+        cn_console_step("heard", "%s was heard: its card was written", row->name);
+    return code ? code : note(maker, row, *complete ? CN_CARD_WRITTEN : CN_CARD_NEW);
+}
+
+struct card_note {
+    struct cn_card_maker *maker;
+    const struct cn_board_row *row;
+};
+
+static int note_begun(void *context)
+{
+    const struct card_note *card = context;
+
+    return note(card->maker, card->row, CN_CARD_BEGUN);
 }
 
 // Enrols the board and completes its card.
 static int complete(struct cn_card_maker *maker, const struct cn_board_row *row,
                     const struct cn_workspace *space, struct cn_payload *payload)
 {
+    struct card_note card = {maker, row};
     char key[512];
-    int code = note(maker, row, CN_CARD_BEGUN);
+    int code = cn_enrol_make(&maker->order, space, note_begun, &card, key, sizeof(key));
 
-    if (code)
-        return code;
-    code = cn_enrol_make(&maker->order, space, key, sizeof(key));
     if (code) { // cn_enrol_make took back what it could
         int noted = note(maker, row, CN_CARD_NEW);
         return noted ? noted : code;
@@ -180,6 +191,7 @@ static int make_card(struct cn_card_maker *maker, const struct cn_board_row *row
 int cn_card_maker_make(struct cn_card_maker *maker, const struct cn_board_row *row)
 {
     struct cn_disk device = {0};
+    bool complete = false;
     int code;
 
     maker->order.name = row->name;
@@ -192,6 +204,6 @@ int cn_card_maker_make(struct cn_card_maker *maker, const struct cn_board_row *r
         code = cn_card_device_confirm(row->place, &device, row->name, &maker->permission);
     if (code || maker->permission.dry_run)
         return code;
-    code = settle(maker, row);
-    return code ? code : make_card(maker, row, device.size);
+    code = settle(maker, row, &complete);
+    return code || complete ? code : make_card(maker, row, device.size);
 }

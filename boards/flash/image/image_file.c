@@ -34,10 +34,10 @@ static int read_table(const struct cn_image_file *image, int file, struct cn_par
     }
     if (err == CN_ERANGE)
         cn_console_error("was the download cut off? compare its size with the vendor's",
-                         "%s has %" PRIu64 " bytes, and a partition ends beyond that", image->path,
+                         "%s has %" PRIu64 " bytes, and a partition ends beyond that", image->name,
                          image->size);
     else if (err)
-        cn_console_error("download it again", "%s: its partition table is damaged", image->path);
+        cn_console_error("download it again", "%s: its partition table is damaged", image->name);
     return err ? CN_EXIT_FAILED : CN_EXIT_DONE;
 }
 
@@ -98,7 +98,7 @@ static int refuse_choice(const struct cn_image_file *image, const struct cn_part
     char list[1024] = "";
     size_t length = 0;
 
-    if (table->count == 0 && cn_vendor_image_check_raw(image->path))
+    if (table->count == 0 && cn_vendor_image_check_raw(image->path, image->name))
         return CN_EXIT_FAILED;
     for (size_t i = 0; i < table->count && length < sizeof(list) - 128; i++)
         length += (size_t)snprintf(
@@ -110,10 +110,10 @@ static int refuse_choice(const struct cn_image_file *image, const struct cn_part
         cn_console_error(
             image->fat_count ? "the root of a board is ext4; is it an installer's image?"
                              : "is it an image of a card, unpacked?",
-            "%s: no ext4 partition was found%s", image->path, image->fat_count ? ", only FAT" : "");
+            "%s: no ext4 partition was found%s", image->name, image->fat_count ? ", only FAT" : "");
     else
         cn_console_error("choose one with --partition", "%s: %s%s is not the root; ext4 is on: %s",
-                         image->path, wanted ? "partition " : "which one", wanted ? wanted : "",
+                         image->name, wanted ? "partition " : "which one", wanted ? wanted : "",
                          list);
     return CN_EXIT_FAILED;
 }
@@ -127,7 +127,7 @@ static int find_root(struct cn_image_file *image, const char *wanted)
     size_t chosen;
 
     if (file < 0 || fstat(file, &info) || !S_ISREG(info.st_mode)) {
-        cn_console_error(NULL, "%s: %s", image->path,
+        cn_console_error(NULL, "%s: %s", image->name,
                          file < 0 ? strerror(errno) : "it is not a file");
     } else {
         image->size = (uint64_t)info.st_size;
@@ -189,7 +189,7 @@ static int check_file_system(const struct cn_image_file *image, const char *when
         cn_console_error("install e2fsprogs", "e2fsck and debugfs are needed");
     else if (code)
         cn_console_error("check the image with e2fsck", "%s: its root is not consistent %s",
-                         image->path, when);
+                         image->name, when);
     cn_process_deinit(&result);
     return code;
 }
@@ -208,10 +208,10 @@ static int check_system(struct cn_image_file *image, const char *architecture)
     if (!system.architecture[0]) {
         cn_console_error(
             "the root must hold a Debian or Ubuntu system; --partition chooses another",
-            "%s: partition %u has no package database with libc6", image->path, image->root.number);
+            "%s: partition %u has no package database with libc6", image->name, image->root.number);
         return CN_EXIT_FAILED;
     }
-    return cn_system_check(&system, architecture, image->path);
+    return cn_system_check(&system, architecture, image->name);
 }
 
 // Reads the target of the default.target link from debugfs's line 'Fast link dest: "TARGET"'.
@@ -227,7 +227,7 @@ static void look_for_wizard(const struct cn_image_file *image)
                     strstr((const char *)result.out.data, "ink dest: ");
 
         if (link)
-            cn_system_note_wizard((const char *)result.out.data, image->path);
+            cn_system_note_wizard((const char *)result.out.data, image->name);
         cn_process_deinit(&result);
         if (link)
             return;
@@ -267,21 +267,24 @@ static int check_places(const struct cn_image_file *image, const struct cn_paylo
         if (find_place(image, payload->files[i].target, &in_fat) == CN_EXIT_DONE)
             continue;
         cn_console_error("only its root, and one FAT partition, can be written to",
-                         "%s: the board mounts another file system over %s", image->path,
+                         "%s: the board mounts another file system over %s", image->name,
                          payload->files[i].target);
         return CN_EXIT_FAILED;
     }
     return CN_EXIT_DONE;
 }
 
-int cn_image_file_open(const char *path, const char *wanted, const char *architecture,
-                       struct cn_image_file *image)
+int cn_image_file_open(const char *path, const char *name, const char *wanted,
+                       const char *architecture, struct cn_image_file *image)
 {
     int code;
 
-    *image = (struct cn_image_file){.path = path};
-    if (strlen(path) > 512 || strchr(path, '?')) {
-        cn_console_error(NULL, "%s: a path of at most 512 bytes without '?' is needed", path);
+    *image = (struct cn_image_file){.path = path, .name = name};
+    if (strlen(path) > 512 || strchr(path, '?') || path[0] == '-') { // for e2fsprogs
+        cn_console_error(NULL,
+                         "%s: a path of at most 512 bytes without '?' and no '-' at its start is "
+                         "needed",
+                         path);
         return CN_EXIT_USAGE;
     }
     code = find_root(image, wanted);
@@ -290,7 +293,7 @@ int cn_image_file_open(const char *path, const char *wanted, const char *archite
     snprintf(image->target, sizeof(image->target), "%s?offset=%" PRIu64, path, image->root.offset);
     if (image->superblock.needs_recovery || !image->superblock.clean) {
         cn_console_error("boot it once and shut it down, or run e2fsck on it",
-                         "%s: its root was not unmounted cleanly", path);
+                         "%s: its root was not unmounted cleanly", name);
         return CN_EXIT_FAILED;
     }
     code = check_file_system(image, "as it came");
@@ -308,11 +311,11 @@ int cn_image_file_check_free(const struct cn_image_file *image, const struct cn_
     for (size_t i = 0; i < 2 && !replace; i++) {
         if (cn_image_file_has(image, own[i])) {
             cn_console_error("--replace writes over it",
-                             "%s holds the files of a board already: %s", image->path, own[i]);
+                             "%s holds the files of a board already: %s", image->name, own[i]);
             return CN_EXIT_FAILED;
         }
     }
-    code = cn_system_check_free(image->superblock.free_size, payload, image->path);
+    code = cn_system_check_free(image->superblock.free_size, payload, image->name);
     return code ? code : check_places(image, payload);
 }
 
@@ -406,7 +409,7 @@ static int finish_files(const struct cn_image_file *image, const struct cn_paylo
         else if (!is_there(image, file)) {
             cn_console_error(
                 "is its root full, or does it have features that debugfs cannot write?",
-                "%s: %s is not what was written", image->path, file->target);
+                "%s: %s is not what was written", image->name, file->target);
             code = CN_EXIT_VERIFY;
         }
         if (code)
@@ -421,7 +424,7 @@ int cn_image_file_reread(const struct cn_image_file *image, const struct cn_payl
         if (is_there(image, &payload->files[i]))
             continue;
         cn_console_error("the card, its reader or the cable is bad: take another one",
-                         "%s: %s is not what was written", image->path, payload->files[i].target);
+                         "%s: %s is not what was written", image->name, payload->files[i].target);
         return CN_EXIT_VERIFY;
     }
     return CN_EXIT_DONE;
@@ -440,14 +443,14 @@ int cn_image_file_inject(const struct cn_image_file *image, const struct cn_work
         return CN_EXIT_FAILED;
     write_script(image, space, payload, script);
     if (fclose(script) || !run_script(image, path)) {
-        cn_console_error(NULL, "%s: debugfs could not write", image->path);
+        cn_console_error(NULL, "%s: debugfs could not write", image->name);
         return CN_EXIT_FAILED;
     }
     code = finish_files(image, payload);
     if (code)
         return code;
     if (!cn_image_file_has(image, CN_PAYLOAD_UNIT_LINK)) {
-        cn_console_error(NULL, "%s: the first-boot unit is not enabled", image->path);
+        cn_console_error(NULL, "%s: the first-boot unit is not enabled", image->name);
         return CN_EXIT_VERIFY;
     }
     cn_console_step("verified", "%zu files are read back and compared", payload->count);

@@ -11,6 +11,7 @@
 
 struct cn_image_file {
     const char *path;
+    const char *name; // what messages call the image
     uint64_t size;
     struct cn_partition root;
     struct cn_superblock superblock;
@@ -23,10 +24,10 @@ struct cn_image_file {
 };
 
 // Finds the root partition and checks that packages of this architecture can be installed in it.
-// wanted is a partition's name, label or number, or NULL. Returns an exit code after printing what
-// is wrong. The image keeps a pointer to path.
-int cn_image_file_open(const char *path, const char *wanted, const char *architecture,
-                       struct cn_image_file *image);
+// wanted is a partition's name, label or number, or NULL. Messages call the image by name. Returns
+// an exit code after printing what is wrong. The image keeps pointers to path and name.
+int cn_image_file_open(const char *path, const char *name, const char *wanted,
+                       const char *architecture, struct cn_image_file *image);
 
 // Checks that the payload fits, that no mount of the board hides its paths and, unless
 // replace, that the root holds no board's files yet. Returns an exit code.

@@ -77,5 +77,5 @@ int cn_l4t_release_check_image(const struct cn_image_file *image, const struct c
     if (cn_image_file_cat(image, CN_L4T_RELEASE_FILE, &result) == CN_OK && result.out.size)
         snprintf(text, sizeof(text), "%.*s", (int)result.out.size, (const char *)result.out.data);
     cn_process_deinit(&result);
-    return cn_l4t_release_check(text, payload, image->path);
+    return cn_l4t_release_check(text, payload, image->name);
 }

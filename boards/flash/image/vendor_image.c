@@ -56,7 +56,7 @@ static const struct {
     {"\x28\xb5\x2f\xfd", 4, "is packed with zstd", "let its name end in .zst"},
 };
 
-int cn_vendor_image_check_raw(const char *path)
+int cn_vendor_image_check_raw(const char *path, const char *name)
 {
     char head[8] = "";
     FILE *file = fopen(path, "re");
@@ -67,7 +67,7 @@ int cn_vendor_image_check_raw(const char *path)
     for (size_t i = 0; i < sizeof(odd_files) / sizeof(odd_files[0]); i++) {
         if (got < odd_files[i].size || memcmp(head, odd_files[i].magic, odd_files[i].size) != 0)
             continue;
-        cn_console_error(odd_files[i].remedy, "%s %s, not the raw image of a card", path,
+        cn_console_error(odd_files[i].remedy, "%s %s, not the raw image of a card", name,
                          odd_files[i].kind);
         return CN_EXIT_FAILED;
     }
@@ -168,7 +168,7 @@ int cn_vendor_image_copy(const char *base, const char *out, uint64_t *size)
         cn_console_error(NULL, "%s: %s", base, strerror(errno));
         return CN_EXIT_FAILED;
     }
-    if (!cn_vendor_image_is_packed(base) && cn_vendor_image_check_raw(base))
+    if (!cn_vendor_image_is_packed(base) && cn_vendor_image_check_raw(base, base))
         return CN_EXIT_FAILED;
     to = open(out, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (to < 0) {

@@ -12,5 +12,5 @@ int cn_vendor_image_copy(const char *base, const char *out, uint64_t *size);
 bool cn_vendor_image_is_packed(const char *base);
 
 // Refuses a file whose first bytes are those of a zip archive, of a sparse or qcow2 image, or of
-// packed data, and names what it is. Returns an exit code.
-int cn_vendor_image_check_raw(const char *path);
+// packed data, and says what it is. Messages call the file by name. Returns an exit code.
+int cn_vendor_image_check_raw(const char *path, const char *name);

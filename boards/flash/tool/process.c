@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -17,6 +19,7 @@
 #define CHUNK 65536
 #define KEPT 32768  // newest bytes of output that are kept of a program that may say too much
 #define LOOK_MS 100 // between two looks whether a program has ended
+#define LOCK_MS 1000
 
 static const atomic_bool *stop;
 
@@ -34,6 +37,17 @@ void cn_process_catch_signals(void)
 bool cn_process_interrupted(void)
 {
     return stop && atomic_load(stop);
+}
+
+bool cn_process_lock(int file)
+{
+    for (int waited_ms = 0;; waited_ms += LOOK_MS) {
+        if (flock(file, LOCK_EX | LOCK_NB) == 0)
+            return true;
+        if (errno != EWOULDBLOCK || waited_ms >= LOCK_MS)
+            return false;
+        poll(NULL, 0, LOOK_MS);
+    }
 }
 
 // Becomes the program in the child process; does not return.
@@ -56,6 +70,8 @@ static _Noreturn void become(const char *const argv[], int in, int out, int erro
 static cn_err start(const char *const argv[], int in, bool leads, int out[2], int errors[2],
                     pid_t *child)
 {
+    pid_t parent = getpid();
+
     if (pipe2(out, O_CLOEXEC))
         return cn_err_from_errno(errno);
     if (errors && pipe2(errors, O_CLOEXEC)) {
@@ -65,6 +81,10 @@ static cn_err start(const char *const argv[], int in, bool leads, int out[2], in
     }
     *child = fork();
     if (*child == 0) {
+        // A program must not go on writing to an image or a card after this one was killed.
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (getppid() != parent)
+            _exit(127);
         if (leads)
             setpgid(0, 0);
         become(argv, in, out[1], errors ? errors[1] : -1);

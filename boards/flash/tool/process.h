@@ -65,6 +65,11 @@ int cn_process_wait(pid_t child);
 // NULL.
 const char *cn_process_complaint(struct cn_process_result *result);
 
+// Locks an open file or folder for this program, by flock(2). Waits a little while another has it:
+// what a killed program had just started may hold its lock for a moment. Returns false with errno
+// set, EWOULDBLOCK while another has it.
+bool cn_process_lock(int file);
+
 // From this call on, Ctrl-C, SIGTERM and SIGHUP do not end a step in the middle. Programs that run
 // also get Ctrl-C and fail; long work in this process polls cn_process_interrupted.
 void cn_process_catch_signals(void);

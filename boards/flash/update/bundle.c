@@ -19,47 +19,19 @@
 #define HASHED 4096 // bytes; RAUC's index of hashes is for whole blocks of this size
 #define SYSTEM_CONF "/etc/rauc/system.conf"
 
-void cn_bundle_path(const struct cn_bundle *bundle, const char *name, char path[640])
-{
-    snprintf(path, 640, "%s/%s", bundle->folder, name);
-}
-
 int cn_bundle_open(struct cn_bundle *bundle)
 {
-    char content[640];
+    char content[CN_DRAFT_PATH];
+    int code = cn_draft_open(bundle->out, &bundle->draft);
 
-    if (strlen(bundle->out) > 512) {
-        cn_console_error(NULL, "-o: a path of at most 512 bytes is needed");
-        return CN_EXIT_USAGE;
-    }
-    if (access(bundle->out, F_OK) == 0) {
-        cn_console_error("remove it, or choose another -o", "%s exists", bundle->out);
-        return CN_EXIT_FAILED;
-    }
-    snprintf(bundle->folder, sizeof(bundle->folder), "%s.work-XXXXXX", bundle->out);
-    if (!mkdtemp(bundle->folder)) {
-        cn_console_error(NULL, "%s: %s", bundle->folder, strerror(errno));
-        bundle->folder[0] = '\0';
-        return CN_EXIT_FAILED;
-    }
-    cn_bundle_path(bundle, "content", content);
+    if (code)
+        return code;
+    cn_draft_clear(&bundle->draft);
+    cn_draft_path(&bundle->draft, "content", content);
     if (mkdir(content, 0700) == 0)
         return CN_EXIT_DONE;
     cn_console_error(NULL, "%s: %s", content, strerror(errno));
     return CN_EXIT_FAILED;
-}
-
-void cn_bundle_close(struct cn_bundle *bundle)
-{
-    const char *const argv[] = {"rm", "-rf", "--", bundle->folder, NULL};
-    struct cn_process_result result;
-
-    if (!bundle->folder[0])
-        return;
-    if (cn_process_run(argv, -1, &result) || result.code)
-        cn_console_error("remove it", "%s stays", bundle->folder);
-    cn_process_deinit(&result);
-    bundle->folder[0] = '\0';
 }
 
 // --- What may be in a root ---
@@ -107,11 +79,11 @@ static int check_size(const struct cn_bundle *bundle, const struct cn_image_file
 static int take_keyring(const struct cn_bundle *bundle, const struct cn_image_file *image)
 {
     struct cn_process_result result = {0};
-    char path[640];
+    char path[CN_DRAFT_PATH];
     FILE *file;
     bool whole = false;
 
-    cn_bundle_path(bundle, "keyring.pem", path);
+    cn_draft_path(&bundle->draft, "keyring.pem", path);
     file = fopen(path, "we");
     if (file && cn_image_file_has(image, bundle->conf.keyring) &&
         cn_image_file_cat(image, bundle->conf.keyring, &result) == CN_OK && result.out.size)
@@ -192,11 +164,11 @@ static bool copy_root(int in, int out, const struct cn_image_file *image,
 static int take_root(const struct cn_bundle *bundle, const struct cn_image_file *image)
 {
     struct cn_extents unused = {0};
-    char path[640];
+    char path[CN_DRAFT_PATH];
     int in = open(image->path, O_RDONLY | O_CLOEXEC), out;
     bool copied;
 
-    cn_bundle_path(bundle, "content/rootfs.ext4", path);
+    cn_draft_path(&bundle->draft, "content/rootfs.ext4", path);
     out = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     copied = in >= 0 && out >= 0 && cn_extents_read_free(image->path, &unused) &&
              copy_root(in, out, image, &unused);
@@ -213,10 +185,10 @@ static int take_root(const struct cn_bundle *bundle, const struct cn_image_file 
 static int write_manifest(const struct cn_bundle *bundle, const struct cn_image_file *image)
 {
     bool indexed = image->superblock.size % HASHED == 0, failed;
-    char path[640];
+    char path[CN_DRAFT_PATH];
     FILE *file;
 
-    cn_bundle_path(bundle, "content/manifest.raucm", path);
+    cn_draft_path(&bundle->draft, "content/manifest.raucm", path);
     file = fopen(path, "we");
     if (!file) {
         cn_console_error(NULL, "%s: %s", path, strerror(errno));
@@ -266,14 +238,14 @@ cn_err cn_bundle_digest(const char *path, uint8_t digest[CN_DIGEST_SIZE])
 // Extracts the bundle again, with the keyring that boards will have, and compares the root.
 static int read_back(const struct cn_bundle *bundle, const char *made, const char *keyring)
 {
-    char folder[640], again[640], root[640];
+    char folder[CN_DRAFT_PATH], again[CN_DRAFT_PATH], root[CN_DRAFT_PATH];
     const char *const extract[] = {"rauc", "--keyring", keyring, "extract", made, folder, NULL};
     uint8_t wanted[CN_DIGEST_SIZE], found[CN_DIGEST_SIZE];
     int code;
 
-    cn_bundle_path(bundle, "again", folder);
-    cn_bundle_path(bundle, "again/rootfs.ext4", again);
-    cn_bundle_path(bundle, "content/rootfs.ext4", root);
+    cn_draft_path(&bundle->draft, "again", folder);
+    cn_draft_path(&bundle->draft, "again/rootfs.ext4", again);
+    cn_draft_path(&bundle->draft, "content/rootfs.ext4", root);
     code = run_rauc(extract, "the bundle cannot be read again", CN_EXIT_VERIFY);
     if (code)
         return code;
@@ -285,23 +257,9 @@ static int read_back(const struct cn_bundle *bundle, const char *made, const cha
     return CN_EXIT_DONE;
 }
 
-// Gives the bundle its name, durably.
-static int publish(const struct cn_bundle *bundle, const char *made)
-{
-    int file = open(made, O_RDONLY | O_CLOEXEC);
-    bool synced = file >= 0 && fsync(file) == 0;
-
-    if (file >= 0)
-        close(file);
-    if (synced && link(made, bundle->out) == 0) // unlike rename(2), never over a file
-        return CN_EXIT_DONE;
-    cn_console_error(NULL, "%s: %s", bundle->out, strerror(errno));
-    return CN_EXIT_FAILED;
-}
-
 int cn_bundle_make(struct cn_bundle *bundle, const struct cn_image_file *image)
 {
-    char made[640], content[640], keyring[640];
+    char made[CN_DRAFT_PATH], content[CN_DRAFT_PATH], keyring[CN_DRAFT_PATH];
     const char *const sign[] = {"rauc",  "--cert",    bundle->certificate,
                                 "--key", bundle->key, "--keyring",
                                 keyring, "bundle",    content,
@@ -309,9 +267,9 @@ int cn_bundle_make(struct cn_bundle *bundle, const struct cn_image_file *image)
     struct stat info;
     int code = take_root(bundle, image);
 
-    cn_bundle_path(bundle, "bundle", made);
-    cn_bundle_path(bundle, "content", content);
-    cn_bundle_path(bundle, "keyring.pem", keyring);
+    cn_draft_path(&bundle->draft, "bundle", made);
+    cn_draft_path(&bundle->draft, "content", content);
+    cn_draft_path(&bundle->draft, "keyring.pem", keyring);
     if (!code)
         code = write_manifest(bundle, image);
     if (!code)
@@ -321,7 +279,7 @@ int cn_bundle_make(struct cn_bundle *bundle, const struct cn_image_file *image)
     if (!code && cn_process_interrupted())
         code = CN_EXIT_INTERRUPTED;
     if (!code)
-        code = publish(bundle, made);
+        code = cn_draft_publish(&bundle->draft, "bundle", NULL);
     if (!code && stat(bundle->out, &info) == 0)
         cn_console_step(
             "done", "%s is ready: version %s for %s, %" PRIu64 " MiB for a slot of %" PRIu64 " MiB",

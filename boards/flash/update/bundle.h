@@ -6,6 +6,7 @@
 #pragma once
 
 #include "boards/flash/image/image_file.h"
+#include "boards/flash/tool/draft.h"
 #include "boards/flash/update/rauc_conf.h"
 
 struct cn_bundle {
@@ -14,15 +15,12 @@ struct cn_bundle {
     const char *certificate; // of the signer: a file or a PKCS#11 URL
     const char *key;         // the same, of the signing key
     uint64_t slot_size;      // bytes of the smallest slot of the boards; 0: not known
-    char folder[576];        // for the work, beside out; removed at the end
+    struct cn_draft draft;   // where the bundle is made
     struct cn_rauc_conf conf;
 };
 
-// Makes the folder for the work. out must not exist. Returns an exit code after printing the fault.
+// Makes the draft. out must not exist. Returns an exit code after printing the fault.
 int cn_bundle_open(struct cn_bundle *bundle);
-
-// Writes the path of a file in the folder.
-void cn_bundle_path(const struct cn_bundle *bundle, const char *name, char path[640]);
 
 // Checks that the root has no identity and can be updated again: it must have RAUC's settings, and
 // the keyring that these name must trust the signature (RAUC checks that when it signs).
@@ -33,6 +31,3 @@ cn_err cn_bundle_digest(const char *path, uint8_t digest[CN_DIGEST_SIZE]);
 
 // Copies the root out of the image, signs the bundle, extracts it again and compares.
 int cn_bundle_make(struct cn_bundle *bundle, const struct cn_image_file *image);
-
-// Removes the folder with all that is in it.
-void cn_bundle_close(struct cn_bundle *bundle);

@@ -67,8 +67,8 @@ void cn_slot_root_warn(const struct cn_image_file *image, const char *what)
     fstab = cn_slot_root_in_fstab(text);
     if (extlinux || fstab)
         cn_console_step("warning",
-                        "warning: %s%s%s of %s names its root, which only one slot has: from the "
-                        "other slot the board would start the wrong system; "
+                        "warning: %s%s%s of %s names its root, which only one slot has; "
+                        "cairn-update mends that in extlinux.conf of a Jetson only; "
                         "boards/update/README.md says more",
                         extlinux ? EXTLINUX : "", extlinux && fstab ? " and " : "",
                         fstab ? FSTAB : "", what);

@@ -1,0 +1,227 @@
+#include "boards/flash/tool/draft.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "boards/flash/tool/console.h"
+#include "boards/flash/tool/process.h"
+#include "runtime/command/command.h"
+
+#define ENDING ".part"
+#define PUBLISHING "publishing" // from then on the companion's name may be taken
+#define TRIES 5                 // while others remove the folder
+#define OPEN_FILES 16           // of nftw
+
+void cn_draft_path(const struct cn_draft *draft, const char *name, char path[CN_DRAFT_PATH])
+{
+    snprintf(path, CN_DRAFT_PATH, "%s/%s", draft->folder, name);
+}
+
+static int complain(const char *remedy, const char *path, const char *fault)
+{
+    cn_console_error(remedy, "%s: %s", path, fault);
+    return CN_EXIT_FAILED;
+}
+
+static bool is_taken(const char *path)
+{
+    return faccessat(AT_FDCWD, path, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+// Makes or opens the folder and locks it. Returns 0, or errno. ESTALE: it was removed meanwhile.
+// Sets *in_the_way if something else has the folder's name.
+static int claim(struct cn_draft *draft, bool *in_the_way)
+{
+    struct stat info;
+
+    *in_the_way = false;
+    draft->taken_over = mkdir(draft->folder, 0700) != 0;
+    if (draft->taken_over && errno != EEXIST)
+        return errno;
+    *in_the_way = true;
+    draft->lock = open(draft->folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (draft->lock < 0)
+        return errno == ENOENT ? ESTALE : errno;
+    if (!cn_process_lock(draft->lock) || fstat(draft->lock, &info))
+        return errno;
+    if (info.st_uid != geteuid())
+        return EPERM;
+    return info.st_nlink ? 0 : ESTALE;
+}
+
+static void unlock(struct cn_draft *draft)
+{
+    if (draft->lock > 0)
+        close(draft->lock);
+    draft->lock = -1;
+}
+
+int cn_draft_open(const char *out, struct cn_draft *draft)
+{
+    bool in_the_way = false;
+    int fault = ESTALE;
+
+    *draft = (struct cn_draft){.out = out, .lock = -1};
+    if (strlen(out) > CN_DRAFT_OUT) {
+        cn_console_error(NULL, "-o: a path of at most %d bytes is needed", CN_DRAFT_OUT);
+        return CN_EXIT_USAGE;
+    }
+    snprintf(draft->folder, sizeof(draft->folder), "%s" ENDING, out);
+    for (int i = 0; i < TRIES && fault == ESTALE; i++) {
+        unlock(draft);
+        fault = claim(draft, &in_the_way);
+    }
+    if (fault) {
+        complain(fault == EWOULDBLOCK ? "wait for it"
+                 : in_the_way         ? "remove it, or choose another -o"
+                                      : NULL,
+                 draft->folder,
+                 fault == EWOULDBLOCK ? "another cairn-flash works in it" : strerror(fault));
+        cn_draft_leave(draft);
+        return CN_EXIT_FAILED;
+    }
+    if (!is_taken(out))
+        return CN_EXIT_DONE;
+    cn_draft_close(draft); // if a killed program left it, that was after the output had its name
+    return complain("remove it, or choose another -o", out, strerror(EEXIST));
+}
+
+static int remove_entry(const char *path, const struct stat *info, int kind, struct FTW *place)
+{
+    (void)info;
+    if (place->level > 0 && remove(path))
+        cn_console_error("remove it", "%s stays: %s", path, strerror(errno));
+    (void)kind;
+    return 0;
+}
+
+static void empty(const struct cn_draft *draft)
+{
+    nftw(draft->folder, remove_entry, OPEN_FILES, FTW_DEPTH | FTW_PHYS);
+}
+
+void cn_draft_clear(struct cn_draft *draft)
+{
+    char path[CN_DRAFT_PATH], companion[CN_DRAFT_PATH];
+    FILE *file;
+
+    if (!draft->taken_over)
+        return;
+    cn_draft_path(draft, PUBLISHING, path);
+    file = fopen(path, "re");
+    // The name in the note is not believed: it must be the output's, with an ending.
+    if (file && fgets(companion, sizeof(companion), file) &&
+        strncmp(companion, draft->out, strlen(draft->out)) == 0)
+        unlink(companion);
+    if (file)
+        fclose(file);
+    empty(draft);
+    draft->taken_over = false;
+    cn_console_step("taken-over", "what a killed cairn-flash left in %s is removed", draft->folder);
+}
+
+static bool sync_path(const char *path, int flags)
+{
+    int file = open(path, O_RDONLY | O_CLOEXEC | flags);
+    bool synced = file >= 0 && fsync(file) == 0;
+
+    if (file >= 0)
+        close(file);
+    return synced;
+}
+
+int cn_draft_note(const struct cn_draft *draft, const char *name, const char *text)
+{
+    char path[CN_DRAFT_PATH];
+    FILE *file;
+    bool written;
+
+    cn_draft_path(draft, name, path);
+    file = fopen(path, "we");
+    written = file && fputs(text, file) >= 0;
+    if (file)
+        written = fclose(file) == 0 && written;
+    if (written && sync_path(path, 0) && fsync(draft->lock) == 0)
+        return CN_EXIT_DONE;
+    return complain(NULL, path, strerror(errno));
+}
+
+// Renames, but not over another file. File systems that cannot promise that are asked first.
+static bool give_name(const char *from, const char *to)
+{
+    if (renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE) == 0)
+        return true;
+    if (errno != EINVAL && errno != ENOSYS)
+        return false;
+    if (is_taken(to)) {
+        errno = EEXIST;
+        return false;
+    }
+    return rename(from, to) == 0;
+}
+
+static bool sync_parent(const char *path)
+{
+    char folder[CN_DRAFT_PATH];
+    const char *slash = strrchr(path, '/');
+
+    snprintf(folder, sizeof(folder), "%.*s", slash ? (int)(slash - path + 1) : 1,
+             slash ? path : ".");
+    return sync_path(folder, O_DIRECTORY);
+}
+
+static int publish_companion(const struct cn_draft *draft, const char *name, const char *companion)
+{
+    char from[CN_DRAFT_PATH], both[64], to[CN_DRAFT_PATH];
+    int code;
+
+    snprintf(both, sizeof(both), "%s%s", name, companion);
+    cn_draft_path(draft, both, from);
+    snprintf(to, sizeof(to), "%s%s", draft->out, companion);
+    if (is_taken(to))
+        return complain("remove it, or choose another -o", to, strerror(EEXIST));
+    code = cn_draft_note(draft, PUBLISHING, to);
+    if (code)
+        return code;
+    return sync_path(from, 0) && give_name(from, to) ? CN_EXIT_DONE
+                                                     : complain(NULL, to, strerror(errno));
+}
+
+int cn_draft_publish(const struct cn_draft *draft, const char *name, const char *companion)
+{
+    char from[CN_DRAFT_PATH], beside[CN_DRAFT_PATH];
+    int code = companion ? publish_companion(draft, name, companion) : CN_EXIT_DONE;
+
+    if (code)
+        return code;
+    cn_draft_path(draft, name, from);
+    if (sync_path(from, 0) && give_name(from, draft->out) && sync_parent(draft->out))
+        return CN_EXIT_DONE;
+    code = complain(NULL, draft->out, strerror(errno));
+    if (!is_taken(from))
+        unlink(draft->out); // it has the name, but not durably
+    snprintf(beside, sizeof(beside), "%s%s", draft->out, companion ? companion : "");
+    if (companion)
+        unlink(beside);
+    return code;
+}
+
+void cn_draft_leave(struct cn_draft *draft)
+{
+    unlock(draft);
+    draft->folder[0] = '\0';
+}
+
+void cn_draft_close(struct cn_draft *draft)
+{
+    if (!draft->folder[0])
+        return;
+    empty(draft);
+    rmdir(draft->folder);
+    cn_draft_leave(draft);
+}
