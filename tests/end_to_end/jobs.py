@@ -476,7 +476,7 @@ def the_end_of_the_profiles_run_is_told_while_other_jobs_remain(build):
         # With more rounds the run goes on, and no other job is left.
         cluster.edit("job.yaml", ("count: 3", f"count: {ENDLESS}"))
         cluster.command(cluster.aggregator, "reload", "gateway.yaml")
-        cluster.start_all()
+        cluster.start("gateway")
         cluster.wait_for_version(4)
         wait_until(lambda: re.match(r"version \d+ of ", cluster.jobs()["digits"]["text"]), "how the job stands now", 20)
 
