@@ -125,15 +125,17 @@ static void sweep_chain(struct epoch_world *world, enum cn_scope scope, bool hea
 // The first stage of the sweeps over chains in shares; the last one has the calls of all.
 static int first_stage = CN_SHARING_WEIGHTS;
 
-// Four boards, with the samples of the first, hold two parts in two shares each.
+#define FOUR 4 // members that hold two parts in two shares each
+
+// They all have the samples of the first.
 static void cut_in_shares(struct epoch_world *world, enum cn_sharing stage)
 {
     world->job.parallel.stage = stage;
-    if (world->count == BOARDS)
+    if (world->count == FOUR)
         return;
     for (int i = 0; i < world->count; i++)
         board_close_session(&world->boards[i]);
-    world->count = BOARDS;
+    world->count = FOUR;
     world->job.parallel.shard = 2;
     world->job.parallel.scope = CN_SCOPE_SHARED;
     world->job.pipeline.parts = 2;
