@@ -251,7 +251,7 @@ def all_wait_where_a_later_part_does_not_fit_in_fewer_shares(build):
                 cluster.wait_for_line(board, "a share that fits cannot be made of board-1 board-3 board-4: waiting for board-2",
                                       count=version + 1)
                 cluster.wait_for_line(board, "board-1 lacks memory: part 2 of 2 in 1 share takes ", count=version + 1)
-            wait_until_told(cluster, "board-1", "board-1 lacks memory: part 2 of 2 in 1 share takes ")
+            wait_until_told(cluster, "board-1", "a share that fits waits for board-2, or for more memory here")
             cluster.start("board-2")
 
     found, _, logs = train(build, FOUR, prepare, disturb, model={}, layers=layers, **settings)
