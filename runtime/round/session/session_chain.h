@@ -29,6 +29,10 @@ cn_err cn_session_cut_into(struct cn_session *session, uint32_t parts, struct cn
 // Sets the part of the cut for which the trainer is opened next.
 void cn_session_set_part(struct cn_session *session, uint32_t part);
 
+// Returns the most micro-batches that a part of a cut has in flight, as far as this board's memory
+// allows.
+uint32_t cn_session_in_flight(const struct cn_session_cut *cut, uint32_t part);
+
 // Imports the whole model again. The caller deinits layout and graph.
 cn_err cn_session_import(const struct cn_session *session, struct cn_layout *layout,
                          struct cn_graph *graph);
@@ -126,6 +130,9 @@ bool cn_session_has_slow_link(const struct cn_session *session);
 void cn_session_compare_links(struct cn_session *session);
 
 // --- session_chain.c ---
+
+// Returns how many micro-batches this board has in flight, as all members agreed.
+uint32_t cn_session_slots_used(const struct cn_session *session);
 
 // Returns the chains that the job wants.
 struct cn_chain_wish cn_session_chain_wish(const struct cn_session *session);

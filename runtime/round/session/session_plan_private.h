@@ -60,6 +60,7 @@ struct cn_session_cut {
     uint32_t part;     // part that the trainer holds
     uint32_t micro;    // micro-batches of a chain in a step
     uint32_t slots;    // micro-batches for which the trainer has room between forward and backward
+    uint32_t most;     // most of them that this board's memory allows; 0: as many as it may have
     size_t words[CN_CUT_PARTS_MAX - 1];     // by place: words of a sample that pass it both ways
     double work[CN_CUT_PARTS_MAX];          // by part: share of the model's work
     uint32_t readers[CN_GRAPH_INPUT_MAX];   // by input: parts that read it, bit p for part p

@@ -53,6 +53,7 @@ struct cn_session {
     struct { // a model that is cut into parts (session_chain.h); zeros without a pipeline
         uint32_t samples;        // cn_dataset_sum
         uint32_t members;        // members of which the chains were formed
+        uint32_t most;           // most micro-batches that a part has in flight; 0: no limit
         bool waits;              // too few members for a chain: nobody trains in this epoch
         char why[CN_FAULT_SIZE]; // why this board is in no chain that it should be in; "": it is
         char needs[CN_HEALTH_REST_SIZE]; // members that a chain waits for, for people; ""

@@ -139,7 +139,7 @@ static void tell_chain(const struct cn_session *session, struct cn_chain_progres
     chain->shard = place->shard;
     chain->shards = place->shards;
     chain->micro = session->plan.micro;
-    chain->slots = session->cut.slots;
+    chain->slots = cn_session_slots_used(session);
     chain->bubble = (place->parts - 1.0) / (chain->micro + place->parts - 1.0);
     for (uint32_t p = 0; p + 1 < place->parts; p++)
         chain->bytes[p] = (uint64_t)session->cut.words[p] * sizeof(float) * chain->micro *
