@@ -24,7 +24,7 @@ SETTINGS = {"rounds": 2, "local_steps": 10, "quorum": 1, "learning_rate": 0.001,
             "held_out": "10 %, scope: shared"}
 CHAIN = r"parallel: auto: (\d+) chains? of (\d+) parts, (\d+) micro-batches a step: (.*)"
 WHOLE = r"parallel: auto: (\d+) replicas? of (\d+) shards?(?:, stage (\d))?, (\d+) micro-batch(?:es)? a step: (.*)"
-SLOW = "for messages, as over a link of"
+SLOW = "for messages and sums, as over a link of"
 WIDE, SMALL = (768, 8), (128, 10)  # width and number of hidden layers
 scenario = Scenarios()
 

@@ -42,19 +42,24 @@ static double waited_ms(const struct cn_session *session)
                 0);
 }
 
-// Returns the bits that a board with most of them sends and receives in a step.
-static double most_bits(const struct cn_session *session)
+// Returns the bits that this board sends and receives in a step: messages, and the sums of its part
+// over the chains. Where gradients or weights are held in shares, these travel in each pass.
+static double own_bits(const struct cn_session *session)
 {
     const struct cn_session_cut *cut = &session->cut;
-    double most = 0;
+    const struct cn_chain_place *place = &session->plan.chain;
+    double gradients = (double)cn_trainer_gradient_words(session->trainer);
+    double passes = place->shards < 2 || session->sharing.stage < CN_STAGE_GRADIENTS ? 2
+                    : session->sharing.stage < CN_STAGE_WEIGHTS ? session->plan.micro + 1.0
+                                                                : 3.0 * session->plan.micro;
+    double words = 0;
 
-    for (uint32_t p = 0; p < cut->at.parts; p++) {
-        double words = (p ? (double)cut->words[p - 1] : 0) +
-                       (p + 1 < cut->at.parts ? (double)cut->words[p] : 0);
-
-        most = fmax(most, words);
-    }
-    return 32 * most * session->plan.micro * session->config.job->batch;
+    if (place->part)
+        words += (double)cut->words[place->part - 1];
+    if (place->part + 1 < place->parts)
+        words += (double)cut->words[place->part];
+    words *= session->plan.micro * (double)session->config.job->batch;
+    return 32 * (words + passes * (place->chains - 1) / place->chains * gradients);
 }
 
 // Returns the slowest of the links that were measured when the chain formed; 0: none was.
@@ -81,11 +86,11 @@ static void say(struct cn_session *session, double waited, const char *since)
     if (kbps)
         snprintf(assumed, sizeof(assumed), "the slowest link had %.3g Mbit/s when the chain formed",
                  kbps / 1e3);
-    snprintf(sets->slow_link, sizeof(sets->slow_link),
-             "members wait %.3g ms of a step of %.3g ms for messages%s, as over a link of %.2g "
-             "Mbit/s; %s",
-             waited, session->measured.split.voted_ms, since, most_bits(session) / waited / 1e3,
-             assumed);
+    snprintf(
+        sets->slow_link, sizeof(sets->slow_link),
+        "members wait %.3g ms of a step of %.3g ms for messages and sums%s, as over a link of %.2g "
+        "Mbit/s; %s",
+        waited, session->measured.split.voted_ms, since, own_bits(session) / waited / 1e3, assumed);
     cn_log(CN_LOG_WARN, "chain", "%s", sets->slow_link);
 }
 
