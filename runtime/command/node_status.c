@@ -91,6 +91,8 @@ static void print_chain(FILE *out, const cJSON *chain)
         separator = ", ";
     }
     fprintf(out, " bytes\n");
+    if (has(chain, "slow_link"))
+        fprintf(out, "            %s\n", text(chain, "slow_link"));
 }
 
 static void print_group(FILE *out, const cJSON *group)

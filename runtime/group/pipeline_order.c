@@ -17,12 +17,16 @@ void cn_pipeline_begin(struct cn_pipeline *pipeline, uint32_t parts, uint32_t mi
 static enum cn_pipeline_pass choose(const struct cn_pipeline *pipeline, uint32_t part)
 {
     uint32_t forwards = pipeline->forwards[part], backwards = pipeline->backwards[part];
+    uint32_t most = cn_pipeline_in_flight(pipeline->parts, pipeline->micro, part);
     bool last = part + 1 == pipeline->parts;
+
+    if (pipeline->most && most > pipeline->most)
+        most = pipeline->most;
 
     if (backwards < forwards && (last || pipeline->backwards[part + 1] > backwards))
         return CN_PIPELINE_BACKWARD;
     if (forwards < pipeline->micro && (part == 0 || pipeline->forwards[part - 1] > forwards) &&
-        forwards - backwards < cn_pipeline_in_flight(pipeline->parts, pipeline->micro, part))
+        forwards - backwards < most)
         return CN_PIPELINE_FORWARD;
     return CN_PIPELINE_REST;
 }

@@ -22,7 +22,8 @@ enum cn_pipeline_pass {
 };
 
 struct cn_pipeline {
-    uint32_t parts, micro;                     // parts of the chain; micro-batches of the step
+    uint32_t parts, micro; // parts of the chain; micro-batches of the step
+    uint32_t most;         // most micro-batches that a part has in flight; 0: as many as it may
     uint32_t forwards[CN_PIPELINE_PARTS_MAX];  // by part: forward passes before the next tick
     uint32_t backwards[CN_PIPELINE_PARTS_MAX]; // by part: backward passes before the next tick
     enum cn_pipeline_pass pass[CN_PIPELINE_PARTS_MAX]; // by part: what it computes in this tick
@@ -41,7 +42,8 @@ struct cn_pipeline_message {
 // pass.
 uint32_t cn_pipeline_in_flight(uint32_t parts, uint32_t micro, uint32_t part);
 
-// Begins a step. parts is 1 to CN_PIPELINE_PARTS_MAX.
+// Begins a step. parts is 1 to CN_PIPELINE_PARTS_MAX. The caller may set most before the first
+// tick: any number from 1 on ends the step, with more rests.
 void cn_pipeline_begin(struct cn_pipeline *pipeline, uint32_t parts, uint32_t micro);
 
 // Fills in pass and batch of the next tick. Returns false when the step is done.

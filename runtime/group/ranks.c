@@ -144,3 +144,21 @@ struct cn_set cn_ranks_parts(const struct cn_chain_place *place, uint32_t parts)
             bits |= 1u << cn_ranks_of_part(place, p);
     return cn_ranks_set(bits);
 }
+
+bool cn_ranks_add_alike(const struct cn_chain_place *place, uint32_t bits)
+{
+    if (__builtin_popcount(bits) < 3) // a sum of two numbers has one result
+        return true;
+    for (uint32_t p = 0; p < place->parts; p++)
+        for (uint32_t q = p + 1; q < place->parts; q++) {
+            const uint32_t *one = &place->ranks[p * place->chains];
+            const uint32_t *other = &place->ranks[q * place->chains];
+
+            if (!(bits >> p & 1) || !(bits >> q & 1))
+                continue;
+            for (uint32_t c = 1; c < place->chains; c++)
+                if ((one[c] < other[c]) != (one[0] < other[0]))
+                    return false;
+        }
+    return true;
+}

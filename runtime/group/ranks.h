@@ -84,3 +84,7 @@ uint32_t cn_ranks_of_part(const struct cn_chain_place *place, uint32_t part);
 
 // Returns the members of the board's chain that hold the parts in bits (bit p for part p).
 struct cn_set cn_ranks_parts(const struct cn_chain_place *place, uint32_t bits);
+
+// Returns whether a sum over the holders of these parts adds in the same order in each chain. It
+// adds in the order of the ranks, and chains may have their parts in other orders of ranks.
+bool cn_ranks_add_alike(const struct cn_chain_place *place, uint32_t bits);

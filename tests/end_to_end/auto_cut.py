@@ -24,6 +24,7 @@ SETTINGS = {"rounds": 2, "local_steps": 10, "quorum": 1, "learning_rate": 0.001,
             "held_out": "10 %, scope: shared"}
 CHAIN = r"parallel: auto: (\d+) chains? of (\d+) parts, (\d+) micro-batches a step: (.*)"
 WHOLE = r"parallel: auto: (\d+) replicas? of (\d+) shards?(?:, stage (\d))?, (\d+) micro-batch(?:es)? a step: (.*)"
+SLOW = "for messages and sums, as over a link of"
 WIDE, SMALL = (768, 8), (128, 10)  # width and number of hidden layers
 scenario = Scenarios()
 
@@ -85,6 +86,30 @@ def a_thin_link_gets_a_chain_that_makes_the_versions_of_one_board(build):
     assert sum(work) in (99, 100, 101), f"parts of {work} % of the work"  # which ones: by the processor's speed
     assert found == alone(build, WIDE, f"8, accumulate: {micro}", digests, local_steps=4), why
     return f"{work} % of the work, {why}"
+
+
+@scenario
+def a_link_that_is_slow_for_a_chain_is_said(build):
+    """A step sends 64 KB over a link of 1 Mbit/s, and computes for some milliseconds."""
+    with Lan(build, TWO, **{**SETTINGS, "rounds": ENDLESS, "local_steps": 30, "batch": "8, accumulate: 4",
+                            "extra": "parallel: {pipeline: 2}"}) as lan:
+        write_model(lan, *SMALL)
+        share_samples(lan)
+        shape(lan, 1)
+        lan.start_all()
+        for board in lan.boards:
+            lan.wait_for_line(board, SLOW, timeout=120)
+            wait_until(lambda: SLOW in status(lan, board)["group"]["chain"].get("slow_link", ""), "status says so")
+            said = lan.command(lan.node, "status", f"{board}.yaml").stdout
+            assert "members wait " in said and SLOW in said, said
+        lan.end_run()
+        lan.wait_for_end(100)
+        log = lan.log("board-1")
+    wait, step, rate = (float(word) for word in re.search(r"members wait ([\d.e+]+) ms of a step of ([\d.e+]+) ms "
+                                                          rf"{SLOW} ([\d.e+]+) Mbit/s; the cut assumes", log).groups())
+    assert wait > step / 2 and 0.3 < rate < 3, (wait, step, rate)
+    assert log.count(SLOW) <= log.count("group: epoch "), log
+    return f"{wait} ms of {step} ms, as over a link of {rate} Mbit/s"
 
 
 @scenario
@@ -216,6 +241,26 @@ def a_board_that_becomes_slow_gets_a_smaller_part(build):
     before, after = (cut[int(part) - 1] for cut, part in zip(found[:2], parts))
     assert 35 <= before <= 65 and after > 65, f"board-1 had {before} % of the work, then {after} %"
     return f"{before} % of the work for board-1, then {after} %"
+
+
+@scenario
+def a_link_that_becomes_slow_is_said_and_auto_chooses_again(build):
+    with paced(build, ("1e9", "1e9"), rounds=ENDLESS, local_steps=40) as lan:
+        lan.wait_for_line("board-1", "version 2: held-out")
+        assert SLOW not in lan.log("board-1"), lan.log("board-1")
+        shape(lan, 1)
+        for board in lan.boards:
+            lan.wait_for_line(board, "ms when the chain formed, as over a link of ", timeout=120)
+        lan.wait_for_line("board-1", "parallel: auto: a link has become slow: choosing again", timeout=120)
+        lan.wait_for_line("board-1", "the link of board-2 has ", timeout=120)
+        lan.wait_for_line("board-1", " predicted, waiting for ", count=2, timeout=120)
+        lan.end_run()
+        lan.wait_for_end(100)
+        digests(lan)
+        log = lan.log("board-1")
+    now, before = (float(rate) for rate in re.search(r"has ([\d.e+]+) Mbit/s; it had ([\d.e+]+) Mbit/s when", log).groups())
+    assert now < 2 and before > 10, (now, before)
+    return f"{now} Mbit/s measured, {before} assumed"
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """kill -9 of each rank in each phase of a step, of forming and of storing: the same digest as undisturbed.
 
-    phases.py BUILD LOOPS [SEED]
+    phases.py BUILD LOOPS [SEED] [chains]      chains: of nine boards that hold three parts three times
 
 tests/support/fall.c kills a board inside of its own call number n: in the middle of a record that it sends, behind one
 that it received, before a file is on disk. n is drawn, so that deaths fall into the whole life of a process; what it
@@ -9,6 +9,7 @@ was doing is read from its stack. Prints how often each phase was hit, and how s
 
 import bisect
 import collections
+import contextlib
 import os
 import random
 import re
@@ -18,11 +19,16 @@ import sys
 import time
 
 from cluster import Cluster, same_model_everywhere
+from sets import share_samples
 
 GROUP = {"lab": ["board-1", "board-2", "board-3"]}
 # Ten buckets a step; long enough that nobody is left out.
 SETTINGS = {"rounds": 8, "local_steps": 40, "quorum": 1, "rejoin": "300 s", "form": "300 s", "timeout": "60 s",
             "mixed": True, "group": ", bucket: 16 KiB"}
+# Three chains of three parts. A part's messages are sent by the thread that also adds up gradients.
+NINE = {"lab": [f"board-{number}" for number in range(1, 10)]}
+CHAINS = {**SETTINGS, "mixed": False, "group": "", "held_out": "10 %, scope: shared", "batch": "16, accumulate: 1",
+          "extra": 'parallel: {pipeline: 3, replicate: 3, cut: ["2.*", "6.*"]}'}
 A_RUN = 12  # deaths in one run
 # A call and the most that is drawn: the first is for opening and healing, the others reach some steps further.
 CALLS = (("send", 40), ("recv", 60), ("send", 400), ("recv", 600), ("send", 2500), ("recv", 4000),
@@ -38,6 +44,9 @@ PHASES = (
     ("link to the gateway", {"poll_link", "run_errand", "enlist"}),
     ("handshake of data", {"cn_mesh_open", "cn_pair_handshake"}),
     ("barrier of the opening", {"tcp_open", "cn_backend_open"}),
+    ("version measured over a chain", {"cn_session_evaluate_chain"}),
+    ("sum over replicas", {"cn_session_reduce_chain"}),
+    ("state gathered", {"cn_session_store", "cn_session_gather_parts"}),
     ("gradients", {"cn_queue_open", "queue_main", "run_queue", "serve"}),
     ("heal", {"cn_session_take", "heal"}),
     ("facts and sets", {"cn_session_exchange_facts"}),
@@ -73,9 +82,18 @@ def phase_of(stack):
     return "? " + " ".join(stack)
 
 
+@contextlib.contextmanager
+def cluster_of(build, chains):
+    with Cluster(build, NINE if chains else GROUP, **(CHAINS if chains else SETTINGS)) as cluster:
+        if chains:
+            share_samples(cluster)
+        yield cluster
+
+
 class Falls:
-    def __init__(self, build, seed):
+    def __init__(self, build, seed, chains):
         self.build = build
+        self.chains = chains
         self.random = random.Random(seed)
         self.shim = os.path.join(build, "..", "tests", "support", "fall.so")
         assert os.path.exists(self.shim), f"{self.shim} is not built"
@@ -122,9 +140,9 @@ class Falls:
     def run(self, wanted, deaths):
         """Many deaths in one run. False when it ended before."""
         before = self.count
-        with Cluster(self.build, GROUP, **SETTINGS) as cluster:
+        with cluster_of(self.build, self.chains) as cluster:
             cluster.start_all()
-            cluster.wait_for_line("board-1", "rank 0 of 3")
+            cluster.wait_for_line("board-1", f"rank 0 of {len(cluster.boards)}")
             while self.count < before + deaths and self.fall(cluster):
                 pass
             cluster.wait_for_end(200)
@@ -134,16 +152,16 @@ class Falls:
             self.completed += sum(cluster.log(name).count("is completed with the sums") for name in cluster.boards)
 
 
-def undisturbed(build):
-    with Cluster(build, GROUP, **SETTINGS) as cluster:
+def undisturbed(build, chains):
+    with cluster_of(build, chains) as cluster:
         cluster.start_all()
         cluster.wait_for_end(120)
         return cluster.digest()
 
 
-def main(build, loops, seed=1):
-    wanted = undisturbed(build)
-    falls = Falls(os.path.abspath(build), seed)
+def main(build, loops, seed=1, chains=False):
+    wanted = undisturbed(build, chains)
+    falls = Falls(os.path.abspath(build), seed, chains)
     while falls.count < loops:
         falls.run(wanted, min(A_RUN, loops - falls.count))
         print(f"{falls.count} deaths, the same digest", flush=True)
@@ -157,4 +175,4 @@ def main(build, loops, seed=1):
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], *map(int, sys.argv[2:]))
+    main(sys.argv[1], *(word == "chains" or int(word) for word in sys.argv[2:]))

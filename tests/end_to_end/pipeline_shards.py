@@ -3,7 +3,6 @@
     pipeline_shards.py BUILD [SCENARIO...]
 """
 
-import array
 import re
 import time
 
@@ -54,25 +53,10 @@ def same_bits(build, whole, cut, **settings):
     return logs
 
 
-def weights_of(model):
-    """The values of all tensors of floats in a file that wide_model wrote."""
-    values = array.array("f")
-    for name in (f"{kind}{layer}".encode() for layer in range(32) for kind in "wb"):
-        at = model.find(wide_model.block(8, name) + b"\x4a")
-        if at >= 0:
-            at += len(name) + 3
-            shift = size = 0
-            while not shift or model[at - 1] > 127:
-                size |= (model[at] & 127) << shift
-                at, shift = at + 1, shift + 7
-            values.frombytes(model[at:at + size])
-    return values
-
-
 def nearly_same(build, whole, *cuts, **settings):
     """Where sums are added in another order: all weights agree, except for rounding. Returns their largest difference."""
     settings.update(RAW)
-    wanted, *found = (weights_of(trained(build, *layout, **settings)[2]) for layout in (whole, *cuts))
+    wanted, *found = (wide_model.weights_of(trained(build, *layout, **settings)[2]) for layout in (whole, *cuts))
     apart = [max(abs(a - b) for a, b in zip(wanted, weights)) / max(map(abs, wanted)) for weights in found]
     assert all(len(weights) == len(wanted) > 10000 for weights in found), len(wanted)
     assert max(apart) < 1e-5, f"{cuts}, {settings}: weights differ by {apart}"

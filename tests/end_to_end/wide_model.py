@@ -120,5 +120,20 @@ def main(path, shape, *sizes, **kinds):
         file.write(perceptron([int(words) for words in shape.split(",")], [int(size) for size in sizes], **kinds))
 
 
+def weights_of(model):
+    """The values of all tensors of floats in a file that main wrote."""
+    values = array.array("f")
+    for name in (f"{kind}{layer}".encode() for layer in range(32) for kind in "wb"):
+        at = model.find(block(8, name) + b"\x4a")
+        if at >= 0:
+            at += len(name) + 3
+            shift = size = 0
+            while not shift or model[at - 1] > 127:
+                size |= (model[at] & 127) << shift
+                at, shift = at + 1, shift + 7
+            values.frombytes(model[at:at + size])
+    return values
+
+
 if __name__ == "__main__":
     main(*sys.argv[1:])

@@ -67,8 +67,8 @@ void world_init_board(struct epoch_world *world, int index)
     board->settings.threads = 1;
     board->settings.data_count = 1;
     snprintf(data->name, sizeof(data->name), "digits");
-    snprintf(data->inputs, CN_PATH_SIZE, DIGITS "board-%d-images.npy", index + 1);
-    snprintf(data->labels, CN_PATH_SIZE, DIGITS "board-%d-labels.npy", index + 1);
+    snprintf(data->inputs, CN_PATH_SIZE, DIGITS "board-%d-images.npy", index % DRAWERS + 1);
+    snprintf(data->labels, CN_PATH_SIZE, DIGITS "board-%d-labels.npy", index % DRAWERS + 1);
     board->settings.group.member_count = (uint32_t)world->count;
     for (int m = 0; m < world->count; m++) {
         struct cn_member *member = &world->members[index][m];
@@ -76,7 +76,7 @@ void world_init_board(struct epoch_world *world, int index)
         snprintf(member->name, CN_NAME_SIZE, "board-%d", m + 1);
         board->settings.group.members[m] = *member;
         snprintf(member->address, sizeof(member->address), "127.%d.%d.%d:7410",
-                 50 + (pid >> 13) % 40, (pid >> 5) & 255, 1 + (pid & 31) * BOARDS + m);
+                 50 + (pid >> 12) % 40, (pid >> 4) & 255, 1 + (pid & 15) * BOARDS + m);
         if (m != index)
             memset(member->pair_key, 5, CN_KEY_SIZE);
     }
@@ -107,6 +107,18 @@ static void make_version(struct epoch_world *world)
         .version_size = world->version_size,
     };
     cn_crypto_digest(world->version, world->version_size, world->news.version_digest);
+}
+
+void world_take_model(struct epoch_world *world, const char *path)
+{
+    for (int i = 0; i < world->count; i++)
+        board_close_session(&world->boards[i]);
+    cn_platform_unmap(&world->model);
+    assert_int_equal(cn_platform_map(path, 1 << 20, &world->model), CN_OK);
+    for (int i = 0; i < world->count; i++)
+        world_open_session(world, i);
+    free(world->version);
+    make_version(world);
 }
 
 int epoch_world_set_up(void **state)
@@ -207,6 +219,8 @@ static cn_err mortal_run(struct cn_collective *collective, const struct cn_colle
     bool last = dies(collective);
     cn_err err = CN_OK;
 
+    if (mortal->called < CALLS)
+        mortal->calls[mortal->called++] = *call;
     note_exchange(mortal, call->fingerprint);
     add_lie(mortal, call);
     if (mortal->stores)
@@ -258,12 +272,13 @@ void world_start(struct epoch_world *world, uint64_t number, uint32_t source, in
         struct cn_view view = {.epoch = number,
                                .size = (uint32_t)world->count,
                                .rank = (uint32_t)i,
-                               .ranks = {0, 1, 2, 3}};
+                               .ranks = {0, 1, 2, 3, 4, 5, 6, 7, 8}};
 
         assert_int_equal(cn_mailbox_init(&board->box), CN_OK);
         atomic_store(&board->left, false);
         board->mortal.calls_left = i == victim ? calls : UINT32_MAX;
         board->mortal.pieces = 0;
+        board->mortal.called = 0;
         board->epoch = (struct cn_epoch){
             .session = board->session, .view = {view, source}, .box = &board->box, .piece = PIECE};
         board->collective = (struct cn_collective_config){
@@ -390,17 +405,8 @@ uint32_t world_newest(const struct epoch_world *world)
     return cn_state_tag_choose(tags, (uint32_t)world->count);
 }
 
-// What happens to a member in its call number `calls` of the epoch.
-struct fault {
-    int victim;
-    bool hears; // the member leaves when the call has ended on the others; otherwise in the call
-    bool dies;  // the member comes back with what is on its disk; otherwise its process lives on
-};
-
-// Returns false when the update was made before that call. *rolled counts the losses with which the
-// victim held the sums of a step that another had applied.
-static bool break_and_return(struct epoch_world *world, const struct fault *fault, uint32_t calls,
-                             const uint8_t undisturbed[CN_DIGEST_SIZE], uint32_t *rolled)
+bool world_break_call(struct epoch_world *world, const struct world_fault *fault, uint32_t calls,
+                      const uint8_t undisturbed[CN_DIGEST_SIZE], uint32_t *rolled)
 {
     uint8_t digest[CN_DIGEST_SIZE];
     bool sent;
@@ -437,13 +443,13 @@ uint32_t world_sweep_calls(struct epoch_world *world, bool hears, bool dies,
     uint32_t rolled = 0;
 
     for (int victim = 0; victim < world->count; victim++) {
-        const struct fault fault = {victim, hears, dies};
+        const struct world_fault fault = {victim, hears, dies};
         uint32_t calls = 0;
 
         if (!(world->victims >> victim & 1))
             continue;
 
-        while (break_and_return(world, &fault, calls, undisturbed, &rolled))
+        while (world_break_call(world, &fault, calls, undisturbed, &rolled))
             calls++;
         assert_true(calls > 2 * world->job.local_steps);
     }

@@ -1,8 +1,8 @@
 // epoch_world.h - members that train the digits over the TCP ring, each in a thread of its own.
 //
-// There are two members, or four once a test begins them. The test plays the owners of the members
-// (their processes, disks and mailboxes) and the aggregator. Member 0 is the leader. Sessions,
-// epochs, trainers and the ring are those of the product.
+// There are two members, or up to nine once a test begins them. The test plays the owners of the
+// members (their processes, disks and mailboxes) and the aggregator. Member 0 is the leader.
+// Sessions, epochs, trainers and the ring are those of the product.
 //
 // An epoch goes like this: world_start, news to the leader's mailbox, world_serve_version where the
 // members have no version yet, world_serve_until_upload, world_end_epoch.
@@ -22,9 +22,11 @@
 #include "runtime/round/session/session_private.h"
 #include "tests/support/flaky_store.h"
 
-#define BOARDS 4    // most members
+#define BOARDS 9    // most members
 #define NOBODY (-1) // no member dies in the epoch
 #define PIECE 1021  // bytes of a piece of a state; no other call has so many
+#define CALLS 256   // calls of an epoch that a board remembers
+#define DRAWERS 4   // members that have samples of their own; others have those of one of them
 
 // A collective that passes calls on to the ring, until its board dies in one of them.
 struct mortal {
@@ -38,6 +40,8 @@ struct mortal {
     size_t lie_at;   // place of the lie
     float lie;
     uint32_t exchanged; // bit m: passes of micro-batch m of a step made exchanges of shares
+    uint32_t called;    // the epoch's calls that are in calls
+    struct cn_collective_call calls[CALLS];
 };
 
 struct epoch_board {
@@ -72,6 +76,9 @@ struct epoch_world {
 // Set-up and teardown of a case: two members with open sessions and empty disks.
 int epoch_world_set_up(void **state);
 int epoch_world_tear_down(void **state);
+
+// Replaces the model by that of a file, and version 0 by its weights.
+void world_take_model(struct epoch_world *world, const char *path);
 
 // Sets up a member, whose index is below world->count, and opens its session.
 void world_init_board(struct epoch_world *world, int index);
@@ -126,12 +133,20 @@ uint32_t world_newest(const struct epoch_world *world);
 
 // --- sweeps ---
 
-// Takes each of world->victims out of a round in its call 0, then 1, 2, ... of the epoch, until the
-// update is made before that call. After each loss a second epoch has to make the undisturbed
-// update.
-//   hears: the victim leaves when the call has ended on the others; otherwise in the call
-//   dies: the victim comes back with what is on its disk; otherwise its process lives on
-// Returns the number of losses with which the victim held the sums of a step that another had
-// applied.
+// What happens to a member.
+struct world_fault {
+    int victim;
+    bool hears; // it leaves when its last call has ended on the others; otherwise in the call
+    bool dies;  // it comes back with what is on its disk; otherwise its process lives on
+};
+
+// Takes a member out of a round in its call number `calls` of the epoch. After that a second epoch
+// has to make the undisturbed update. Returns false when the update was made before that call. Adds
+// to *rolled if the victim held the sums of a step that another had applied.
+bool world_break_call(struct epoch_world *world, const struct world_fault *fault, uint32_t calls,
+                      const uint8_t undisturbed[CN_DIGEST_SIZE], uint32_t *rolled);
+
+// Breaks call 0, then 1, 2, ... of each of world->victims, until the update is made before that
+// call. Returns the number of losses in *rolled.
 uint32_t world_sweep_calls(struct epoch_world *world, bool hears, bool dies,
                            const uint8_t undisturbed[CN_DIGEST_SIZE]);

@@ -122,18 +122,52 @@ static void sweep_chain(struct epoch_world *world, enum cn_scope scope, bool hea
     assert_true(world->middles > 0);
 }
 
+// As the job says, three micro-batches are in flight in the first part. Its board gets less memory
+// step by step, until fewer fit: all members keep to that, and the update is the same.
+static void a_board_with_little_memory_has_fewer_micro_batches_in_flight(void **state)
+{
+    struct epoch_world *world = *state;
+    uint8_t undisturbed[CN_DIGEST_SIZE], digest[CN_DIGEST_SIZE];
+    struct cn_session *session;
+    uint64_t whole;
+
+    cut_in_two(world, CN_SCOPE_SHARED);
+    world_train_round(world, undisturbed);
+    world_end_epoch(world);
+    session = world->boards[0].session;
+    assert_int_equal(session->cut.slots, 3);
+    assert_int_equal(session->chain.most, 0);
+    whole = cn_trainer_memory(session->trainer);
+    for (uint64_t limit = whole; session->cut.slots == 3; limit -= whole / 64) {
+        world->boards[0].settings.memory_limit = limit;
+        board_close_session(&world->boards[0]);
+        world_open_session(world, 0);
+        session = world->boards[0].session;
+    }
+    world_begin_anew(world);
+    world_train_round(world, digest);
+    world_end_epoch(world);
+    assert_memory_equal(digest, undisturbed, CN_DIGEST_SIZE);
+    for (int i = 0; i < world->count; i++)
+        assert_int_equal(world->boards[i].session->chain.most, world->boards[0].session->cut.slots);
+    assert_in_range(world->boards[0].session->cut.slots, 1, 2);
+    assert_true(cn_trainer_memory(world->boards[0].session->trainer) < whole);
+}
+
 // The first stage of the sweeps over chains in shares; the last one has the calls of all.
 static int first_stage = CN_SHARING_WEIGHTS;
 
-// Four boards, with the samples of the first, hold two parts in two shares each.
+#define FOUR 4 // members that hold two parts in two shares each
+
+// They all have the samples of the first.
 static void cut_in_shares(struct epoch_world *world, enum cn_sharing stage)
 {
     world->job.parallel.stage = stage;
-    if (world->count == BOARDS)
+    if (world->count == FOUR)
         return;
     for (int i = 0; i < world->count; i++)
         board_close_session(&world->boards[i]);
-    world->count = BOARDS;
+    world->count = FOUR;
     world->job.parallel.shard = 2;
     world->job.parallel.scope = CN_SCOPE_SHARED;
     world->job.pipeline.parts = 2;
@@ -267,6 +301,7 @@ int main(int argc, char **argv)
         TEST(a_divided_state_is_stored_at_most_a_tenth_of_the_time),
         TEST(a_step_of_a_chain_takes_no_memory_for_its_messages),
         TEST(the_labels_that_travel_are_in_the_plan_as_well),
+        TEST(a_board_with_little_memory_has_fewer_micro_batches_in_flight),
         TEST(a_death_after_any_call_of_a_chain_changes_nothing_in_the_update),
         TEST(a_death_after_any_call_of_a_chain_with_own_samples_changes_nothing),
         TEST(a_loss_in_any_call_of_a_chain_changes_nothing_in_the_update),

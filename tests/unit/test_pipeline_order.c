@@ -34,8 +34,10 @@ static void add(struct member *member, enum act_kind kind, enum cn_pipeline_pass
     *act = (struct act){kind, pass, batch, peer};
 }
 
-// Projects the order of a step on its members. Returns the number of ticks.
-static uint32_t project(uint32_t parts, uint32_t micro, struct member *members)
+// Projects the order of a step on its members, with at most so many micro-batches in flight in a
+// part; 0: no limit. Returns the number of ticks.
+static uint32_t project_within(uint32_t parts, uint32_t micro, uint32_t most,
+                               struct member *members)
 {
     struct cn_pipeline_message messages[PARTS];
     struct cn_pipeline pipeline;
@@ -44,6 +46,7 @@ static uint32_t project(uint32_t parts, uint32_t micro, struct member *members)
     for (uint32_t p = 0; p < parts; p++)
         members[p].count = members[p].done = 0;
     cn_pipeline_begin(&pipeline, parts, micro);
+    pipeline.most = most;
     while (cn_pipeline_tick(&pipeline)) {
         uint32_t count = cn_pipeline_messages(&pipeline, messages);
 
@@ -60,6 +63,11 @@ static uint32_t project(uint32_t parts, uint32_t micro, struct member *members)
         }
     }
     return ticks;
+}
+
+static uint32_t project(uint32_t parts, uint32_t micro, struct member *members)
+{
+    return project_within(parts, micro, 0, members);
 }
 
 // Runs members who know only rendezvous: a send and its receive end together, when both members are
@@ -182,6 +190,41 @@ static void each_part_has_what_it_computes(void **state)
     free(members);
 }
 
+// Returns the most micro-batches that a member has between forward and backward.
+static uint32_t most_in_flight(const struct member *member)
+{
+    uint32_t flying = 0, most = 0;
+
+    for (uint32_t i = 0; i < member->count; i++) {
+        if (member->acts[i].kind != COMPUTE)
+            continue;
+        if (member->acts[i].pass == CN_PIPELINE_BACKWARD)
+            flying--;
+        else if (++flying > most)
+            most = flying;
+    }
+    return most;
+}
+
+// Where a board has little memory, all parts keep to fewer.
+static void a_step_with_few_micro_batches_in_flight_ends_as_well(void **state)
+{
+    struct member *members = new_members();
+
+    (void)state;
+    for (uint32_t parts = 1; parts <= PARTS; parts++)
+        for (uint32_t most = 1; most < 2 * parts; most++) {
+            project_within(parts, 37, most, members);
+            for (uint32_t p = 0; p < parts; p++) {
+                check_member(&members[p], parts, 37, p);
+                assert_in_range(most_in_flight(&members[p]), 1, most);
+            }
+            assert_int_equal(most_in_flight(&members[0]), most);
+            assert_true(ends(members, parts));
+        }
+    free(members);
+}
+
 static void neighbours_see_their_messages_in_one_order(void **state)
 {
     struct member *members = new_members();
@@ -228,6 +271,7 @@ int main(void)
         cmocka_unit_test(sending_before_receiving_deadlocks),
         cmocka_unit_test(each_part_has_what_it_computes),
         cmocka_unit_test(neighbours_see_their_messages_in_one_order),
+        cmocka_unit_test(a_step_with_few_micro_batches_in_flight_ends_as_well),
         cmocka_unit_test(a_step_loses_one_pass_each_way_for_each_part_but_one),
     };
 

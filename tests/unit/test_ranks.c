@@ -180,6 +180,26 @@ static void chains_partition_the_members_that_work(void **state)
         }
 }
 
+// Three holders of a tensor: a sum of three numbers depends on which two come first.
+static void a_sum_over_parts_has_one_order_unless_members_changed_places(void **state)
+{
+    static const uint32_t straight[] = {0, 1, 2, 3, 4, 5}, moved[] = {2, 3, 4, 5, 6, 0};
+    static const uint32_t turned[] = {2, 3, 4, 5, 0, 1};
+    const struct cn_chain_wish wish = {.parts = 3};
+    struct cn_chain_place place;
+
+    (void)state;
+    assert_int_equal(cn_ranks_chain(straight, 6, &wish, 3, &place), CN_OK);
+    assert_true(cn_ranks_add_alike(&place, 7));
+    assert_int_equal(cn_ranks_chain(turned, 6, &wish, 3, &place), CN_OK);
+    assert_true(cn_ranks_add_alike(&place, 7)); // both begin with the third part
+    assert_int_equal(cn_ranks_chain(moved, 6, &wish, 3, &place), CN_OK);
+    assert_false(cn_ranks_add_alike(&place, 7));
+    for (uint32_t one = 0; one < 3; one++) // two holders, or one
+        for (uint32_t other = 0; other < 3; other++)
+            assert_true(cn_ranks_add_alike(&place, 1u << one | 1u << other));
+}
+
 // A slow board may be put last: parts follow the order given, sets that of the ranks.
 static void parts_follow_the_order_of_the_ranks_that_are_given(void **state)
 {
@@ -308,6 +328,7 @@ int main(void)
         cmocka_unit_test(all_members_have_as_many_turns_and_none_is_counted_twice),
         cmocka_unit_test(chains_partition_the_members_that_work),
         cmocka_unit_test(parts_follow_the_order_of_the_ranks_that_are_given),
+        cmocka_unit_test(a_sum_over_parts_has_one_order_unless_members_changed_places),
         cmocka_unit_test(chains_beyond_the_limit_and_parts_beyond_the_members),
         cmocka_unit_test(a_place_is_that_of_part_replica_and_shard),
         cmocka_unit_test(each_share_of_a_part_is_held_once_whatever_the_order),

@@ -128,6 +128,8 @@ static void add_chain(cJSON *group, const struct cn_settings *settings,
         add_count(json, "slowest_part", chain->slowest_part + 1);
         add(json, "slowest_ms", chain->slowest_ms);
     }
+    if (chain->slow_link[0])
+        cJSON_AddStringToObject(json, "slow_link", chain->slow_link);
     bytes = cJSON_AddArrayToObject(json, "cut_bytes");
     for (uint32_t p = 0; p + 1 < chain->parts; p++)
         cJSON_AddItemToArray(bytes, cJSON_CreateNumber((double)chain->bytes[p]));

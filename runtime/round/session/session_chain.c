@@ -7,7 +7,7 @@
 
 #include "runtime/base/log.h"
 
-enum fingerprint { AGREE = 0x70690001 };
+enum fingerprint { AGREE = 0x70690001, IN_FLIGHT = 0x70690003 };
 
 struct cn_chain_wish cn_session_chain_wish(const struct cn_session *session)
 {
@@ -162,6 +162,13 @@ static void set_plan(struct cn_session *session, const struct cn_chain_place *pl
     cn_session_name_ranks(session, sets->train, plan->names, sizeof(plan->names));
 }
 
+uint32_t cn_session_slots_used(const struct cn_session *session)
+{
+    uint32_t most = session->chain.most, slots = session->cut.slots;
+
+    return most && most < slots ? most : slots;
+}
+
 static void tell(const struct cn_session *session)
 {
     const struct cn_chain_place *place = &session->plan.chain;
@@ -174,7 +181,7 @@ static void tell(const struct cn_session *session)
            "part %u of %u, chain %u of %u (%s): %zu of %zu values, %u micro-batches a step, %u in "
            "flight, %" PRIu64 " bytes in all",
            place->part + 1, place->parts, place->number + 1, place->chains, names, layout->total,
-           session->layout->total, session->plan.micro, session->cut.slots,
+           session->layout->total, session->plan.micro, cn_session_slots_used(session),
            cn_trainer_memory(session->trainer));
     if (place->shards > 1) {
         cn_session_name_ranks(session,
@@ -187,6 +194,33 @@ static void tell(const struct cn_session *session)
                cn_trainer_stage(session->trainer));
     }
     cn_session_tell_turn(session);
+}
+
+// Agrees on the most micro-batches that a part has in flight, since all members issue the calls of
+// one order.
+static cn_err agree_in_flight(struct cn_session *session, struct cn_collective *collective)
+{
+    const struct cn_chain_place *place = &session->plan.chain;
+    uint32_t least = UINT32_MAX;
+    int64_t most[CN_GROUP_MAX] = {0};
+    const struct cn_collective_call call = {.kind = CN_COLLECTIVE_ALL_GATHER,
+                                            .type = CN_INT64,
+                                            .set = &place->all,
+                                            .data = most,
+                                            .count = place->all.size,
+                                            .fingerprint = IN_FLIGHT};
+    uint32_t own = 0;
+    cn_err err;
+
+    while (place->all.ranks[own] != session->planning.sets->view.rank)
+        own++;
+    most[own] = session->cut.most;
+    err = collective->ops->run(collective, &call);
+    for (uint32_t i = 0; !err && i < place->all.size; i++)
+        if (most[i] > 0 && most[i] < least)
+            least = (uint32_t)most[i];
+    session->chain.most = least < UINT32_MAX ? least : 0;
+    return err;
 }
 
 // Lets the members that hold a part together compute the same again.
@@ -249,6 +283,8 @@ cn_err cn_session_begin_chains(struct cn_session *session, struct cn_collective 
     if (err || place->idle)
         return err;
     err = agree_recompute(session, collective);
+    if (!err)
+        err = agree_in_flight(session, collective);
     if (err)
         return err;
     tell(session);

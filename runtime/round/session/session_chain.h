@@ -29,6 +29,10 @@ cn_err cn_session_cut_into(struct cn_session *session, uint32_t parts, struct cn
 // Sets the part of the cut for which the trainer is opened next.
 void cn_session_set_part(struct cn_session *session, uint32_t part);
 
+// Returns the most micro-batches that a part of a cut has in flight, as far as this board's memory
+// allows.
+uint32_t cn_session_in_flight(const struct cn_session_cut *cut, uint32_t part);
+
 // Imports the whole model again. The caller deinits layout and graph.
 cn_err cn_session_import(const struct cn_session *session, struct cn_layout *layout,
                          struct cn_graph *graph);
@@ -109,7 +113,26 @@ cn_err cn_session_form_layout(struct cn_session *session, struct cn_collective *
 // Notes the computing times of a step. Call it after each.
 void cn_session_note_speeds(struct cn_session *session);
 
+// --- session_messages.c ---
+
+// Returns the time of a step of parts whose passes take these times in it, if they wait for nothing
+// but each other: the first micro-batch passes all parts, each later one waits for the slowest.
+double cn_session_bubble_ms(const double *part_ms, uint32_t parts, uint32_t micro);
+
+// Notes how long the members of a chain waited for messages in a step, and tells people when it is
+// long or has grown. Call it after each step.
+void cn_session_note_messages(struct cn_session *session);
+
+// Returns whether members wait clearly longer than when the chain formed.
+bool cn_session_has_slow_link(const struct cn_session *session);
+
+// Tells of members whose links have become much slower since they were measured last.
+void cn_session_compare_links(struct cn_session *session);
+
 // --- session_chain.c ---
+
+// Returns how many micro-batches this board has in flight, as all members agreed.
+uint32_t cn_session_slots_used(const struct cn_session *session);
 
 // Returns the chains that the job wants.
 struct cn_chain_wish cn_session_chain_wish(const struct cn_session *session);

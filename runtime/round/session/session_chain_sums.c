@@ -11,7 +11,7 @@
 #include "runtime/port/platform.h"
 #include "runtime/round/session/session_chain.h"
 
-enum fingerprint { SUM = 0x70710001, TIED, SQUARES, PIECES };
+enum fingerprint { SUM = 0x70710001, TIED, SQUARES, PIECES, HANDED };
 
 static cn_err sum(struct cn_collective *collective, const struct cn_set *set, float *data,
                   size_t count, enum cn_number wire, enum fingerprint what)
@@ -127,23 +127,45 @@ static cn_err gather_bucket(struct cn_session *session, struct cn_collective *co
     return collective->ops->run(collective, &call);
 }
 
+// Adds up a tensor over the parts of a chain that hold it. Where the chains would add in other
+// orders, the first chain adds, and its members hand the sum to those with the same part: all
+// holders have the same bits.
+static cn_err sum_over_parts(struct cn_session *session, struct cn_collective *collective,
+                             uint32_t holders, float *data, size_t count)
+{
+    const struct cn_chain_place *place = &session->plan.chain;
+    struct cn_set set = cn_ranks_parts(place, holders);
+    const struct cn_collective_call hand = {.kind = CN_COLLECTIVE_BROADCAST,
+                                            .set = &place->alike,
+                                            .peer = place->ranks[place->part * place->chains],
+                                            .data = data,
+                                            .count = count * sizeof(*data),
+                                            .fingerprint = HANDED};
+    bool alike = cn_ranks_add_alike(place, holders);
+    cn_err err = CN_OK;
+
+    if (alike || place->number == 0)
+        err = sum(collective, &set, data, count, CN_FLOAT32, TIED);
+    return err || alike ? err : collective->ops->run(collective, &hand);
+}
+
 static cn_err sum_tensor(struct cn_session *session, struct cn_collective *collective,
                          uint32_t holders, size_t place, size_t count)
 {
-    struct cn_set set = cn_ranks_parts(&session->plan.chain, holders);
     struct tied_bucket bucket;
     float *gradients;
     cn_err err;
 
     if (session->plan.shards == 1) {
         err = cn_trainer_gradients(session->trainer, &gradients);
-        return err ? err : sum(collective, &set, gradients + place, count, CN_FLOAT32, TIED);
+        return err ? err : sum_over_parts(session, collective, holders, gradients + place, count);
     }
     err = find_bucket(session, place, &bucket);
     if (!err)
         err = gather_bucket(session, collective, &bucket);
     if (!err)
-        err = sum(collective, &set, bucket.data + (place - bucket.first), count, CN_FLOAT32, TIED);
+        err = sum_over_parts(session, collective, holders, bucket.data + (place - bucket.first),
+                             count);
     if (!err && bucket.share)
         memcpy(bucket.share, bucket.data + (bucket.own.first - bucket.first),
                bucket.own.count * sizeof(float));

@@ -11,13 +11,20 @@
 #define CUT_TEXT 2048  // bytes, for a cut into as many parts as there may be
 #define LEAST_WORK 0.1 // of an equal share; people are told of a part with less
 
+uint32_t cn_session_in_flight(const struct cn_session_cut *cut, uint32_t part)
+{
+    uint32_t most = cn_pipeline_in_flight(cut->at.parts, cut->micro, part);
+
+    return cut->most && cut->most < most ? cut->most : most;
+}
+
 void cn_session_set_part(struct cn_session *session, uint32_t part)
 {
     struct cn_session_cut *cut = &session->cut;
 
     cut->part = part;
     cut->micro = cut->at.parts * cn_session_accumulates(session);
-    cut->slots = cn_pipeline_in_flight(cut->at.parts, cut->micro, part);
+    cut->slots = cn_session_in_flight(cut, part);
 }
 
 // Returns the part that this board gets if all members are there.

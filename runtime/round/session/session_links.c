@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "runtime/port/platform.h"
-#include "runtime/round/session/session_private.h"
+#include "runtime/round/session/session_chain.h"
 
 #define PROBE_SIZE (64u << 10) // bytes sent there and back to measure a link
 #define PINGS 3                // small messages there and back, of which the quickest counts
@@ -93,5 +93,7 @@ cn_err cn_session_find_links(struct cn_session *session, struct cn_collective *c
         err = cn_broadcast(collective, 0, kbps, sizeof(kbps));
     for (uint32_t r = 0; !err && r < sets->view.size; r++)
         sets->facts[r].link_kbps = kbps[r] < UINT32_MAX ? (uint32_t)kbps[r] : UINT32_MAX;
+    if (!err)
+        cn_session_compare_links(session);
     return err;
 }

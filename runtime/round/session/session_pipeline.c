@@ -30,11 +30,9 @@ struct run {
 
 void cn_session_count_messages(const struct cn_session *session, uint32_t counts[CN_BOUNDARY_COUNT])
 {
-    uint32_t part = session->cut.part, parts = session->cut.at.parts;
-    uint32_t own = session->cut.slots;
+    uint32_t part = session->cut.part, own = session->cut.slots;
 
-    counts[CN_BOUNDARY_INPUTS] =
-        part ? cn_pipeline_in_flight(parts, session->cut.micro, part - 1) : 0;
+    counts[CN_BOUNDARY_INPUTS] = part ? cn_session_in_flight(&session->cut, part - 1) : 0;
     counts[CN_BOUNDARY_OUTPUTS] = own;
     counts[CN_BOUNDARY_OUTPUT_GRADIENTS] = own;
     counts[CN_BOUNDARY_INPUT_GRADIENTS] = own + 1;
@@ -325,6 +323,7 @@ static cn_err run_step(struct run *run)
     cn_err err = CN_OK;
 
     cn_pipeline_begin(&pipeline, run->place->parts, run->session->plan.micro);
+    pipeline.most = run->session->chain.most;
     while (!err && cn_pipeline_tick(&pipeline)) {
         if (pipeline.pass[own] == CN_PIPELINE_FORWARD)
             err = forward(run, pipeline.batch[own]);

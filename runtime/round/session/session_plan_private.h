@@ -60,6 +60,7 @@ struct cn_session_cut {
     uint32_t part;     // part that the trainer holds
     uint32_t micro;    // micro-batches of a chain in a step
     uint32_t slots;    // micro-batches for which the trainer has room between forward and backward
+    uint32_t most;     // most of them that this board's memory allows; 0: as many as it may have
     size_t words[CN_CUT_PARTS_MAX - 1];     // by place: words of a sample that pass it both ways
     double work[CN_CUT_PARTS_MAX];          // by part: share of the model's work
     uint32_t readers[CN_GRAPH_INPUT_MAX];   // by input: parts that read it, bit p for part p
@@ -99,4 +100,10 @@ struct cn_session_sets {
     uint32_t steps;
     uint64_t formed_ms;
     double settled_ms[CN_GROUP_MAX];
+    // Of any chain (session_messages.c): its steps in this epoch, the wait for messages and the
+    // whole of a step after some of them, the newest steps that waited much longer, and what people
+    // are told of it.
+    uint32_t waits, slow_steps;
+    double settled_wait_ms, settled_step_ms;
+    char slow_link[CN_SLOW_LINK_TEXT];
 };

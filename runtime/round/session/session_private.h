@@ -53,6 +53,7 @@ struct cn_session {
     struct { // a model that is cut into parts (session_chain.h); zeros without a pipeline
         uint32_t samples;        // cn_dataset_sum
         uint32_t members;        // members of which the chains were formed
+        uint32_t most;           // most micro-batches that a part has in flight; 0: no limit
         bool waits;              // too few members for a chain: nobody trains in this epoch
         char why[CN_FAULT_SIZE]; // why this board is in no chain that it should be in; "": it is
         char needs[CN_HEALTH_REST_SIZE]; // members that a chain waits for, for people; ""
@@ -88,13 +89,14 @@ struct cn_session {
     } planning;
 
     struct {
-        double step_loss;           // mean loss of the last step
-        uint32_t odd_round;         // round in which sums that cannot be were logged last
-        double step_s;              // moving average of a local step; 0: not measured
-        double busy_ms;             // moving average of the time computing a step
-        struct cn_step_split split; // parts of a step's time: moving averages of this epoch
-        struct cn_scores scores;    // measures of the last measured version, over the group
-        uint64_t update_bytes;      // size of the newest update
+        double step_loss;                 // mean loss of the last step
+        uint32_t odd_round;               // round in which sums that cannot be were logged last
+        double step_s;                    // moving average of a local step; 0: not measured
+        double busy_ms;                   // moving average of the time computing a step
+        struct cn_step_split split;       // parts of a step's time: moving averages of this epoch
+        struct cn_scores scores;          // measures of the last measured version, over the group
+        uint64_t update_bytes;            // size of the newest update
+        uint32_t link_kbps[CN_GROUP_MAX]; // by member: newest measured rate; 0: not measured
         struct cn_rate_spectrum
             *spectrum; // spectrum of the last change; NULL until one was encoded
     } measured;

@@ -2,7 +2,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "runtime/round/session/session_private.h"
+#include "runtime/round/session/session_chain.h"
 #include "runtime/round/session/sum_bounds.h"
 
 #define SLOW 1.25 // factor over the others' time from which a member counts as slow
@@ -110,17 +110,14 @@ static void tell_slowest(const struct cn_session *session, struct cn_progress *p
         progress->slowest = reducer->members[slowest];
 }
 
-// Returns the bubble of parts whose passes take these times in a step, without any other waiting:
-// the first micro-batch passes all parts, each later one waits for the slowest.
+// Returns the bubble of parts whose passes take these times in a step, without any other waiting.
 static double bubble_of(const double *part_ms, uint32_t parts, uint32_t micro)
 {
-    double sum = 0, slowest = 0;
+    double sum = 0;
 
-    for (uint32_t p = 0; p < parts; p++) {
+    for (uint32_t p = 0; p < parts; p++)
         sum += part_ms[p];
-        slowest = fmax(slowest, part_ms[p]);
-    }
-    return sum > 0 ? 1 - micro * sum / (parts * (sum + (micro - 1) * slowest)) : 0;
+    return sum > 0 ? 1 - sum / (parts * cn_session_bubble_ms(part_ms, parts, micro)) : 0;
 }
 
 // The bubble by formula is that of parts of equal work: P - 1 passes of each (micro-batches + P -
@@ -142,7 +139,7 @@ static void tell_chain(const struct cn_session *session, struct cn_chain_progres
     chain->shard = place->shard;
     chain->shards = place->shards;
     chain->micro = session->plan.micro;
-    chain->slots = session->cut.slots;
+    chain->slots = cn_session_slots_used(session);
     chain->bubble = (place->parts - 1.0) / (chain->micro + place->parts - 1.0);
     for (uint32_t p = 0; p + 1 < place->parts; p++)
         chain->bytes[p] = (uint64_t)session->cut.words[p] * sizeof(float) * chain->micro *
@@ -161,6 +158,8 @@ static void tell_chain(const struct cn_session *session, struct cn_chain_progres
     chain->bubble_parts = bubble_of(part_ms, place->parts, chain->micro);
     if (split->voted_ms > 0)
         chain->bubble_measured = fmax(1 - busy / split->voted_ms, 0);
+    if (session->planning.sets)
+        memcpy(chain->slow_link, session->planning.sets->slow_link, sizeof(chain->slow_link));
 }
 
 void cn_session_fill_progress(struct cn_session *session, struct cn_progress *progress)

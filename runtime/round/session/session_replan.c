@@ -1,5 +1,5 @@
 // session_replan.c - "parallel: auto": notices that the boards of a chain no longer compute as they
-// did when the model was cut.
+// did when the model was cut, or that a link has become slow.
 #include <math.h>
 #include <string.h>
 
@@ -45,6 +45,10 @@ bool cn_session_wants_layout(const struct cn_session *session)
     if (!sets || sets->layout.parts <= 1 || sets->steps < 2 * SETTLED ||
         cn_platform_now_ms() - sets->formed_ms < SHORTEST_MS)
         return false;
+    if (cn_session_has_slow_link(session)) {
+        cn_log(CN_LOG_INFO, "sets", "parallel: auto: a link has become slow: choosing again");
+        return true;
+    }
     for (uint32_t p = 0; p < sets->layout.count; p++) {
         uint32_t rank = sets->layout.ranks[p];
         double change = change_of(session, rank);

@@ -37,7 +37,7 @@ static struct cn_trainer_need needs_of(const struct cn_trainer *trainer, uint32_
     return need;
 }
 
-static cn_err open_trainer(struct cn_session *session, struct cn_diag *diag)
+static cn_err open_once(struct cn_session *session, struct cn_diag *diag)
 {
     const struct cn_session_config *config = &session->config;
     const bool on_disk = cn_session_place_rows(session);
@@ -89,6 +89,36 @@ static cn_err open_trainer(struct cn_session *session, struct cn_diag *diag)
     for (uint32_t s = 0; !err && trainer.weighs && !trainer.cut && s < CN_STAGE_WEIGHTS; s++)
         session->planning.needs[s] = needs_of(session->trainer, s + 1);
     return err ? err : cn_session_take_lanes(session);
+}
+
+// Opens the trainer. A part that the job wants and that does not fit, even if it computes
+// activations again, gets as many micro-batches in flight as fit. "parallel: auto" takes another
+// layout in place of that.
+static cn_err open_trainer(struct cn_session *session, struct cn_diag *diag)
+{
+    struct cn_session_cut *cut = &session->cut;
+    uint32_t wanted = cut->slots, before = cut->most;
+    cn_err err = open_once(session, diag);
+
+    if (err != CN_ENOMEM || !cn_session_is_cut(session) || cn_session_is_automatic(session))
+        return err;
+    while (err == CN_ENOMEM && cut->slots > 1) {
+        cut->most = cut->slots - 1;
+        cn_session_set_part(session, cut->part);
+        cn_diag_init(diag);
+        err = open_once(session, diag);
+    }
+    if (err) {
+        cut->most = before;
+        cn_session_set_part(session, cut->part);
+    } else {
+        cn_log(
+            CN_LOG_WARN, "chain",
+            "part %u of %u: memory.train_max has no room for %u micro-batches in flight; %u fit, "
+            "and parts wait longer for messages",
+            cut->part + 1, cut->at.parts, wanted, cut->slots);
+    }
+    return err;
 }
 
 // Opens the trainer of the whole model, with the smallest stage and the fewest shards that fit.

@@ -30,6 +30,8 @@ struct cn_step_split {
     struct cn_slow slow[CN_GROUP_MAX]; // by rank: why the member may be slow, as of the last step
 };
 
+#define CN_SLOW_LINK_TEXT 240 // bytes
+
 // A model that is cut into parts.
 struct cn_chain_progress {
     uint32_t parts;                 // 0: this board is in no chain
@@ -42,6 +44,7 @@ struct cn_chain_progress {
     uint32_t slowest_part, slowest; // the part that computes longest; its member
     double slowest_ms;              // its time in a step; 0: not measured
     uint64_t bytes[CN_PIPELINE_PARTS_MAX]; // by cut: bytes that pass it in a step, both ways
+    char slow_link[CN_SLOW_LINK_TEXT];     // how long members wait for messages; "": not too long
 };
 
 struct cn_progress {
