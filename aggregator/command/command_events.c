@@ -132,22 +132,26 @@ static bool has_job(const char *state, const char *job)
 }
 
 // Finds the state with the events, and the job that they are about. Returns the exit code.
-static int choose(const struct cn_setup *setup, struct cn_job_place *place, const char **state,
-                  const char **job)
+static int choose(const struct cn_setup *setup, struct cn_job_place *place,
+                  char state[CN_PATH_SIZE], const char **job)
 {
-    *state = setup->settings->state;
-    bool of_job = cn_job_place_find(*state, place);
+    snprintf(state, CN_PATH_SIZE, "%s", setup->settings->state);
+    bool of_job = cn_job_place_find(setup->state_name, place);
     if (of_job) { // the gateway has the events of all its jobs
-        *state = place->gateway;
+        cn_err err = cn_job_place_reach(place, state);
+        if (err) {
+            fprintf(stderr, "error: %s: %s\n", place->gateway, cn_err_reason(err));
+            return CN_EXIT_FAILED;
+        }
         *job = *job ? *job : place->job;
     }
     if (!*job)
         return CN_EXIT_DONE;
     if (!of_job && strcmp(*job, setup->settings->job.name) == 0)
         *job = ""; // the gateway's own job
-    else if (!has_job(*state, *job)) {
+    else if (!has_job(state, *job)) {
         fprintf(stderr, "error: --job: no job %s was submitted to the gateway with the state %s\n",
-                *job, *state);
+                *job, of_job ? place->gateway : setup->state_name);
         return CN_EXIT_USAGE;
     }
     return CN_EXIT_DONE;
@@ -156,8 +160,8 @@ static int choose(const struct cn_setup *setup, struct cn_job_place *place, cons
 static int read_events(const struct cn_setup *setup, struct reader reader, bool follow)
 {
     struct cn_job_place place;
-    const char *state;
-    int result = choose(setup, &place, &state, &reader.job);
+    char state[CN_PATH_SIZE];
+    int result = choose(setup, &place, state, &reader.job);
     if (result)
         return result;
     const atomic_bool *stop = follow ? cn_command_catch_signals() : NULL;

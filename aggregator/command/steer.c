@@ -269,11 +269,14 @@ int cn_steer_write(struct cn_steer *steer, const struct cn_setup *setup, const c
 // state.
 static int refuse_alone(const struct cn_settings *settings, const char *command)
 {
+    struct cn_job_place place;
+    bool of_job = cn_job_place_find(settings->state, &place);
     if (!cn_steer_explain(settings))
         fprintf(stderr,
                 "error: %s: no aggregator runs with this state; %s needs one: start it with "
-                "'cairn-aggregator run PROFILE'\n",
-                settings->state, command);
+                "'cairn-aggregator run %s'\n",
+                of_job ? place.gateway : settings->state, command,
+                of_job ? "GATEWAY.yaml" : "PROFILE");
     return CN_EXIT_FAILED;
 }
 

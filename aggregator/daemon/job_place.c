@@ -1,5 +1,6 @@
 #include "aggregator/daemon/job_place.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,10 +33,19 @@ static bool split(struct cn_job_place *place)
     return true;
 }
 
+// Returns whether the path ends with a name: files beside a state directory are named after it.
+static bool is_named(const char *path)
+{
+    const char *last = strrchr(path, '/');
+    last = last ? last + 1 : path;
+    return last[0] && strcmp(last, ".") != 0 && strcmp(last, "..") != 0;
+}
+
 static bool read_path(const char *state, struct cn_job_place *place)
 {
     int length = snprintf(place->gateway, sizeof(place->gateway), "%s", state);
-    if (length > 0 && (size_t)length < sizeof(place->gateway) && split(place))
+    bool fits = length > 0 && (size_t)length < sizeof(place->gateway);
+    if (fits && split(place) && is_named(place->gateway))
         return true;
     return realpath(state, place->gateway) && split(place);
 }
@@ -56,8 +66,11 @@ static cn_err find_row(const char *gateway, const char *job)
 // decides. A command of root reads it as its owner, who may have put a link in its place.
 static bool has_job(const struct cn_job_place *place)
 {
-    char path[CN_PATH_SIZE];
+    char path[CN_PATH_SIZE], file[sizeof(place->gateway) + sizeof(CN_LEDGER_FILE) + 1];
     bool root = geteuid() == 0;
+    snprintf(file, sizeof(file), "%s/" CN_LEDGER_FILE, place->gateway);
+    if (access(file, F_OK) != 0 && errno == ENOENT)
+        return false; // else the owner of that directory would have lent its rights for nothing
     if (cn_state_owner_take(place->gateway, path))
         return true;
     cn_err err = find_row(path, place->job);
@@ -68,8 +81,11 @@ static bool has_job(const struct cn_job_place *place)
 
 cn_err cn_job_place_reach(const struct cn_job_place *place, char gateway[CN_PATH_SIZE])
 {
+    bool lent = geteuid() != 0; // else this program may still be root
     cn_state_owner_leave();
     cn_err err = cn_state_owner_take(place->gateway, gateway);
+    if (!err && lent && geteuid() == 0)
+        err = CN_ECONFLICT; // the job's state belongs to another user than the gateway's
     if (err)
         cn_state_owner_return();
     return err;

@@ -144,8 +144,21 @@ static cn_err next_round(struct cn_ledger *ledger, uint32_t *round)
     return CN_OK;
 }
 
+// Compares the values of a run, which are recorded, with those of a profile.
+static void compare_values(const struct cn_settings *run, const struct cn_settings *settings,
+                           struct cn_job_conflict *conflict)
+{
+    conflict->values = cn_job_text_compare(
+        run, settings, CN_CHANGE_BIT(CN_CHANGE_NEVER) | CN_CHANGE_BIT(CN_CHANGE_ROUND),
+        cn_job_text_conflict, &conflict->lines);
+    conflict->reloadable =
+        conflict->values && !cn_job_text_compare(run, settings, CN_CHANGE_BIT(CN_CHANGE_NEVER),
+                                                 cn_job_text_conflict, NULL);
+}
+
 // Checks whether the run's newest settings allow those of a profile. Sets *changed when the
-// profile's differ, or when the run's were not recorded.
+// profile's differ, or when the run's were not recorded. The same text with another digest is a
+// default that an earlier program had otherwise: the run goes on with that of this program.
 static cn_err compare(const struct cn_ledger_setting *held, const struct cn_ledger_setting *wanted,
                       const struct cn_settings *settings, struct cn_job_conflict *conflict,
                       bool *changed)
@@ -155,19 +168,15 @@ static cn_err compare(const struct cn_ledger_setting *held, const struct cn_ledg
         cn_err err = cn_job_settings_read(held, &run);
         if (err)
             return err;
-        conflict->values =
-            cn_job_text_compare(run, settings,
-                                CN_CHANGE_BIT(CN_CHANGE_NEVER) | CN_CHANGE_BIT(CN_CHANGE_ROUND),
-                                cn_job_text_conflict, &conflict->lines) > 0;
-        conflict->reloadable =
-            conflict->values && !cn_job_text_compare(run, settings, CN_CHANGE_BIT(CN_CHANGE_NEVER),
-                                                     cn_job_text_conflict, NULL);
+        if (strcmp(held->job, wanted->job) != 0)
+            compare_values(run, settings, conflict);
         free(run);
     } else { // the digest is all that is known
         conflict->unrecorded = memcmp(held->digest, wanted->digest, CN_DIGEST_SIZE) != 0;
         conflict->values = conflict->unrecorded;
     }
-    *changed = !held->job || strcmp(held->job, wanted->job) != 0;
+    *changed = !held->job || strcmp(held->job, wanted->job) != 0 ||
+               memcmp(held->digest, wanted->digest, CN_DIGEST_SIZE) != 0;
     return conflict->values || conflict->model ? CN_ECONFLICT : CN_OK;
 }
 

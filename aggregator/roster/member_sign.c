@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#define REPORTS_MS 150000 // two reports of a board that lives come sooner
+
 const struct cn_member_sign *cn_sign_of(const struct cn_roster_board *board, const char *group,
                                         const struct cn_member_sign *members, uint32_t count)
 {
@@ -19,7 +21,8 @@ bool cn_sign_counts(const struct cn_roster_board *board, const struct cn_member_
 {
     const struct cn_board_health *health = &board->health;
     uint64_t silent_ms = 1000ull * sign->missing_s;
-    bool later = health->told_ms && now_ms - health->told_ms < silent_ms;
+    uint64_t age_ms = now_ms - health->told_ms;
+    bool later = health->told_ms && age_ms < silent_ms && age_ms < REPORTS_MS;
     bool works = later && (health->said.state == CN_HEALTH_TRAINING ||
                            health->said.state == CN_HEALTH_DELIVERING);
     return sign->missing_s ? !works : board->missing_ms != 0;

@@ -140,7 +140,8 @@ static bool must_drop(const struct cn_roster_board *before, const struct cn_rost
            cn_crypto_compare(before->enrolled.secret, after->enrolled.secret, CN_KEY_SIZE) != 0;
 }
 
-// What a board said of the others of its group is forgotten with it: another member tells again.
+// What the members of a group said of each other is forgotten when one of them is dropped, as it
+// may have lied. The others tell again.
 static void forget_signs(struct board_list *boards, const char *group)
 {
     for (size_t i = 0; i < boards->count; i++)

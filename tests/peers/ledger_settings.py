@@ -55,6 +55,7 @@ def server_of(values):
     if values.get("rounds.mode", "synchronous") == "synchronous":
         return server
     quorum, buffer = int(values["rounds.quorum"]), values["rounds.async.buffer"]
+    # What earlier programs meant by it, which the digest tells, is not made again here.
     buffer = min(quorum, max(3, (5 * quorum + 7) // 8)) if buffer == "by quorum" else int(buffer)
     robust = robust_of(values)
     waits = robust.rule != "none" and values["robust.short"] == "wait"

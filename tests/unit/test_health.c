@@ -166,7 +166,8 @@ static void the_samples_of_another_run_are_told_with_it_after_five_seconds(void 
     (void)state;
     progress->run = 0x123456789a;
     assert_true(is_due(&board, "", now_ms));
-    assert_int_equal(board.health.told.samples_run, 0); // nothing is open
+    assert_int_equal(board.health.told.samples_run, 0x3456789a);
+    assert_int_equal(board.health.told.samples, 0);
     progress->samples = 500;
     assert_true(is_due(&board, "", now_ms += 5000));
     assert_int_equal(board.health.told.samples_run, 0x3456789a);
@@ -175,7 +176,8 @@ static void the_samples_of_another_run_are_told_with_it_after_five_seconds(void 
     assert_true(is_due(&board, "", now_ms += 5000));
     assert_int_equal(board.health.told.samples_run, 0x3456789b);
     assert_true(is_due(&board, "the disk is full", now_ms += 5000));
-    assert_int_equal(board.health.told.samples_run, 0);
+    assert_int_equal(board.health.told.samples, 0); // of this run alone
+    assert_int_equal(board.health.told.samples_run, 0x3456789b);
 }
 
 static void reports_are_left_out_where_bytes_cost_or_are_almost_used_up(void **state)

@@ -84,7 +84,7 @@ static void describe(const struct view *view, const struct cn_queued_job *job, b
     if (said && !over)
         snprintf(text, size, "%s", said);
     else if (!read_version(view, job->name, first, &version))
-        snprintf(text, size, over ? "%s before it began: %s" : "%s, not begun%s", name,
+        snprintf(text, size, over ? "%s: %s" : "%s, not begun%s", name,
                  over ? job->reason : stands);
     else if (over)
         snprintf(text, size, "%s at version %u: %s", name, version, job->reason);

@@ -63,7 +63,7 @@ void cn_node_health_take(struct cn_node_health *health, const struct cn_status_f
         .centisamples = limited(progress->samples_per_s * 100),
         .error_code = fault[0] ? (uint64_t) - (int)code : 0,
         .samples = samples,
-        .samples_run = samples ? (uint32_t)progress->run : 0,
+        .samples_run = (uint32_t)progress->run,
         .seq = health->told.seq + 1,
     };
     snprintf(health->newest.error, sizeof(health->newest.error), "%s", fault);

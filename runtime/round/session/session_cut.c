@@ -248,6 +248,7 @@ static cn_err open_for(struct cn_session *session, const struct cn_cut *cut, boo
         session->cut = (struct cn_session_cut){0};
         return cn_session_try_whole(session);
     }
+    session->cut.most = 0; // memory may have room for more now, as when a member is back
     cn_session_set_part(session, share->part);
     session->sharing.shards = share->shards;
     session->sharing.stage = cn_session_job_stage(session->config.job);

@@ -5,6 +5,7 @@
 // passes and its bubble is the time that the members wait for messages and sums.
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "runtime/base/log.h"
 #include "runtime/round/session/session_chain.h"
@@ -76,7 +77,7 @@ static uint32_t slowest_kbps(const struct cn_session_sets *sets, const struct cn
     return least;
 }
 
-// Tells people of a wait: what is measured, and what was assumed.
+// Tells people of a wait: what is measured, and what was assumed. The log has it once in an epoch.
 static void say(struct cn_session *session, double waited, const char *since)
 {
     struct cn_session_sets *sets = session->planning.sets;
@@ -88,10 +89,12 @@ static void say(struct cn_session *session, double waited, const char *since)
                  kbps / 1e3);
     snprintf(
         sets->slow_link, sizeof(sets->slow_link),
-        "members wait %.3g ms of a step of %.3g ms for messages and sums%s, as over a link of %.2g "
-        "Mbit/s; %s",
+        "members wait %.3g ms of a step of %.3g ms for messages and sums%s; for what this board "
+        "sends and receives that would be a link of %.2g Mbit/s; %s",
         waited, session->measured.split.voted_ms, since, own_bits(session) / waited / 1e3, assumed);
-    cn_log(CN_LOG_WARN, "chain", "%s", sets->slow_link);
+    if (!sets->slow_told)
+        cn_log(CN_LOG_WARN, "chain", "%s", sets->slow_link);
+    sets->slow_told = true;
 }
 
 void cn_session_note_messages(struct cn_session *session)
@@ -101,6 +104,8 @@ void cn_session_note_messages(struct cn_session *session)
     char since[64];
 
     if (!sets || session->plan.chain.parts <= 1 || session->plan.chain.idle)
+        return;
+    if (session->chain.most) // parts wait for each other longer than the bubble says
         return;
     waited = waited_ms(session);
     if (++sets->waits == SETTLED) {
@@ -113,7 +118,7 @@ void cn_session_note_messages(struct cn_session *session)
         return;
     grown = waited - sets->settled_wait_ms;
     if (grown < GROWN * sets->settled_step_ms || grown < LEAST_MS) {
-        if (sets->slow_steps >= LASTS) // it was told, and is over
+        if (sets->slow_steps >= LASTS || waited <= MOST * step) // it is over
             sets->slow_link[0] = '\0';
         sets->slow_steps = 0;
         return;
@@ -135,11 +140,16 @@ void cn_session_compare_links(struct cn_session *session)
 {
     const struct cn_session_sets *sets = session->planning.sets;
     uint32_t *before = session->measured.link_kbps;
+    uint32_t leader = sets->view.ranks[0];
 
+    // The links are those between the leader and the others.
+    if (session->measured.link_leader != leader)
+        memset(before, 0, sizeof(session->measured.link_kbps));
+    session->measured.link_leader = leader;
     for (uint32_t r = 1; r < sets->view.size; r++) { // that of rank 0 is the best of all
         uint32_t kbps = sets->facts[r].link_kbps, *known = &before[sets->view.ranks[r]];
 
-        if (kbps && kbps < *known / SLOWED)
+        if (sets->view.rank == 0 && kbps && kbps < *known / SLOWED)
             cn_log(CN_LOG_WARN, "sets",
                    "the link of %s has %.3g Mbit/s; it had %.3g Mbit/s when it was measured before",
                    cn_session_member(session, r)->name, kbps / 1e3, *known / 1e3);

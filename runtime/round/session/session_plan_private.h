@@ -105,5 +105,6 @@ struct cn_session_sets {
     // are told of it.
     uint32_t waits, slow_steps;
     double settled_wait_ms, settled_step_ms;
+    bool slow_told; // the log has it
     char slow_link[CN_SLOW_LINK_TEXT];
 };

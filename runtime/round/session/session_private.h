@@ -97,6 +97,7 @@ struct cn_session {
         struct cn_scores scores;          // measures of the last measured version, over the group
         uint64_t update_bytes;            // size of the newest update
         uint32_t link_kbps[CN_GROUP_MAX]; // by member: newest measured rate; 0: not measured
+        uint32_t link_leader;             // member that measured it
         struct cn_rate_spectrum
             *spectrum; // spectrum of the last change; NULL until one was encoded
     } measured;
