@@ -58,8 +58,8 @@ struct cn_health {
     uint64_t left_kib;              // what network.day_max leaves of the day; UINT32_MAX: no limit
     char rest[CN_HEALTH_REST_SIZE]; // why it rests; "": it does not, or there is an error
     uint64_t samples; // of the job's data set that it trains on; left out beside an error
-    // Low 32 bits of the number of the run whose data set that is. Left out with samples, and by
-    // boards of earlier releases.
+    // Low 32 bits of the number of the run whose data set that is, also where it has none that can
+    // be read. 0: a board of an earlier release.
     uint64_t samples_run;
     // NEEDS: members that are missing, and those that have come back since the last report.
     struct cn_member_sign missing[CN_HEALTH_MISSING_MAX];
