@@ -169,6 +169,10 @@ class Bench:
                 return "revoked" if board["revoked"] else "enrolled"
         return None
 
+    def revoke(self, name):
+        subprocess.run([os.path.join(self.build, "cairn-aggregator"), "revoke", "gateway.yaml", name], cwd=self.folder,
+                       check=True, capture_output=True)
+
 
 def flip(path, offset):
     with open(path, "r+b") as file:

@@ -16,8 +16,10 @@
 #define LOG_MAX ((size_t)16 << 20)
 #define LINE_MAX_SIZE 512
 
-static const char *const words[] = {
-    [CN_CARD_NEW] = "undone", [CN_CARD_BEGUN] = "begun", [CN_CARD_WRITTEN] = "written"};
+static const char *const words[] = {[CN_CARD_NEW] = "undone",
+                                    [CN_CARD_BEGUN] = "begun",
+                                    [CN_CARD_TABLE] = "table",
+                                    [CN_CARD_WRITTEN] = "written"};
 
 static struct cn_card_entry *find(const struct cn_card_log *log, const char *name)
 {

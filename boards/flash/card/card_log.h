@@ -1,8 +1,9 @@
 // card_log.h - the progress of `cairn-flash cards`, in a file, so that it can be resumed.
 //
-// OUT.cards has a line for each step: "cairn-flash-cards/1 DIGEST", then "begun NAME", "undone
-// NAME" or "written NAME DEVICE". Each line is on the disk before the step that follows it. A last
-// line without an end of line was cut off and does not count. The file holds no secrets.
+// OUT.cards has a line for each step: "cairn-flash-cards/1 DIGEST", then "begun NAME DEVICE", or
+// the same with "undone", "table" or "written". Each line is on the disk before the step that
+// follows it. A last line without an end of line was cut off and does not count. The file holds no
+// secrets.
 #pragma once
 
 #include <stddef.h>
@@ -14,6 +15,7 @@
 enum cn_card_state {
     CN_CARD_NEW,     // nothing was done for the board, or it was undone
     CN_CARD_BEGUN,   // the board was perhaps enrolled; its card is not complete
+    CN_CARD_TABLE,   // the board is enrolled; its card is perhaps complete
     CN_CARD_WRITTEN, // its card is complete
 };
 
