@@ -8,8 +8,6 @@
 #include "boards/flash/tool/process.h"
 #include "runtime/command/command.h"
 
-#define NOTE "enrolment" // in the draft: name and gateway of a board that may be enrolled
-
 static int unless_stopped(int code)
 {
     if (!cn_process_interrupted())
@@ -18,16 +16,18 @@ static int unless_stopped(int code)
     return CN_EXIT_INTERRUPTED;
 }
 
-// Notes whom the draft's killed program may have enrolled.
-static int note_enrolment(void *context)
+// Notes in the draft the name and the gateway of a board that may be enrolled.
+static int note_enrolment(void *context, bool enrolled)
 {
     const struct cn_delivery *delivery = context;
     char text[1024];
 
-    if (!delivery->draft.folder[0])
+    if (!enrolled) {
+        cn_draft_settle(&delivery->draft);
         return CN_EXIT_DONE;
+    }
     snprintf(text, sizeof(text), "%s\n%s\n", delivery->order.name, delivery->order.gateway);
-    return cn_draft_note(&delivery->draft, NOTE, text);
+    return cn_draft_note(&delivery->draft, CN_DRAFT_DEBT, text);
 }
 
 static bool read_line(FILE *file, char *line, int size)
@@ -46,7 +46,9 @@ int cn_delivery_take_over(struct cn_delivery *delivery)
     int code = CN_EXIT_DONE;
     FILE *file;
 
-    cn_draft_path(&delivery->draft, NOTE, path);
+    if (!cn_draft_owes(&delivery->draft))
+        return cn_draft_clear(&delivery->draft);
+    cn_draft_path(&delivery->draft, CN_DRAFT_DEBT, path);
     file = fopen(path, "re");
     // A note that is cut off was not durable: the board was not yet enrolled.
     noted = file && read_line(file, name, sizeof(name)) && cn_name_valid(name) &&
@@ -56,8 +58,8 @@ int cn_delivery_take_over(struct cn_delivery *delivery)
     if (noted)
         code = cn_enrol_settle(&order, &heard);
     if (!code) {
-        cn_draft_clear(&delivery->draft);
-        return CN_EXIT_DONE;
+        cn_draft_settle(&delivery->draft);
+        return cn_draft_clear(&delivery->draft);
     }
     cn_console_error("run this again when the aggregator can be asked, or remove the folder",
                      "a killed cairn-flash left %s and may have enrolled %s",
@@ -69,7 +71,8 @@ int cn_delivery_take_over(struct cn_delivery *delivery)
 static int deliver(const struct cn_delivery_target *target, struct cn_delivery *delivery)
 {
     char key[512];
-    int code = cn_enrol_make(&delivery->order, &delivery->space, note_enrolment, delivery, key,
+    int code = cn_enrol_make(&delivery->order, &delivery->space,
+                             delivery->draft.folder[0] ? note_enrolment : NULL, delivery, key,
                              sizeof(key));
 
     if (code)
@@ -78,8 +81,8 @@ static int deliver(const struct cn_delivery_target *target, struct cn_delivery *
         unless_stopped(cn_payload_add(&delivery->payload, key, CN_PAYLOAD_ETC "/node.key", 0600));
     if (!code)
         code = target->write(delivery);
-    if (code && !delivery->delivered)
-        cn_enrol_revoke(&delivery->order);
+    if (code && !delivery->delivered && !cn_enrol_revoke(&delivery->order))
+        cn_draft_settle(&delivery->draft);
     return code ? unless_stopped(code) : CN_EXIT_DONE;
 }
 

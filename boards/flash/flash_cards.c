@@ -164,8 +164,9 @@ static int make_common(struct cn_card_maker *maker, const struct cn_workspace *s
 
     if (code)
         return code;
-    cn_draft_clear(&draft);
-    code = fill_draft(maker, &draft, space, payload);
+    code = cn_draft_clear(&draft);
+    if (!code)
+        code = fill_draft(maker, &draft, space, payload);
     if (!code)
         code = cn_draft_publish(&draft, DRAFT, ".json");
     cn_draft_close(&draft);

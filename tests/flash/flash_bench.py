@@ -118,16 +118,20 @@ class Bench:
 
     def run(self, *arguments, tools=None, text=None, signals=()):
         """signals: pairs of seconds and a signal, which the program gets alone."""
-        path = f"{tools + ':' if tools else ''}{self.build}:{os.environ['PATH']}:/usr/sbin:/sbin"
-        process = subprocess.Popen([os.path.join(self.build, "cairn-flash"), *arguments], cwd=self.folder, text=True,
-                                   env={**os.environ, "PATH": path}, stdin=None if text is None else subprocess.PIPE,
-                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        self.started.add(process.pid)
+        process = self.begin(*arguments, tools=tools, text=True, stdin=None if text is None else subprocess.PIPE,
+                             stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         for delay, number in signals:
             time.sleep(delay)
             process.send_signal(number)
         self.said = "".join(process.communicate(text))
         return process.returncode
+
+    def begin(self, *arguments, tools=None, **more):
+        path = f"{tools + ':' if tools else ''}{self.build}:{os.environ['PATH']}:/usr/sbin:/sbin"
+        process = subprocess.Popen([os.path.join(self.build, "cairn-flash"), *arguments],
+                                   env={**os.environ, "PATH": path}, **{"cwd": self.folder, **more})
+        self.started.add(process.pid)
+        return process
 
     def left_in_memory(self):
         """The folders of cairn-flash in memory, of the runs here: others may run beside them."""

@@ -6,9 +6,11 @@ usage: killed.py BIN [MOMENTS [SEED]]
 Cards need root, bundles need RAUC; without it a case says so and is left out.
 """
 
+import fcntl
 import glob
 import os
 import random
+import select
 import shutil
 import signal
 import sqlite3
@@ -275,6 +277,67 @@ def only_one_works_in_a_draft(bench):
     os.unlink(bench.path("k-6.img.part"))
 
 
+def fill(pipe):
+    """Takes all room of a pipe: who writes to it waits. The pipe is opened again, so that only we never wait."""
+    end = os.open(f"/proc/self/fd/{pipe}", os.O_WRONLY | os.O_NONBLOCK)
+    try:
+        while True:
+            os.write(end, b".")
+    except BlockingIOError:
+        os.close(end)
+
+
+def kill_after_its_name(bench, name):
+    """Kills cairn-flash when the image has its name and its draft is not removed: it waits to say that it is done."""
+    reader, writer = os.pipe()
+    fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, 4096)
+    said = b""
+    process = bench.begin("image", "--base", bench.base, *bench.order(name), "-o", f"{name}.img", stdout=writer)
+    try:
+        while b"read back and compared" not in said:
+            assert process.poll() is None, said
+            if select.select([reader], [], [], 0.1)[0]:
+                said += os.read(reader, 4096)
+        fill(writer)
+        while not os.path.exists(bench.path(f"{name}.img")) and process.poll() is None:
+            time.sleep(0.01)
+    finally:
+        process.kill()
+        process.wait()
+        os.close(reader)
+        os.close(writer)
+    assert left(bench, f"{name}.img") == [f"{name}.img", f"{name}.img.json", f"{name}.img.part"], left(bench, f"{name}.img")
+
+
+def the_board_of_an_image_that_is_whole_stays_enrolled(bench):
+    kill_after_its_name(bench, "k-11")
+    for ending in (".img", ".img.json"):
+        os.rename(bench.path("k-11" + ending), bench.path("moved" + ending))
+    bench.expect(bench.image("k-12", out="k-11.img"), 0, "what a killed cairn-flash left")
+    assert bench.enrolled("k-11") == "enrolled", "the board of a whole image is revoked"
+    bench.expect(bench.run("verify", "moved.img"), 0)
+    assert left(bench, "k-11.img") == ["k-11.img", "k-11.img.json"]
+    kill_after_its_name(bench, "k-13")
+    bench.expect(bench.image("k-13", out="k-13.img"), 1, "File exists")
+    assert bench.enrolled("k-13") == "enrolled" and left(bench, "k-13.img") == ["k-13.img", "k-13.img.json"]
+
+
+def an_enrolment_that_is_not_taken_back_stays_noted(bench):
+    tools = tempfile.mkdtemp(dir=bench.folder)
+    bench.make_tool(tools, "debugfs", '[ "$1" != -w ] || exit 1')
+    bench.make_tool(tools, "cairn-aggregator", '[ "$1" != revoke ] || { echo "not now" >&2; exit 1; }')
+    bench.expect(bench.image("k-14", out="k-14.img", tools=tools), 1, "revoke it by hand", "a board may be enrolled")
+    assert bench.enrolled("k-14") == "enrolled" and left(bench, "k-14.img") == ["k-14.img.part"]
+    bench.write("list.txt", "k-15 /dev/null\n")
+    bench.expect(bench.run("cards", "list.txt", "--base", bench.base, "--site", "site.yaml", "--deb", bench.package,
+                           "--gateway", "gateway.yaml", "-o", "k-14.img", "--yes"), 1, "may have enrolled a board")
+    bench.write("k-14.img", "")
+    bench.expect(bench.image("k-14", out="k-14.img"), 1, "File exists", "a board may be enrolled")
+    os.unlink(bench.path("k-14.img"))
+    bench.expect(bench.image("k-14", out="k-14.img"), 0, "the enrolment of k-14 is taken back", "k-14.img is ready")
+    assert left(bench, "k-14.img") == ["k-14.img", "k-14.img.json"]
+
+
 def a_board_that_was_enrolled_by_others_stays_enrolled(bench):
     """A killed run notes a board only if it was not enrolled; one that was heard has its key."""
     tools = tempfile.mkdtemp(dir=bench.folder)
@@ -303,6 +366,8 @@ CASES = [
     a_bundle_is_there_whole_or_not_at_all,
     a_root_folder_is_written_again,
     only_one_works_in_a_draft,
+    the_board_of_an_image_that_is_whole_stays_enrolled,
+    an_enrolment_that_is_not_taken_back_stays_noted,
     a_board_that_was_enrolled_by_others_stays_enrolled,
 ]
 

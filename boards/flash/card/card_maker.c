@@ -156,11 +156,11 @@ struct card_note {
     const struct cn_board_row *row;
 };
 
-static int note_begun(void *context)
+static int note_enrolment(void *context, bool enrolled)
 {
     const struct card_note *card = context;
 
-    return note(card->maker, card->row, CN_CARD_BEGUN);
+    return note(card->maker, card->row, enrolled ? CN_CARD_BEGUN : CN_CARD_NEW);
 }
 
 // Enrols the board and completes its card.
@@ -169,12 +169,10 @@ static int complete(struct cn_card_maker *maker, const struct cn_board_row *row,
 {
     struct card_note card = {maker, row};
     char key[512];
-    int code = cn_enrol_make(&maker->order, space, note_begun, &card, key, sizeof(key));
+    int code = cn_enrol_make(&maker->order, space, note_enrolment, &card, key, sizeof(key));
 
-    if (code) { // cn_enrol_make took back what it could
-        int noted = note(maker, row, CN_CARD_NEW);
-        return noted ? noted : code;
-    }
+    if (code)
+        return code;
     code = cn_payload_add(payload, key, CN_PAYLOAD_ETC "/node.key", 0600);
     if (!code)
         code = write_identity(maker, row->place, space, payload);

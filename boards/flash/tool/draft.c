@@ -13,7 +13,7 @@
 #include "runtime/command/command.h"
 
 #define ENDING ".part"
-#define PUBLISHING "publishing" // from then on the companion's name may be taken
+#define PUBLISHING "publishing" // from then on the output and its companion may have their names
 #define TRIES 5                 // while others remove the folder
 #define OPEN_FILES 16           // of nftw
 
@@ -87,7 +87,7 @@ int cn_draft_open(const char *out, struct cn_draft *draft)
     }
     if (!is_taken(out))
         return CN_EXIT_DONE;
-    cn_draft_close(draft); // if a killed program left it, that was after the output had its name
+    cn_draft_close(draft); // if a killed program left it, the output may have got its name by that
     return complain("remove it, or choose another -o", out, strerror(EEXIST));
 }
 
@@ -100,29 +100,78 @@ static int remove_entry(const char *path, const struct stat *info, int kind, str
     return 0;
 }
 
+// Removes what is in the folder. The debt is first: without the other files nobody could tell that
+// it is none.
 static void empty(const struct cn_draft *draft)
 {
+    cn_draft_settle(draft);
     nftw(draft->folder, remove_entry, OPEN_FILES, FTW_DEPTH | FTW_PHYS);
 }
 
-void cn_draft_clear(struct cn_draft *draft)
+// Reads the note of a program that gave the output its name: the file's name in the folder, and the
+// companion's path. Returns false if there is no such note. Returns true with *published set if the
+// file has left the folder.
+static bool read_publishing(const struct cn_draft *draft, char companion[CN_DRAFT_PATH],
+                            bool *published)
 {
-    char path[CN_DRAFT_PATH], companion[CN_DRAFT_PATH];
+    char path[CN_DRAFT_PATH], name[64];
     FILE *file;
+    bool read;
 
-    if (!draft->taken_over)
-        return;
     cn_draft_path(draft, PUBLISHING, path);
     file = fopen(path, "re");
-    // The name in the note is not believed: it must be the output's, with an ending.
-    if (file && fgets(companion, sizeof(companion), file) &&
-        strncmp(companion, draft->out, strlen(draft->out)) == 0)
-        unlink(companion);
+    // The note is not believed: the companion's path must be the output's, with an ending.
+    read = file && fscanf(file, "%63[a-z]\n", name) == 1 && fgets(companion, CN_DRAFT_PATH, file) &&
+           strncmp(companion, draft->out, strlen(draft->out)) == 0;
     if (file)
         fclose(file);
+    if (!read)
+        return false;
+    cn_draft_path(draft, name, path);
+    *published = !is_taken(path) && errno == ENOENT;
+    return true;
+}
+
+bool cn_draft_owes(const struct cn_draft *draft)
+{
+    char path[CN_DRAFT_PATH], companion[CN_DRAFT_PATH];
+    bool published;
+
+    cn_draft_path(draft, CN_DRAFT_DEBT, path);
+    return is_taken(path) && !(read_publishing(draft, companion, &published) && published);
+}
+
+void cn_draft_settle(const struct cn_draft *draft)
+{
+    char path[CN_DRAFT_PATH];
+
+    if (!draft->folder[0])
+        return;
+    cn_draft_path(draft, CN_DRAFT_DEBT, path);
+    if (unlink(path) == 0)
+        fsync(draft->lock);
+}
+
+int cn_draft_clear(struct cn_draft *draft)
+{
+    char companion[CN_DRAFT_PATH];
+    bool published;
+
+    if (!draft->taken_over)
+        return CN_EXIT_DONE;
+    if (cn_draft_owes(draft)) {
+        complain("'cairn-flash image' with the same -o revokes it; or revoke it and remove the "
+                 "folder",
+                 draft->folder, "a killed cairn-flash may have enrolled a board");
+        cn_draft_leave(draft);
+        return CN_EXIT_FAILED;
+    }
+    if (read_publishing(draft, companion, &published) && !published)
+        unlink(companion);
     empty(draft);
     draft->taken_over = false;
     cn_console_step("taken-over", "what a killed cairn-flash left in %s is removed", draft->folder);
+    return CN_EXIT_DONE;
 }
 
 static bool sync_path(const char *path, int flags)
@@ -177,7 +226,7 @@ static bool sync_parent(const char *path)
 
 static int publish_companion(const struct cn_draft *draft, const char *name, const char *companion)
 {
-    char from[CN_DRAFT_PATH], both[64], to[CN_DRAFT_PATH];
+    char from[CN_DRAFT_PATH], both[64], to[CN_DRAFT_PATH], text[CN_DRAFT_PATH + 64];
     int code;
 
     snprintf(both, sizeof(both), "%s%s", name, companion);
@@ -185,7 +234,8 @@ static int publish_companion(const struct cn_draft *draft, const char *name, con
     snprintf(to, sizeof(to), "%s%s", draft->out, companion);
     if (is_taken(to))
         return complain("remove it, or choose another -o", to, strerror(EEXIST));
-    code = cn_draft_note(draft, PUBLISHING, to);
+    snprintf(text, sizeof(text), "%s\n%s", name, to);
+    code = cn_draft_note(draft, PUBLISHING, text);
     if (code)
         return code;
     return sync_path(from, 0) && give_name(from, to) ? CN_EXIT_DONE
@@ -196,15 +246,17 @@ int cn_draft_publish(const struct cn_draft *draft, const char *name, const char 
 {
     char from[CN_DRAFT_PATH], beside[CN_DRAFT_PATH];
     int code = companion ? publish_companion(draft, name, companion) : CN_EXIT_DONE;
+    bool named;
 
     if (code)
         return code;
     cn_draft_path(draft, name, from);
-    if (sync_path(from, 0) && give_name(from, draft->out) && sync_parent(draft->out))
+    named = sync_path(from, 0) && give_name(from, draft->out);
+    if (named && sync_parent(draft->out))
         return CN_EXIT_DONE;
     code = complain(NULL, draft->out, strerror(errno));
-    if (!is_taken(from))
-        unlink(draft->out); // it has the name, but not durably
+    if (named && rename(draft->out, from)) // it has the name, but not durably
+        unlink(draft->out);
     snprintf(beside, sizeof(beside), "%s%s", draft->out, companion ? companion : "");
     if (companion)
         unlink(beside);
@@ -221,7 +273,12 @@ void cn_draft_close(struct cn_draft *draft)
 {
     if (!draft->folder[0])
         return;
-    empty(draft);
-    rmdir(draft->folder);
+    if (cn_draft_owes(draft)) {
+        complain("run the same command again", draft->folder,
+                 "it stays, because a board may be enrolled");
+    } else {
+        empty(draft);
+        rmdir(draft->folder);
+    }
     cn_draft_leave(draft);
 }
