@@ -99,6 +99,15 @@ def expect_same(found, wanted, what):
     assert not differ, f"{what}: {differ}"
 
 
+def the_first_board_of_a_gateway_is_noted(bench):
+    """Its gateway has no ledger before, so it has no status either."""
+    assert bench.enrolled("k-0") is None and not os.path.exists(bench.path("state/gateway/ledger.sqlite"))
+    tools = tempfile.mkdtemp(dir=bench.folder)
+    bench.make_tool(tools, "debugfs", '[ "$1" != -w ] || { kill -KILL $PPID; exit 1; }')
+    assert bench.image("k-0", tools=tools) == -signal.SIGKILL and bench.enrolled("k-0") == "enrolled"
+    bench.expect(bench.image("k-0"), 0, "the enrolment of k-0 is taken back")
+
+
 def an_image_is_there_whole_or_not_at_all(bench):
     name, image = "k-1", bench.path("k-1.img")
     killer = Killer(bench, "image", "--base", bench.base, *bench.order(name), "-o", "k-1.img")
@@ -354,12 +363,15 @@ def a_board_that_was_enrolled_by_others_stays_enrolled(bench):
     assert bench.enrolled("k-8") == "enrolled", "the enrolment of a board that works is revoked"
     bench.make_tool(tools, "cairn-aggregator", "")
     assert bench.image("k-9", tools=tools) == -signal.SIGKILL
-    bench.make_tool(tools, "cairn-aggregator", 'echo "not now" >&2; exit 1')
+    bench.make_tool(tools, "cairn-aggregator", '[ "$1" != status ] || { echo "not now" >&2; exit 1; }')
+    bench.expect(bench.image("k-16", tools=tools), 1, "not enrolled: the aggregator: not now")
+    assert bench.enrolled("k-16") is None and not left(bench, "k-16.img"), "enrolled without a note"
     bench.expect(bench.image("k-9", tools=tools), 1, "not now", "may have enrolled k-9")
     bench.expect(bench.image("k-9"), 0, "the enrolment of k-9 is taken back", "k-9.img is ready")
 
 
 CASES = [
+    the_first_board_of_a_gateway_is_noted,
     an_image_is_there_whole_or_not_at_all,
     a_card_boots_when_it_is_whole_only,
     many_cards_are_taken_up_again,

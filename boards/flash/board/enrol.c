@@ -13,6 +13,7 @@
 
 #define SSH "ssh://"
 #define PROGRAM "cairn-aggregator"
+#define NO_RUN "no run was ever started here" // cairn-aggregator without a ledger says this
 #define KEY_MAX 512
 #define LIMIT_MS 120000 // for an answer of the aggregator; ssh alone bounds only a dead connection
 
@@ -229,7 +230,15 @@ int cn_enrol_make(const struct cn_target_options *order, const struct cn_workspa
     }
     snprintf(path, size, "%s/node.key", space->path);
     known = cn_enrol_look(order->gateway, order->name, true, &before) == CN_EXIT_DONE;
-    noted = note && known && !is_enrolled(&before);
+    if (note && !known) {
+        cn_console_error(before.missing && !place.host[0]
+                             ? "install cairn-aggregator, or give ssh://HOST/PATH"
+                             : NULL,
+                         "not enrolled: the aggregator%s%s: %s", place.host[0] ? " on " : "",
+                         place.host, before.reason);
+        return CN_EXIT_FAILED;
+    }
+    noted = note && !is_enrolled(&before);
     if (noted)
         code = note(context, true);
     if (code)
@@ -295,6 +304,7 @@ static int read_status(const char *gateway, void (*take)(void *, const cJSON *),
         take_lines(&result.out, take, context);
     } else {
         fault->away = may_pass(result.code);
+        fault->missing = result.code == 127;
         snprintf(fault->reason, sizeof(fault->reason), "%s", cn_process_complaint(&result));
     }
     cn_process_deinit(&result);
@@ -336,6 +346,11 @@ int cn_enrol_look(const char *gateway, const char *name, bool quiet, struct cn_e
 
     *found = (struct cn_enrolment){0};
     code = read_status(gateway, look_at, &look, found);
+    // A gateway whose first run is still to come has enrolled nobody.
+    if (code == CN_EXIT_FAILED && strstr(found->reason, NO_RUN)) {
+        *found = (struct cn_enrolment){0};
+        return CN_EXIT_DONE;
+    }
     if (code == CN_EXIT_FAILED && !quiet)
         cn_console_error(NULL, "the aggregator's status: %s", found->reason);
     return code;

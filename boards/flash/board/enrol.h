@@ -25,6 +25,7 @@ struct cn_enrolment {
     bool enrolled; // the aggregator lists the board, perhaps as revoked
     bool revoked, heard;
     bool away;        // the status could not be read; the gateway may answer later
+    bool missing;     // the status could not be read; there is no cairn-aggregator
     char reason[256]; // why the status could not be read
 };
 
