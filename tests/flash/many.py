@@ -170,6 +170,29 @@ def an_image_of_another_order_is_not_used(bench):
         assert not glob.glob(bench.path("common.img*"))
 
 
+def files_of_others_are_not_believed(bench):
+    """In /tmp, anybody may make files that have the names of the common image and of its progress."""
+    with Shelf(bench, ["here"]) as shelf:
+        if not shelf:
+            return
+        bench.expect(write(bench, "--yes"), 0)
+        text = read(bench.path("common.img.cards")).decode() + "writ"
+        bench.write("common.img.cards", text)
+        bench.write("list.txt", f"there {shelf.devices['here']}\n")
+        bench.expect(write(bench, "--yes", "--dry-run"), 0, "1 of 1 cards can be written")
+        assert read(bench.path("common.img.cards")).decode() == text, "a dry run writes"
+        for ending in ("", ".cards"):
+            os.chown(bench.path("common.img" + ending), 65534, 65534)
+            bench.expect(write(bench, "--yes"), 1, f"common.img{ending}", "not a file of this user")
+            os.chown(bench.path("common.img" + ending), 0, 0)
+        bench.expect(bench.image("single", out="single.img"), 0)
+        for ending in ("", ".json"):
+            os.rename(bench.path("single.img" + ending), bench.path("common.img" + ending))
+        bench.expect(write(bench, "--yes"), 1, "common.img is the image of the board single")
+        assert bench.enrolled("there") is None
+    remove(bench)
+
+
 def wrong_lists_are_refused(bench):
     for text, words in (("", "no board is in it"), ("Bad /dev/x\n", "list.txt:1: a name has"),
                         ("# a\na /dev/x\na /dev/y\n", "list.txt:3: a is in line 2, too"),
@@ -219,6 +242,7 @@ CASES = [
     what_a_killed_run_left_is_taken_back_and_written_again,
     a_card_that_may_be_complete_is_not_revoked,
     an_image_of_another_order_is_not_used,
+    files_of_others_are_not_believed,
     wrong_lists_are_refused,
     one_card_by_two_names_is_noticed,
     a_person_is_asked_for_each_card,
