@@ -284,6 +284,16 @@ def only_one_works_in_a_draft(bench):
     bench.expect(bench.image("k-6"), 1, "k-6.img.part")
     assert os.listdir(bench.path("state")) and bench.enrolled("k-6") is None
     os.unlink(bench.path("k-6.img.part"))
+    os.mkdir(bench.path("k-6.img.part"), 0o700)
+    bench.write("k-6.img.part/enrolment", "mine\n")
+    bench.expect(bench.image("k-6"), 1, "k-6.img.part: it is no folder of cairn-flash")
+    assert os.listdir(bench.path("k-6.img.part")) == ["enrolment"] and bench.enrolled("k-6") is None
+    os.unlink(bench.path("k-6.img.part/enrolment"))
+    os.chmod(bench.path("k-6.img.part"), 0o777)
+    bench.expect(bench.image("k-6"), 1, "k-6.img.part: others own it or can write to it")
+    os.chmod(bench.path("k-6.img.part"), 0o700)  # a program was killed before it had marked the folder
+    bench.expect(bench.image("k-6"), 0)
+    assert left(bench, "k-6.img") == ["k-6.img", "k-6.img.json"]
 
 
 def fill(pipe):

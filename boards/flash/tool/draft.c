@@ -1,5 +1,6 @@
 #include "boards/flash/tool/draft.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
@@ -14,6 +15,7 @@
 
 #define ENDING ".part"
 #define PUBLISHING "publishing" // from then on the output and its companion may have their names
+#define MARK "cairn-flash"      // its first file: without it, what is in a folder is not ours
 #define TRIES 5                 // while others remove the folder
 #define OPEN_FILES 16           // of nftw
 
@@ -33,6 +35,59 @@ static bool is_taken(const char *path)
     return faccessat(AT_FDCWD, path, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
+static bool sync_path(const char *path, int flags)
+{
+    int file = open(path, O_RDONLY | O_CLOEXEC | flags);
+    bool synced = file >= 0 && fsync(file) == 0;
+
+    if (file >= 0)
+        close(file);
+    return synced;
+}
+
+static bool sync_parent(const char *path)
+{
+    char folder[CN_DRAFT_PATH];
+    const char *slash = strrchr(path, '/');
+
+    snprintf(folder, sizeof(folder), "%.*s", slash ? (int)(slash - path + 1) : 1,
+             slash ? path : ".");
+    return sync_path(folder, O_DIRECTORY);
+}
+
+static bool is_empty(const char *path)
+{
+    DIR *folder = opendir(path);
+    const struct dirent *entry;
+    bool empty = folder != NULL;
+
+    while (empty && (entry = readdir(folder)))
+        empty = strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0;
+    if (folder)
+        closedir(folder);
+    return empty;
+}
+
+// Marks the locked folder, so that a later program may empty it. An empty one may be that of a
+// program which was killed before. Returns 0, or errno.
+static int mark(struct cn_draft *draft)
+{
+    char path[CN_DRAFT_PATH];
+    int file;
+
+    cn_draft_path(draft, MARK, path);
+    draft->taken_over = is_taken(path);
+    if (draft->taken_over)
+        return 0;
+    if (!is_empty(draft->folder))
+        return ENOTEMPTY;
+    file = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (file < 0)
+        return errno;
+    close(file);
+    return fsync(draft->lock) == 0 && sync_parent(draft->folder) ? 0 : errno;
+}
+
 // Makes or opens the folder and locks it. Returns 0, or errno. ESTALE: it was removed meanwhile.
 // Sets *in_the_way if something else has the folder's name.
 static int claim(struct cn_draft *draft, bool *in_the_way)
@@ -40,8 +95,7 @@ static int claim(struct cn_draft *draft, bool *in_the_way)
     struct stat info;
 
     *in_the_way = false;
-    draft->taken_over = mkdir(draft->folder, 0700) != 0;
-    if (draft->taken_over && errno != EEXIST)
+    if (mkdir(draft->folder, 0700) && errno != EEXIST)
         return errno;
     *in_the_way = true;
     draft->lock = open(draft->folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -49,9 +103,9 @@ static int claim(struct cn_draft *draft, bool *in_the_way)
         return errno == ENOENT ? ESTALE : errno;
     if (!cn_process_lock(draft->lock) || fstat(draft->lock, &info))
         return errno;
-    if (info.st_uid != geteuid())
+    if (info.st_uid != geteuid() || (info.st_mode & 022))
         return EPERM;
-    return info.st_nlink ? 0 : ESTALE;
+    return info.st_nlink ? mark(draft) : ESTALE;
 }
 
 static void unlock(struct cn_draft *draft)
@@ -81,7 +135,10 @@ int cn_draft_open(const char *out, struct cn_draft *draft)
                  : in_the_way         ? "remove it, or choose another -o"
                                       : NULL,
                  draft->folder,
-                 fault == EWOULDBLOCK ? "another cairn-flash works in it" : strerror(fault));
+                 fault == EWOULDBLOCK ? "another cairn-flash works in it"
+                 : fault == ENOTEMPTY ? "it is no folder of cairn-flash"
+                 : fault == EPERM     ? "others own it or can write to it"
+                                      : strerror(fault));
         cn_draft_leave(draft);
         return CN_EXIT_FAILED;
     }
@@ -94,18 +151,20 @@ int cn_draft_open(const char *out, struct cn_draft *draft)
 static int remove_entry(const char *path, const struct stat *info, int kind, struct FTW *place)
 {
     (void)info;
-    if (place->level > 0 && remove(path))
+    if (place->level == 0 || (place->level == 1 && strcmp(path + place->base, MARK) == 0))
+        return 0;
+    if (remove(path))
         cn_console_error("remove it", "%s stays: %s", path, strerror(errno));
     (void)kind;
     return 0;
 }
 
-// Removes what is in the folder. The debt is first: without the other files nobody could tell that
-// it is none.
+// Removes what is in the folder, except its mark. The debt is first: without the other files nobody
+// could tell that it is none.
 static void empty(const struct cn_draft *draft)
 {
     cn_draft_settle(draft);
-    nftw(draft->folder, remove_entry, OPEN_FILES, FTW_DEPTH | FTW_PHYS);
+    nftw(draft->folder, remove_entry, OPEN_FILES, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
 }
 
 // Reads the note of a program that gave the output its name: the file's name in the folder, and the
@@ -174,16 +233,6 @@ int cn_draft_clear(struct cn_draft *draft)
     return CN_EXIT_DONE;
 }
 
-static bool sync_path(const char *path, int flags)
-{
-    int file = open(path, O_RDONLY | O_CLOEXEC | flags);
-    bool synced = file >= 0 && fsync(file) == 0;
-
-    if (file >= 0)
-        close(file);
-    return synced;
-}
-
 int cn_draft_note(const struct cn_draft *draft, const char *name, const char *text)
 {
     char path[CN_DRAFT_PATH];
@@ -212,16 +261,6 @@ static bool give_name(const char *from, const char *to)
         return false;
     }
     return rename(from, to) == 0;
-}
-
-static bool sync_parent(const char *path)
-{
-    char folder[CN_DRAFT_PATH];
-    const char *slash = strrchr(path, '/');
-
-    snprintf(folder, sizeof(folder), "%.*s", slash ? (int)(slash - path + 1) : 1,
-             slash ? path : ".");
-    return sync_path(folder, O_DIRECTORY);
 }
 
 static int publish_companion(const struct cn_draft *draft, const char *name, const char *companion)
@@ -271,6 +310,8 @@ void cn_draft_leave(struct cn_draft *draft)
 
 void cn_draft_close(struct cn_draft *draft)
 {
+    char path[CN_DRAFT_PATH];
+
     if (!draft->folder[0])
         return;
     if (cn_draft_owes(draft)) {
@@ -278,6 +319,8 @@ void cn_draft_close(struct cn_draft *draft)
                  "it stays, because a board may be enrolled");
     } else {
         empty(draft);
+        cn_draft_path(draft, MARK, path);
+        unlink(path);
         rmdir(draft->folder);
     }
     cn_draft_leave(draft);

@@ -1,7 +1,8 @@
 // draft.h - the folder OUT.part, in which an output is made: a file gets its name when it is whole.
 //
 // The folder has mode 0700 and is locked while a program works in it. A program that is killed
-// leaves it behind; the next one that makes the same output takes it over.
+// leaves it behind; the next one that makes the same output takes it over. A file marks the folder:
+// no other folder of this name is emptied.
 #pragma once
 
 #include <stdbool.h>
