@@ -2,11 +2,15 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "boards/flash/board/enrol.h"
 #include "boards/flash/tool/console.h"
 #include "boards/flash/tool/process.h"
 #include "runtime/command/command.h"
+
+#define GATEWAY_SIZE 1024 // of --gateway in a note, with a path or with a host before it
+#define PROFILE_SIZE 512  // of such a path
 
 static int unless_stopped(int code)
 {
@@ -20,13 +24,24 @@ static int unless_stopped(int code)
 static int note_enrolment(void *context, bool enrolled)
 {
     const struct cn_delivery *delivery = context;
-    char text[1024];
+    const char *gateway = delivery->order.gateway;
+    // The next program may start in another folder. Links stay: they may be part of the path from
+    // which the profile's own paths begin.
+    bool here = gateway[0] != '/' && !cn_enrol_is_remote(gateway);
+    char folder[PROFILE_SIZE] = "", text[GATEWAY_SIZE + CN_NAME_SIZE];
 
     if (!enrolled) {
         cn_draft_settle(&delivery->draft);
         return CN_EXIT_DONE;
     }
-    snprintf(text, sizeof(text), "%s\n%s\n", delivery->order.name, delivery->order.gateway);
+    if ((here && (!getcwd(folder, sizeof(folder)) ||
+                  strlen(folder) + 1 + strlen(gateway) >= PROFILE_SIZE)) ||
+        strchr(folder, '\n') || strchr(gateway, '\n')) {
+        cn_console_error(NULL, "--gateway '%s': its path cannot be noted", gateway);
+        return CN_EXIT_FAILED;
+    }
+    snprintf(text, sizeof(text), "%s\n%s%s%s\n", delivery->order.name, folder, here ? "/" : "",
+             gateway);
     return cn_draft_note(&delivery->draft, CN_DRAFT_DEBT, text);
 }
 
@@ -40,7 +55,7 @@ static bool read_line(FILE *file, char *line, int size)
 
 int cn_delivery_take_over(struct cn_delivery *delivery)
 {
-    char path[CN_DRAFT_PATH], name[CN_NAME_SIZE], gateway[1024];
+    char path[CN_DRAFT_PATH], name[CN_NAME_SIZE], gateway[GATEWAY_SIZE];
     struct cn_target_options order = {.name = name, .gateway = gateway};
     bool heard = false, noted;
     int code = CN_EXIT_DONE;

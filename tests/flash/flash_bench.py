@@ -116,10 +116,10 @@ class Bench:
     def write_table(self, name, text):
         subprocess.run(["sfdisk", "-q", self.path(name)], check=True, capture_output=True, text=True, input=text)
 
-    def run(self, *arguments, tools=None, text=None, signals=()):
+    def run(self, *arguments, tools=None, text=None, signals=(), **more):
         """signals: pairs of seconds and a signal, which the program gets alone."""
         process = self.begin(*arguments, tools=tools, text=True, stdin=None if text is None else subprocess.PIPE,
-                             stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, **more)
         for delay, number in signals:
             time.sleep(delay)
             process.send_signal(number)

@@ -377,7 +377,12 @@ def a_board_that_was_enrolled_by_others_stays_enrolled(bench):
     bench.expect(bench.image("k-16", tools=tools), 1, "not enrolled: the aggregator: not now")
     assert bench.enrolled("k-16") is None and not left(bench, "k-16.img"), "enrolled without a note"
     bench.expect(bench.image("k-9", tools=tools), 1, "not now", "may have enrolled k-9")
-    bench.expect(bench.image("k-9"), 0, "the enrolment of k-9 is taken back", "k-9.img is ready")
+    os.mkdir(bench.path("other"))
+    bench.write("other/gateway.yaml", "no profile\n")  # the next program starts in another folder
+    order = ["--site", bench.path("site.yaml"), "--name", "k-9", "--deb", bench.package, "--gateway",
+             bench.path("gateway.yaml"), "-o", bench.path("k-9.img")]
+    bench.expect(bench.run("image", "--base", bench.base, *order, cwd=bench.path("other")), 0,
+                 "the enrolment of k-9 is taken back", "k-9.img is ready")
 
 
 CASES = [

@@ -30,12 +30,17 @@ static bool is_word(const char *text)
                strlen(text);
 }
 
+bool cn_enrol_is_remote(const char *gateway)
+{
+    return strncmp(gateway, SSH, strlen(SSH)) == 0;
+}
+
 static bool find_place(const char *gateway, struct place *place)
 {
     const char *rest, *slash;
 
     *place = (struct place){0};
-    if (strncmp(gateway, SSH, strlen(SSH)) != 0)
+    if (!cn_enrol_is_remote(gateway))
         return (size_t)snprintf(place->profile, sizeof(place->profile), "%s", gateway) <
                sizeof(place->profile);
     rest = gateway + strlen(SSH);

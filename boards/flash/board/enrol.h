@@ -10,6 +10,9 @@
 #include "boards/flash/board/target_options.h"
 #include "boards/flash/tool/workspace.h"
 
+// Tells whether --gateway names a gateway on another machine.
+bool cn_enrol_is_remote(const char *gateway);
+
 // Called with `enrolled` set before a board is enrolled that was not, so that the caller can note
 // it: if this program is killed, the next one revokes the enrolment. Called once more without it
 // when enrolling failed and nothing is left to revoke. Returns an exit code; if it is not
