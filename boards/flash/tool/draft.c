@@ -168,24 +168,25 @@ static void empty(const struct cn_draft *draft)
 }
 
 // Reads the note of a program that gave the output its name: the file's name in the folder, and the
-// companion's path. Returns false if there is no such note. Returns true with *published set if the
-// file has left the folder.
+// companion's ending. Returns false if there is no such note. Writes the companion's path; sets
+// *published if the file has left the folder.
 static bool read_publishing(const struct cn_draft *draft, char companion[CN_DRAFT_PATH],
                             bool *published)
 {
-    char path[CN_DRAFT_PATH], name[64];
+    char path[CN_DRAFT_PATH], name[64] = "", ending[64] = "";
     FILE *file;
-    bool read;
 
     cn_draft_path(draft, PUBLISHING, path);
     file = fopen(path, "re");
-    // The note is not believed: the companion's path must be the output's, with an ending.
-    read = file && fscanf(file, "%63[a-z]\n", name) == 1 && fgets(companion, CN_DRAFT_PATH, file) &&
-           strncmp(companion, draft->out, strlen(draft->out)) == 0;
-    if (file)
-        fclose(file);
-    if (!read)
+    if (!file)
         return false;
+    // What is read is not believed: it names a file of the folder, and one beside the output.
+    if (fscanf(file, "%63[a-z]\n.%63[a-z]", name, ending) != 2)
+        name[0] = '\0';
+    fclose(file);
+    if (!name[0])
+        return false;
+    snprintf(companion, CN_DRAFT_PATH, "%s.%s", draft->out, ending);
     cn_draft_path(draft, name, path);
     *published = !is_taken(path) && errno == ENOENT;
     return true;
@@ -265,7 +266,7 @@ static bool give_name(const char *from, const char *to)
 
 static int publish_companion(const struct cn_draft *draft, const char *name, const char *companion)
 {
-    char from[CN_DRAFT_PATH], both[64], to[CN_DRAFT_PATH], text[CN_DRAFT_PATH + 64];
+    char from[CN_DRAFT_PATH], both[64], to[CN_DRAFT_PATH];
     int code;
 
     snprintf(both, sizeof(both), "%s%s", name, companion);
@@ -273,8 +274,8 @@ static int publish_companion(const struct cn_draft *draft, const char *name, con
     snprintf(to, sizeof(to), "%s%s", draft->out, companion);
     if (is_taken(to))
         return complain("remove it, or choose another -o", to, strerror(EEXIST));
-    snprintf(text, sizeof(text), "%s\n%s", name, to);
-    code = cn_draft_note(draft, PUBLISHING, text);
+    snprintf(both, sizeof(both), "%s\n%s", name, companion);
+    code = cn_draft_note(draft, PUBLISHING, both);
     if (code)
         return code;
     return sync_path(from, 0) && give_name(from, to) ? CN_EXIT_DONE

@@ -43,8 +43,9 @@ void cn_draft_path(const struct cn_draft *draft, const char *name, char path[CN_
 int cn_draft_note(const struct cn_draft *draft, const char *name, const char *text);
 
 // Gives a file of the folder the output's name, durably and never over another file. name is of
-// small letters. companion is NULL, or an ending such as ".json": the file with that ending is then
-// named first. Returns an exit code after printing the fault; the file is then in the folder.
+// small letters. companion is NULL, or an ending such as ".json", a dot and small letters: the file
+// with that ending is then named first. Returns an exit code after printing the fault; the file is
+// then in the folder.
 int cn_draft_publish(const struct cn_draft *draft, const char *name, const char *companion);
 
 // Ends the work in the folder, which stays for the next program.
