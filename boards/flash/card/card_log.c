@@ -151,15 +151,17 @@ int cn_card_log_open(const char *image, const uint8_t order[CN_DIGEST_SIZE],
                      enum cn_card_log_use use, struct cn_card_log *log, bool *resumed)
 {
     char path[1024], head[128];
-    int code = CN_EXIT_DONE, fault = ESTALE;
+    int code = CN_EXIT_DONE, fault = ESTALE, file = -1;
 
     *log = (struct cn_card_log){.file = -1};
     write_head(order, head);
     snprintf(path, sizeof(path), "%s.cards", image);
     for (int i = 0; i < TRIES && fault == ESTALE; i++) {
-        cn_card_log_close(log);
-        fault = claim(path, use, &log->file, resumed);
+        if (file >= 0)
+            close(file);
+        fault = claim(path, use, &file, resumed);
     }
+    log->file = file;
     if (fault == ENOENT && use != CN_CARD_LOG_MAKE)
         return CN_EXIT_DONE;
     if (fault == EWOULDBLOCK) {
