@@ -2,13 +2,15 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "boards/flash/board/enrol.h"
 #include "boards/flash/tool/console.h"
 #include "boards/flash/tool/process.h"
 #include "runtime/command/command.h"
 
-#define NOTE "enrolment" // in the draft: name and gateway of a board that may be enrolled
+#define GATEWAY_SIZE 1024 // of --gateway in a note, with a path or with a host before it
+#define PROFILE_SIZE 512  // of such a path
 
 static int unless_stopped(int code)
 {
@@ -18,16 +20,29 @@ static int unless_stopped(int code)
     return CN_EXIT_INTERRUPTED;
 }
 
-// Notes whom the draft's killed program may have enrolled.
-static int note_enrolment(void *context)
+// Notes in the draft the name and the gateway of a board that may be enrolled.
+static int note_enrolment(void *context, bool enrolled)
 {
     const struct cn_delivery *delivery = context;
-    char text[1024];
+    const char *gateway = delivery->order.gateway;
+    // The next program may start in another folder. Links stay: they may be part of the path from
+    // which the profile's own paths begin.
+    bool here = gateway[0] != '/' && !cn_enrol_is_remote(gateway);
+    char folder[PROFILE_SIZE] = "", text[GATEWAY_SIZE + CN_NAME_SIZE];
 
-    if (!delivery->draft.folder[0])
+    if (!enrolled) {
+        cn_draft_settle(&delivery->draft);
         return CN_EXIT_DONE;
-    snprintf(text, sizeof(text), "%s\n%s\n", delivery->order.name, delivery->order.gateway);
-    return cn_draft_note(&delivery->draft, NOTE, text);
+    }
+    if ((here && (!getcwd(folder, sizeof(folder)) ||
+                  strlen(folder) + 1 + strlen(gateway) >= PROFILE_SIZE)) ||
+        strchr(folder, '\n') || strchr(gateway, '\n')) {
+        cn_console_error(NULL, "--gateway '%s': its path cannot be noted", gateway);
+        return CN_EXIT_FAILED;
+    }
+    snprintf(text, sizeof(text), "%s\n%s%s%s\n", delivery->order.name, folder, here ? "/" : "",
+             gateway);
+    return cn_draft_note(&delivery->draft, CN_DRAFT_DEBT, text);
 }
 
 static bool read_line(FILE *file, char *line, int size)
@@ -40,13 +55,15 @@ static bool read_line(FILE *file, char *line, int size)
 
 int cn_delivery_take_over(struct cn_delivery *delivery)
 {
-    char path[CN_DRAFT_PATH], name[CN_NAME_SIZE], gateway[1024];
+    char path[CN_DRAFT_PATH], name[CN_NAME_SIZE], gateway[GATEWAY_SIZE];
     struct cn_target_options order = {.name = name, .gateway = gateway};
     bool heard = false, noted;
     int code = CN_EXIT_DONE;
     FILE *file;
 
-    cn_draft_path(&delivery->draft, NOTE, path);
+    if (!cn_draft_owes(&delivery->draft))
+        return cn_draft_clear(&delivery->draft);
+    cn_draft_path(&delivery->draft, CN_DRAFT_DEBT, path);
     file = fopen(path, "re");
     // A note that is cut off was not durable: the board was not yet enrolled.
     noted = file && read_line(file, name, sizeof(name)) && cn_name_valid(name) &&
@@ -56,8 +73,8 @@ int cn_delivery_take_over(struct cn_delivery *delivery)
     if (noted)
         code = cn_enrol_settle(&order, &heard);
     if (!code) {
-        cn_draft_clear(&delivery->draft);
-        return CN_EXIT_DONE;
+        cn_draft_settle(&delivery->draft);
+        return cn_draft_clear(&delivery->draft);
     }
     cn_console_error("run this again when the aggregator can be asked, or remove the folder",
                      "a killed cairn-flash left %s and may have enrolled %s",
@@ -69,7 +86,8 @@ int cn_delivery_take_over(struct cn_delivery *delivery)
 static int deliver(const struct cn_delivery_target *target, struct cn_delivery *delivery)
 {
     char key[512];
-    int code = cn_enrol_make(&delivery->order, &delivery->space, note_enrolment, delivery, key,
+    int code = cn_enrol_make(&delivery->order, &delivery->space,
+                             delivery->draft.folder[0] ? note_enrolment : NULL, delivery, key,
                              sizeof(key));
 
     if (code)
@@ -78,8 +96,8 @@ static int deliver(const struct cn_delivery_target *target, struct cn_delivery *
         unless_stopped(cn_payload_add(&delivery->payload, key, CN_PAYLOAD_ETC "/node.key", 0600));
     if (!code)
         code = target->write(delivery);
-    if (code && !delivery->delivered)
-        cn_enrol_revoke(&delivery->order);
+    if (code && !delivery->delivered && !cn_enrol_revoke(&delivery->order))
+        cn_draft_settle(&delivery->draft);
     return code ? unless_stopped(code) : CN_EXIT_DONE;
 }
 

@@ -18,8 +18,10 @@
 #include "runtime/port/crypto.h"
 #include "runtime/port/platform.h"
 
-#define DRAFT "image" // the common image's name until it is whole
-#define ROOT_MIN 4096 // the first bytes of a card, which are written last
+#define DRAFT "image"   // the common image's name until it is whole
+#define COMMON "common" // in its manifest, in place of a board's name
+#define ROOT_MIN 4096   // the first bytes of a card, which are written last
+#define REMOVE_ALL "remove the image and its .json and .cards, or choose another -o"
 
 static const char help[] =
     "Usage: cairn-flash cards LIST --base IMAGE --deb FILE... --site PROFILE\n"
@@ -152,7 +154,7 @@ static int fill_draft(struct cn_card_maker *maker, const struct cn_draft *draft,
     if (!code)
         code = cn_image_file_inject(&maker->image, space, payload);
     if (!code)
-        code = cn_manifest_file_make(copy, "common", payload);
+        code = cn_manifest_file_make(copy, COMMON, payload);
     return !code && cn_process_interrupted() ? CN_EXIT_INTERRUPTED : code;
 }
 
@@ -164,8 +166,9 @@ static int make_common(struct cn_card_maker *maker, const struct cn_workspace *s
 
     if (code)
         return code;
-    cn_draft_clear(&draft);
-    code = fill_draft(maker, &draft, space, payload);
+    code = cn_draft_clear(&draft);
+    if (!code)
+        code = fill_draft(maker, &draft, space, payload);
     if (!code)
         code = cn_draft_publish(&draft, DRAFT, ".json");
     cn_draft_close(&draft);
@@ -190,7 +193,7 @@ static int make_missing(struct cn_card_maker *maker, const struct cn_workspace *
         return CN_EXIT_FAILED;
     }
     if (!resumed)
-        code = cn_card_log_open(maker->order.out, digest, true, &maker->log, &again);
+        code = cn_card_log_open(maker->order.out, digest, CN_CARD_LOG_MAKE, &maker->log, &again);
     if (!code && access(maker->order.out, F_OK))
         code = make_common(maker, space, payload);
     if (code && !resumed)
@@ -198,21 +201,42 @@ static int make_missing(struct cn_card_maker *maker, const struct cn_workspace *
     return code;
 }
 
-// Loads the common image, checked against its manifest.
-static int load_common(struct cn_card_maker *maker, const struct cn_payload *payload)
+// Opens the common image, which must be this user's. Returns an exit code after printing the fault.
+static int open_common(struct cn_card_maker *maker)
 {
     const char *path = maker->order.out;
-    int code = cn_manifest_file_load(path, &maker->manifest);
+    struct stat info;
 
-    if (code)
-        return code;
-    maker->file = open(path, O_RDONLY | O_CLOEXEC);
-    if (maker->file < 0) {
+    maker->file = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    if (maker->file < 0 || fstat(maker->file, &info)) {
         cn_console_error(NULL, "%s: %s", path, strerror(errno));
         return CN_EXIT_FAILED;
     }
-    code = cn_manifest_file_verify(&maker->manifest, maker->file, path, "check the image");
-    return code ? code : check_root(maker, path, payload);
+    if (S_ISREG(info.st_mode) && info.st_uid == geteuid())
+        return CN_EXIT_DONE;
+    cn_console_error(REMOVE_ALL, "%s is not a file of this user", path);
+    return CN_EXIT_FAILED;
+}
+
+// Loads the common image, checked against its manifest. An image of one board holds its key.
+static int load_common(struct cn_card_maker *maker, const struct cn_payload *payload)
+{
+    const char *path = maker->order.out;
+    int code = open_common(maker);
+
+    if (!code)
+        code = cn_manifest_file_load(path, &maker->manifest);
+    if (!code)
+        code = cn_manifest_file_verify(&maker->manifest, maker->file, path, "check the image");
+    if (!code)
+        code = check_root(maker, path, payload);
+    if (code)
+        return code;
+    if (strcmp(maker->manifest.name, COMMON) == 0 &&
+        !cn_image_file_has(&maker->image, CN_PAYLOAD_ETC "/node.key"))
+        return CN_EXIT_DONE;
+    cn_console_error(REMOVE_ALL, "%s is the image of the board %s", path, maker->manifest.name);
+    return CN_EXIT_FAILED;
 }
 
 // Makes or finds the common image and the file of progress.
@@ -231,7 +255,9 @@ static int prepare(struct cn_card_maker *maker)
     if (!code)
         code = digest_order(&maker->order, &payload, digest);
     if (!code)
-        code = cn_card_log_open(maker->order.out, digest, false, &maker->log, &resumed);
+        code = cn_card_log_open(maker->order.out, digest,
+                                maker->permission.dry_run ? CN_CARD_LOG_LOOK : CN_CARD_LOG_TAKE,
+                                &maker->log, &resumed);
     made = resumed && access(maker->order.out, F_OK) == 0;
     if (!code && !made) {
         cn_payload_print(&payload);

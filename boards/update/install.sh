@@ -9,8 +9,8 @@ read_bundle()
     is_version "$new" || die "$1: its version is '$new'; letters, digits and + - . _ ~ are expected"
 }
 
-# A RAUC that is built without streaming, such as that of Debian 12, would fetch a bundle as a whole each time that it is
-# asked about it, into memory where /tmp is there.
+# A RAUC that is built without streaming, such as that of Debian 12, would fetch a bundle as a whole
+# each time that it is asked about it, into memory where /tmp is there.
 check_place()
 {
     case $1 in

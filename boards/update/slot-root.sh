@@ -1,18 +1,41 @@
 # shellcheck shell=sh
 # slot-root.sh - the root that the kernel of a Jetson's slot is started with.
 #
-# UEFI passes the APPEND line of the slot's own /boot/extlinux/extlinux.conf to the kernel. A bundle has one such file for
-# both slots, so the root in it is that of one slot at most. It is written before the slot becomes the one to start: a
-# power cut leaves a slot that is not started, or one with its own root.
+# UEFI passes the APPEND line of the slot's own /boot/extlinux/extlinux.conf to the kernel. A bundle
+# has one such file for both slots, so the root in it is that of one slot at most. It is written
+# before the slot becomes the one to start: a power cut leaves a slot that is not started, or one
+# with its own root.
 # shellcheck disable=SC2154 # root is cairn-boot's
+
+# Sets disk to the disk of a block device, which mountpoint(1) tells as MAJOR:MINOR.
+find_disk()
+{
+    number=$(mountpoint "$@") || return 1
+    disk=$(readlink -f "$root/sys/dev/block/$number")
+    [ -e "$disk" ] || return 1
+    if [ -e "$disk/partition" ]; then disk=${disk%/*}; fi
+}
+
+# Two disks may have partitions of the same label, and udev's link names one of them. The slots are
+# those of the disk that the running root is on.
+check_disk()
+{
+    remedy="CAIRN_ROOT_$1 names the partition of slot $1"
+    find_disk -d "$root/" || die "the disk of the running root is not known; $remedy"
+    running=$disk
+    find_disk -x "$device" || die "$device is no block device"
+    [ "$disk" = "$running" ] || die "$device is not on the disk of the running root; $remedy"
+}
 
 slot_device()
 {
     case $1 in
-    A) device=$root${CAIRN_ROOT_A:-/dev/disk/by-partlabel/APP} ;;
-    *) device=$root${CAIRN_ROOT_B:-/dev/disk/by-partlabel/APP_b} ;;
+    A) named=${CAIRN_ROOT_A:-} label=APP ;;
+    *) named=${CAIRN_ROOT_B:-} label=APP_b ;;
     esac
+    device=$root${named:-/dev/disk/by-partlabel/$label}
     [ -e "$device" ] || die "there is no $device; CAIRN_ROOT_$1 names the partition of slot $1"
+    [ -n "$named" ] || check_disk "$1"
 }
 
 # Finds the PARTUUID of the device, as udev knows it. RAUC finds the running slot by the same links.
@@ -36,10 +59,36 @@ with_root()
         { print }' "$1"
 }
 
+# Ends with 0 if each APPEND line of the file has this root only, with 1 if one has another or none,
+# with 3 if there is no such line.
+has_root()
+{
+    awk -v own="root=PARTUUID=$uuid" '
+        $1 == "APPEND" {
+            sub(/\r$/, "")
+            lines++
+            roots = 0
+            for (i = 2; i <= NF; i++) if ($i ~ /^root=/) { roots++; if ($i != own) wrong = 1 }
+            if (!roots) wrong = 1
+        }
+        END { exit lines ? wrong + 0 : 3 }' "$1"
+}
+
+change_root()
+{
+    if [ -e "$conf.sig" ] || [ -L "$conf.sig" ]; then
+        die "$conf is signed, so its root cannot be changed to that of slot $1"
+    fi
+    rm -f "$conf.new" # it may be a link
+    with_root "$conf" >"$conf.new" || die "$conf.new cannot be written"
+    sync "$conf.new"
+    mv "$conf.new" "$conf" || die "$conf cannot be written"
+    sync "$point/boot/extlinux"
+}
+
 leave_slot()
 {
     umount "$point" || echo "cairn-boot: $point stays mounted" >&2
-    trap - EXIT
 }
 
 # Writes the root of a slot that does not run. Slots without extlinux.conf start another way.
@@ -56,17 +105,15 @@ write_root()
     if [ -e "$conf" ] || [ -L "$conf" ]; then
         [ "$(readlink -f "$conf")" = "$(readlink -f "$point")/boot/extlinux/extlinux.conf" ] ||
             die "$conf is behind a link"
-        with_root "$conf" >"$conf.new" || die "$conf.new cannot be written"
-        if cmp -s "$conf" "$conf.new"; then
-            rm "$conf.new"
-        elif [ -e "$conf.sig" ]; then
-            rm "$conf.new"
-            die "$conf is signed, so its root cannot be changed to that of slot $1"
-        else
-            sync "$conf.new"
-            mv "$conf.new" "$conf" || die "$conf cannot be written"
-            sync "$point/boot/extlinux"
-        fi
+        found=0
+        has_root "$conf" || found=$?
+        case $found in
+        0) ;;
+        1) change_root "$1" ;;
+        3) die "$conf has no APPEND line, so slot $1 would start without its root" ;;
+        *) die "$conf cannot be read" ;;
+        esac
     fi
-    leave_slot
+    trap - EXIT
+    umount "$point" || die "$point cannot be unmounted, so slot $1 may not be written"
 }

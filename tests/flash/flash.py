@@ -462,11 +462,19 @@ def a_gateway_is_reached_by_ssh(bench):
         bench.expect(image("remote-3", "ssh://root@board;id/x"), 2, "ssh://HOST/PATH")
         bench.expect(image("lost-far", tools=bench.broken_tools(gate.tools)), 5, "taken back")
         assert bench.enrolled("lost-far") == "revoked"
+        tools = tempfile.mkdtemp(dir=bench.folder)
+        with open(os.path.join(tools, "ssh"), "w") as file:
+            file.write('#!/bin/sh\ncase "$*" in *" enroll "*) touch lost ;; esac\n'
+                       f'[ ! -e lost ] || {{ echo lost >&2; exit 255; }}\nexec {gate.tools}/ssh "$@"\n')
+        os.chmod(file.name, 0o755)
+        bench.expect(image("remote-3", tools=tools), 1, "whether remote-3 is enrolled is not known", "remote-3.img.part")
+        os.unlink(bench.path("lost"))
+        bench.expect(image("remote-3"), 0, "what a killed cairn-flash left", "remote-3.img is ready")
         gate.stop()
         code = bench.run("wait", "--name", "remote", "--gateway", where, "--timeout", "2 s", tools=gate.tools)
         bench.expect(code, 6, "Connection refused")
-        bench.expect(image("remote-3"), 1, "Connection refused", "whether remote-3 is enrolled is not known")
-        assert bench.enrolled("remote-3") is None and not os.path.exists(bench.path("remote-3.img"))
+        bench.expect(image("remote-4"), 1, "not enrolled: the aggregator on root@board", "Connection refused")
+        assert bench.enrolled("remote-4") is None and not glob.glob(bench.path("remote-4.img*"))
 
 
 def fill(file):

@@ -116,18 +116,22 @@ class Bench:
     def write_table(self, name, text):
         subprocess.run(["sfdisk", "-q", self.path(name)], check=True, capture_output=True, text=True, input=text)
 
-    def run(self, *arguments, tools=None, text=None, signals=()):
+    def run(self, *arguments, tools=None, text=None, signals=(), **more):
         """signals: pairs of seconds and a signal, which the program gets alone."""
-        path = f"{tools + ':' if tools else ''}{self.build}:{os.environ['PATH']}:/usr/sbin:/sbin"
-        process = subprocess.Popen([os.path.join(self.build, "cairn-flash"), *arguments], cwd=self.folder, text=True,
-                                   env={**os.environ, "PATH": path}, stdin=None if text is None else subprocess.PIPE,
-                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        self.started.add(process.pid)
+        process = self.begin(*arguments, tools=tools, text=True, stdin=None if text is None else subprocess.PIPE,
+                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, **more)
         for delay, number in signals:
             time.sleep(delay)
             process.send_signal(number)
         self.said = "".join(process.communicate(text))
         return process.returncode
+
+    def begin(self, *arguments, tools=None, **more):
+        path = f"{tools + ':' if tools else ''}{self.build}:{os.environ['PATH']}:/usr/sbin:/sbin"
+        process = subprocess.Popen([os.path.join(self.build, "cairn-flash"), *arguments],
+                                   env={**os.environ, "PATH": path}, **{"cwd": self.folder, **more})
+        self.started.add(process.pid)
+        return process
 
     def left_in_memory(self):
         """The folders of cairn-flash in memory, of the runs here: others may run beside them."""
@@ -168,6 +172,10 @@ class Bench:
             if board.get("board") == name:
                 return "revoked" if board["revoked"] else "enrolled"
         return None
+
+    def revoke(self, name):
+        subprocess.run([os.path.join(self.build, "cairn-aggregator"), "revoke", "gateway.yaml", name], cwd=self.folder,
+                       check=True, capture_output=True)
 
 
 def flip(path, offset):

@@ -132,6 +132,27 @@ def what_a_killed_run_left_is_taken_back_and_written_again(bench):
     remove(bench)
 
 
+def a_card_that_may_be_complete_is_not_revoked(bench):
+    """The run was killed when it had written the table; a gateway that restarts forgets whom it heard."""
+    with Shelf(bench, ["works"]) as shelf:
+        if not shelf:
+            return
+        device, tools = shelf.devices["works"], tempfile.mkdtemp(dir=bench.folder)
+        bench.expect(write(bench, "--yes"), 0)
+        key, lines = expect_card_of(bench, device, "works"), read(bench.path("common.img.cards")).decode().splitlines(True)
+        assert lines[-2].startswith("table works") and lines[-1].startswith("written works"), lines
+        bench.write("common.img.cards", "".join(lines[:-1]))
+        bench.expect(write(bench, "--yes"), 1, "may have completed the card of works", "works on", "is not written")
+        assert expect_card_of(bench, device, "works") == key, "the card of a board that may work is written again"
+        bench.make_tool(tools, "cairn-aggregator", """[ "$1" != status ] || { echo '{"board":"works","silent_s":1}'; exit; }""")
+        bench.expect(write(bench, "--yes", tools=tools), 0, "works was heard: its card was written", "1 of 1")
+        bench.write("common.img.cards", "".join(lines[:-1]))
+        bench.revoke("works")
+        bench.expect(write(bench, "--yes"), 0, "1 of 1 cards are written")
+        assert expect_card_of(bench, device, "works") != key
+    remove(bench)
+
+
 def an_image_of_another_order_is_not_used(bench):
     with Shelf(bench, ["alone"]) as shelf:
         if not shelf:
@@ -147,6 +168,29 @@ def an_image_of_another_order_is_not_used(bench):
         remove(bench)
         bench.expect(write(bench, "--yes", base=bench.make_base("flat.img", partitioned=False)), 1, "no partition table")
         assert not glob.glob(bench.path("common.img*"))
+
+
+def files_of_others_are_not_believed(bench):
+    """In /tmp, anybody may make files that have the names of the common image and of its progress."""
+    with Shelf(bench, ["here"]) as shelf:
+        if not shelf:
+            return
+        bench.expect(write(bench, "--yes"), 0)
+        text = read(bench.path("common.img.cards")).decode() + "writ"
+        bench.write("common.img.cards", text)
+        bench.write("list.txt", f"there {shelf.devices['here']}\n")
+        bench.expect(write(bench, "--yes", "--dry-run"), 0, "1 of 1 cards can be written")
+        assert read(bench.path("common.img.cards")).decode() == text, "a dry run writes"
+        for ending in ("", ".cards"):
+            os.chown(bench.path("common.img" + ending), 65534, 65534)
+            bench.expect(write(bench, "--yes"), 1, f"common.img{ending}", "not a file of this user")
+            os.chown(bench.path("common.img" + ending), 0, 0)
+        bench.expect(bench.image("single", out="single.img"), 0)
+        for ending in ("", ".json"):
+            os.rename(bench.path("single.img" + ending), bench.path("common.img" + ending))
+        bench.expect(write(bench, "--yes"), 1, "common.img is the image of the board single")
+        assert bench.enrolled("there") is None
+    remove(bench)
 
 
 def wrong_lists_are_refused(bench):
@@ -196,7 +240,9 @@ CASES = [
     each_card_has_the_identity_of_its_board,
     a_card_that_fails_does_not_stop_the_others,
     what_a_killed_run_left_is_taken_back_and_written_again,
+    a_card_that_may_be_complete_is_not_revoked,
     an_image_of_another_order_is_not_used,
+    files_of_others_are_not_believed,
     wrong_lists_are_refused,
     one_card_by_two_names_is_noticed,
     a_person_is_asked_for_each_card,

@@ -6,7 +6,7 @@ usage: boot.py [CASE...]
 import os
 import sys
 
-from doubles import PARTUUID, VENDOR, Board, jetson, raspberry, run_cases, start, uboot
+from doubles import PARTUUID, VENDOR, Board, add_partition, jetson, raspberry, run_cases, start, uboot
 
 TABLE = """\
 Current rootfs slot: A
@@ -81,13 +81,24 @@ def jetson_writes_the_root_of_a_slot_before_it_is_started(folder):
         own = "root=PARTUUID=" + PARTUUID["B"]
         assert board.read(CONF) == EXTLINUX.format(root=own + " ", end=" " + own), board.read(CONF)
         calls = board.read("state/calls").splitlines()
-        kinds = [call.split()[0] for call in calls if call.startswith(("mount", "umount", "nvbootctrl set"))]
+        kinds = [call.split()[0] for call in calls if call.startswith(("mount ", "umount", "nvbootctrl set"))]
         assert kinds == ["umount", "mount", "umount", "nvbootctrl"], calls
         assert f"mount {board.path('dev/disk/by-partlabel/APP_b')} {board.path('run/cairn-update/slot')}" in calls
     assert os.listdir(os.path.dirname(board.path(CONF))) == ["extlinux.conf"]
     board.write(CONF, "APPEND quiet\r\n")
     board.boot("set-primary", "B")
     assert board.read(CONF) == f"APPEND quiet root=PARTUUID={PARTUUID['B']}\n"
+    right = "APPEND root=PARTUUID=" + PARTUUID["B"]  # without an end of line
+    board.write(CONF, right)
+    board.write(CONF + ".sig", "signed")
+    board.boot("set-primary", "B")
+    assert board.read(CONF) == right, "a signed file is changed"
+    os.remove(board.path(CONF + ".sig"))
+    board.write("other", "")
+    os.symlink(board.path("other"), board.path(CONF + ".new"))
+    board.write(CONF, "APPEND quiet\n")
+    board.boot("set-primary", "B")
+    assert board.read("other") == "" and not os.path.islink(board.path(CONF)), "written through a link of the bundle"
     board.write("state/calls", "")
     board.boot("set-primary", "A")
     assert not board.calls("mount"), "the running slot is changed"
@@ -109,6 +120,13 @@ def jetson_does_not_start_a_slot_whose_root_it_cannot_write(folder):
     result = board.run("cairn-boot", "set-primary", "B")
     assert result.returncode == 1 and "cannot be mounted" in result.stderr and board.boot("get-primary") == "A", result
     board.mend_program("mount")
+    board.break_program("umount", "umount: target is busy\n", 32)
+    result = board.run("cairn-boot", "set-primary", "B")
+    assert result.returncode == 1 and "cannot be unmounted" in result.stderr and board.boot("get-primary") == "A", result
+    board.mend_program("umount")
+    board.write(CONF, "LABEL primary\n  LINUX /boot/Image\n")
+    refused("has no APPEND line")
+    board.write(CONF, wrong)
     os.rename(board.path(CONF), board.path("conf"))
     os.symlink(board.path("conf"), board.path(CONF))
     refused("is behind a link")
@@ -117,6 +135,19 @@ def jetson_does_not_start_a_slot_whose_root_it_cannot_write(folder):
     refused("has no PARTUUID")
     os.remove(board.path("dev/disk/by-partlabel/APP_b"))
     refused("CAIRN_ROOT_B names the partition")
+
+
+def jetson_does_not_take_a_slot_of_another_disk(folder):
+    """An SD card or USB disk that another Jetson was flashed to has partitions of the same names."""
+    board = jetson(folder)
+    add_partition(board, "part.B", "259:1", "sda")
+    board.refuses("is not on the disk of the running root", "set-primary", "B")
+    assert not board.calls("mount") and board.boot("get-primary") == "A"
+    board.write("state/number.root", "0:21\n")  # no disk
+    board.refuses("the disk of the running root is not known", "set-primary", "B")
+    with open(board.path("etc/default/cairn-update"), "a") as file:
+        file.write("CAIRN_ROOT_B=/dev/part.B\n")
+    board.boot("set-primary", "B")
 
 
 def jetson_refuses_tables_that_it_does_not_know(folder):
@@ -239,7 +270,7 @@ def wrong_calls_and_settings_are_refused(folder):
 CASES = [jetson_answers_what_nvbootctrl_says, jetson_makes_a_slot_primary_that_was_unbootable,
          jetson_ends_the_tries_of_the_running_slot_only, jetson_that_does_not_switch_is_an_error,
          jetson_writes_the_root_of_a_slot_before_it_is_started, jetson_does_not_start_a_slot_whose_root_it_cannot_write,
-         jetson_refuses_tables_that_it_does_not_know, raspberry_tries_a_slot_three_times, raspberry_keeps_a_slot_that_is_good,
+         jetson_does_not_take_a_slot_of_another_disk, jetson_refuses_tables_that_it_does_not_know, raspberry_tries_a_slot_three_times, raspberry_keeps_a_slot_that_is_good,
          raspberry_refuses_what_it_does_not_know, raspberry_passes_over_a_damaged_trial, uboot_writes_all_of_a_change_at_once,
          uboot_refuses_what_it_does_not_know, wrong_calls_and_settings_are_refused]
 

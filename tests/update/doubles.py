@@ -30,7 +30,14 @@ fi
 """,
     "cairn-node": "cat \"$state/status.json\"",
     "sleep": "",
-    "mountpoint": "grep -qx \"$2\" \"$state/mounts\"",
+    # -d is asked of the running root only.
+    "mountpoint": """\
+case $1 in
+-q) grep -qx "$2" "$state/mounts" ;;
+-d) cat "$state/number.root" ;;
+-x) cat "$state/number.$(basename "$(readlink -f "$2")")" ;;
+esac
+""",
     "mount": "echo \"$3\" >>\"$state/mounts\"",
     "umount": "",
     "rauc": """\
@@ -151,6 +158,17 @@ class Board:
         assert part in result.stderr and not result.stdout, f"{words}: {result.stdout}{result.stderr}"
 
 
+def add_partition(board, device, number, disk):
+    """The kernel knows the device by this number, as a partition of the disk."""
+    name, link = os.path.basename(device), board.path("sys/dev/block", number)
+    board.write(f"sys/devices/{disk}/{name}/partition", "1\n")
+    board.write(f"state/number.{name}", number + "\n")
+    os.makedirs(os.path.dirname(link), exist_ok=True)
+    if os.path.islink(link):
+        os.remove(link)
+    os.symlink(f"../../devices/{disk}/{name}", link)
+
+
 def jetson(folder, current="A", active="A"):
     board = Board(folder, "nvbootctrl")
     os.makedirs(board.path("dev/disk/by-partuuid"))
@@ -159,6 +177,8 @@ def jetson(folder, current="A", active="A"):
         board.write(f"dev/part.{slot}", "")
         for link in (f"by-partlabel/{label}", f"by-partuuid/{PARTUUID[slot]}"):
             os.symlink(board.path(f"dev/part.{slot}"), board.path("dev/disk", link))
+        add_partition(board, f"part.{slot}", f"259:{'AB'.index(slot)}", "nvme0n1")
+    board.write("state/number.root", "259:0\n")
     board.write("state/current", current)
     board.write("state/active", active)
     for slot in "AB":

@@ -17,7 +17,7 @@ import sys
 import tempfile
 import time
 
-from doubles import PARTS, PARTUUID, jetson
+from doubles import PARTS, PARTUUID, add_partition, jetson
 from rauc import BACKEND, STATUS, run
 
 LABELS = {"A": "APP", "B": "APP_b"}
@@ -117,6 +117,11 @@ class Jetson:
                     os.makedirs(folder, exist_ok=True)
                     os.symlink(device, os.path.join(folder, name))
         os.makedirs("/dev/disk/by-uuid")
+        for device in self.devices.values():
+            number = os.stat(device).st_rdev
+            add_partition(self.board, device, f"{os.major(number)}:{os.minor(number)}", "disk")
+        shutil.copy(self.board.path("state/number." + os.path.basename(self.devices["A"])),
+                    self.board.path("state/number.root"))
 
     def start(self, slot, line):
         """The kernel was started with this line; UEFI says that the slot runs."""
@@ -132,10 +137,12 @@ class Jetson:
         with open(self.path("log"), "w") as log:
             service = subprocess.Popen([self.board.path("bin/rauc"), "service"], stdout=log, stderr=log, env=environment,
                                        start_new_session=True)
-            wait_for_service()
-            result = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
-        os.killpg(service.pid, signal.SIGKILL)
-        service.wait()
+            try:
+                wait_for_service()
+                result = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+            finally:
+                os.killpg(service.pid, signal.SIGKILL)
+                service.wait()
         with open(self.path("log")) as file:
             self.said = result.stdout + result.stderr + file.read()
         return result
@@ -185,6 +192,7 @@ def rauc_installs_nothing_when_it_does_not_know_it(machine):
         before = open(machine.path("slot.B"), "rb").read()
         result = machine.with_service(os.path.join(PARTS, "cairn-update"), "install", machine.path("1.4.0.raucb"))
         assert result.returncode == 1 and open(machine.path("slot.B"), "rb").read() == before, machine.said
+        assert "Did not find booted slot" in machine.said, machine.said
         assert machine.board.read("state/active") == "A"
 
 

@@ -13,6 +13,7 @@
 
 #define SSH "ssh://"
 #define PROGRAM "cairn-aggregator"
+#define NO_RUN "no run was ever started here" // cairn-aggregator without a ledger says this
 #define KEY_MAX 512
 #define LIMIT_MS 120000 // for an answer of the aggregator; ssh alone bounds only a dead connection
 
@@ -29,12 +30,17 @@ static bool is_word(const char *text)
                strlen(text);
 }
 
+bool cn_enrol_is_remote(const char *gateway)
+{
+    return strncmp(gateway, SSH, strlen(SSH)) == 0;
+}
+
 static bool find_place(const char *gateway, struct place *place)
 {
     const char *rest, *slash;
 
     *place = (struct place){0};
-    if (strncmp(gateway, SSH, strlen(SSH)) != 0)
+    if (!cn_enrol_is_remote(gateway))
         return (size_t)snprintf(place->profile, sizeof(place->profile), "%s", gateway) <
                sizeof(place->profile);
     rest = gateway + strlen(SSH);
@@ -143,36 +149,51 @@ static void explain_unknown(const struct cn_target_options *order)
                      "whether %s is enrolled is not known", order->name);
 }
 
-// Revokes the board if it may have been enrolled although the program failed: it was ended by a
-// signal or lost its connection (255, ssh(1)). known: `before` holds the board's state before
-// enrolling. A board that was enrolled before stays enrolled.
-static void settle(const struct cn_target_options *order, const struct cn_process_result *result,
-                   bool known, const struct cn_enrolment *before)
+static bool is_enrolled(const struct cn_enrolment *found)
 {
-    struct cn_process_result answer;
-
-    if (result->code <= 128)
-        return;
-    if (before->enrolled && !before->revoked) {
-        cn_console_step("kept", "%s was enrolled before and stays so", order->name);
-        return;
-    }
-    if (!known) {
-        explain_unknown(order);
-        return;
-    }
-    if (ask_gateway(order->gateway, "revoke", order->name, &answer))
-        return;
-    if (answer.code == 0)
-        cn_console_step("revoked", "the enrolment of %s is taken back", order->name);
-    else
-        explain_unknown(order);
-    cn_process_deinit(&answer);
+    return found->enrolled && !found->revoked;
 }
 
-// Enrols the board. before holds its state before that if known.
+// Revokes the board, or finds that there is nothing to revoke. Returns whether it is not enrolled.
+static bool take_back(const struct cn_target_options *order)
+{
+    struct cn_process_result answer;
+    struct cn_enrolment found;
+    bool revoked = false;
+
+    if (ask_gateway(order->gateway, "revoke", order->name, &answer) == CN_OK) {
+        revoked = answer.code == 0;
+        cn_process_deinit(&answer);
+    }
+    if (revoked)
+        cn_console_step("revoked", "the enrolment of %s is taken back", order->name);
+    return revoked || (cn_enrol_look(order->gateway, order->name, true, &found) == CN_EXIT_DONE &&
+                       !is_enrolled(&found));
+}
+
+// Revokes the board if it may have been enrolled although the program failed: it was ended by a
+// signal or lost its connection (255, ssh(1)). known: `before` holds the board's state before
+// enrolling. A board that was enrolled before stays enrolled. Returns whether nothing is left to be
+// taken back.
+static bool settle(const struct cn_target_options *order, const struct cn_process_result *result,
+                   bool known, const struct cn_enrolment *before)
+{
+    if (result->code <= 128)
+        return true;
+    if (is_enrolled(before)) {
+        cn_console_step("kept", "%s was enrolled before and stays so", order->name);
+        return true;
+    }
+    if (known && take_back(order))
+        return true;
+    explain_unknown(order);
+    return false;
+}
+
+// Enrols the board. before holds its state before that if known. After a failure, *settled says
+// whether nothing is left to be taken back.
 static int enrol(const struct cn_target_options *order, const struct place *place, const char *path,
-                 bool known, const struct cn_enrolment *before)
+                 bool known, const struct cn_enrolment *before, bool *settled)
 {
     struct cn_process_result result;
     cn_err err = place->host[0] ? enrol_there(order, place, &result)
@@ -180,11 +201,10 @@ static int enrol(const struct cn_target_options *order, const struct place *plac
     int code = !err && result.code == 0 ? CN_EXIT_DONE : CN_EXIT_FAILED;
     if (code) {
         explain(&result, place, "not enrolled");
-        settle(order, &result, known, before);
+        *settled = settle(order, &result, known, before);
     } else if (place->host[0]) {
         code = keep_key(&result, path);
-        if (code)
-            cn_enrol_revoke(order);
+        *settled = code && cn_enrol_revoke(order) == CN_EXIT_DONE;
     }
     if (result.out.data)
         cn_crypto_wipe(result.out.data, result.out.size);
@@ -200,7 +220,7 @@ int cn_enrol_make(const struct cn_target_options *order, const struct cn_workspa
 {
     struct cn_enrolment before;
     struct place place;
-    bool known;
+    bool known, noted = false, settled = false;
     int code = CN_EXIT_DONE;
 
     if (order->key) {
@@ -215,9 +235,21 @@ int cn_enrol_make(const struct cn_target_options *order, const struct cn_workspa
     }
     snprintf(path, size, "%s/node.key", space->path);
     known = cn_enrol_look(order->gateway, order->name, true, &before) == CN_EXIT_DONE;
-    if (note && known && (!before.enrolled || before.revoked))
-        code = note(context);
-    return code ? code : enrol(order, &place, path, known, &before);
+    if (note && !known) {
+        cn_console_error(before.missing && !place.host[0]
+                             ? "install cairn-aggregator, or give ssh://HOST/PATH"
+                             : NULL,
+                         "not enrolled: the aggregator%s%s: %s", place.host[0] ? " on " : "",
+                         place.host, before.reason);
+        return CN_EXIT_FAILED;
+    }
+    noted = note && !is_enrolled(&before);
+    if (noted)
+        code = note(context, true);
+    if (code)
+        return code;
+    code = enrol(order, &place, path, known, &before, &settled);
+    return code && noted && settled && note(context, false) ? CN_EXIT_FAILED : code;
 }
 
 int cn_enrol_revoke(const struct cn_target_options *order)
@@ -277,6 +309,7 @@ static int read_status(const char *gateway, void (*take)(void *, const cJSON *),
         take_lines(&result.out, take, context);
     } else {
         fault->away = may_pass(result.code);
+        fault->missing = result.code == 127;
         snprintf(fault->reason, sizeof(fault->reason), "%s", cn_process_complaint(&result));
     }
     cn_process_deinit(&result);
@@ -318,6 +351,11 @@ int cn_enrol_look(const char *gateway, const char *name, bool quiet, struct cn_e
 
     *found = (struct cn_enrolment){0};
     code = read_status(gateway, look_at, &look, found);
+    // A gateway whose first run is still to come has enrolled nobody.
+    if (code == CN_EXIT_FAILED && strstr(found->reason, NO_RUN)) {
+        *found = (struct cn_enrolment){0};
+        return CN_EXIT_DONE;
+    }
     if (code == CN_EXIT_FAILED && !quiet)
         cn_console_error(NULL, "the aggregator's status: %s", found->reason);
     return code;

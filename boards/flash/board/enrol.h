@@ -10,10 +10,14 @@
 #include "boards/flash/board/target_options.h"
 #include "boards/flash/tool/workspace.h"
 
-// Called before a board is enrolled that was not, so that the caller can note it: if this program
-// is killed, the next one revokes the enrolment. Returns an exit code; other than CN_EXIT_DONE,
-// nothing is enrolled.
-typedef int cn_enrol_note(void *context);
+// Tells whether --gateway names a gateway on another machine.
+bool cn_enrol_is_remote(const char *gateway);
+
+// Called with `enrolled` set before a board is enrolled that was not, so that the caller can note
+// it: if this program is killed, the next one revokes the enrolment. Called once more without it
+// when enrolling failed and nothing is left to revoke. Returns an exit code; if it is not
+// CN_EXIT_DONE, nothing is enrolled.
+typedef int cn_enrol_note(void *context, bool enrolled);
 
 // Enrols the board and writes the path of its key file to path. With --key nothing is enrolled and
 // path is that file. note may be NULL. Returns an exit code.
@@ -24,6 +28,7 @@ struct cn_enrolment {
     bool enrolled; // the aggregator lists the board, perhaps as revoked
     bool revoked, heard;
     bool away;        // the status could not be read; the gateway may answer later
+    bool missing;     // the status could not be read; there is no cairn-aggregator
     char reason[256]; // why the status could not be read
 };
 

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "boards/flash/tool/console.h"
@@ -15,9 +16,12 @@
 #define FORMAT "cairn-flash-cards/1"
 #define LOG_MAX ((size_t)16 << 20)
 #define LINE_MAX_SIZE 512
+#define TRIES 5 // while others remove the file
 
-static const char *const words[] = {
-    [CN_CARD_NEW] = "undone", [CN_CARD_BEGUN] = "begun", [CN_CARD_WRITTEN] = "written"};
+static const char *const words[] = {[CN_CARD_NEW] = "undone",
+                                    [CN_CARD_BEGUN] = "begun",
+                                    [CN_CARD_TABLE] = "table",
+                                    [CN_CARD_WRITTEN] = "written"};
 
 static struct cn_card_entry *find(const struct cn_card_log *log, const char *name)
 {
@@ -100,49 +104,75 @@ static cn_err append(const struct cn_card_log *log, const char *text)
     return CN_OK;
 }
 
-static int read_log(struct cn_card_log *log, const char *path, const char *head)
+static int complain(const char *path, const char *fault)
+{
+    cn_console_error(NULL, "%s: %s", path, fault);
+    return CN_EXIT_FAILED;
+}
+
+static int read_log(struct cn_card_log *log, const char *path, const char *head, bool look)
 {
     struct cn_mapping file;
     cn_err err = cn_platform_map(path, LOG_MAX, &file);
     size_t whole = 0;
     int code;
 
-    if (err) {
-        cn_console_error(NULL, "%s: %s", path, cn_err_text(err));
-        return CN_EXIT_FAILED;
-    }
+    if (err)
+        return complain(path, cn_err_text(err));
     code = take_text(log, file.data ? (const char *)file.data : "", file.size, head, path, &whole);
     cn_platform_unmap(&file);
-    if (!code && (ftruncate(log->file, (off_t)whole) || (!whole && append(log, head)))) {
-        cn_console_error(NULL, "%s: %s", path, strerror(errno));
-        code = CN_EXIT_FAILED;
-    }
+    if (!code && !look && (ftruncate(log->file, (off_t)whole) || (!whole && append(log, head))))
+        code = complain(path, strerror(errno));
     return code;
 }
 
-int cn_card_log_open(const char *image, const uint8_t order[CN_DIGEST_SIZE], bool make,
-                     struct cn_card_log *log, bool *resumed)
+// Opens or makes the file and locks it. Returns 0, or errno. ESTALE: it was removed meanwhile.
+static int claim(const char *path, enum cn_card_log_use use, int *file, bool *resumed)
+{
+    struct stat info;
+
+    *file = open(path, (use == CN_CARD_LOG_LOOK ? O_RDONLY | O_NONBLOCK : O_RDWR | O_APPEND) |
+                           O_NOFOLLOW | O_CLOEXEC);
+    *resumed = *file >= 0;
+    if (!*resumed && errno == ENOENT && use == CN_CARD_LOG_MAKE)
+        *file = open(path, O_RDWR | O_APPEND | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+    if (*file < 0)
+        return errno == EEXIST ? ESTALE : errno;
+    if (fstat(*file, &info))
+        return errno;
+    if (!S_ISREG(info.st_mode) || info.st_uid != geteuid())
+        return EPERM;
+    if (!cn_process_lock(*file) || fstat(*file, &info))
+        return errno;
+    return info.st_nlink ? 0 : ESTALE;
+}
+
+int cn_card_log_open(const char *image, const uint8_t order[CN_DIGEST_SIZE],
+                     enum cn_card_log_use use, struct cn_card_log *log, bool *resumed)
 {
     char path[1024], head[128];
-    int code = CN_EXIT_DONE;
+    int code = CN_EXIT_DONE, fault = ESTALE, file = -1;
 
     *log = (struct cn_card_log){.file = -1};
     write_head(order, head);
     snprintf(path, sizeof(path), "%s.cards", image);
-    log->file = open(path, O_RDWR | O_APPEND | O_NOFOLLOW | O_CLOEXEC);
-    *resumed = log->file >= 0;
-    if (!*resumed && errno == ENOENT && !make)
+    for (int i = 0; i < TRIES && fault == ESTALE; i++) {
+        if (file >= 0)
+            close(file);
+        fault = claim(path, use, &file, resumed);
+    }
+    log->file = file;
+    if (fault == ENOENT && use != CN_CARD_LOG_MAKE)
         return CN_EXIT_DONE;
-    if (!*resumed && errno == ENOENT)
-        log->file = open(path, O_RDWR | O_APPEND | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
-    if (log->file >= 0 && !cn_process_lock(log->file)) {
+    if (fault == EWOULDBLOCK) {
         cn_console_error("wait for it", "%s: another cairn-flash writes its cards", image);
         code = CN_EXIT_FAILED;
-    } else if (*resumed)
-        code = read_log(log, path, head);
-    else if (log->file < 0 || append(log, head)) {
-        cn_console_error(NULL, "%s: %s", path, strerror(errno));
-        code = CN_EXIT_FAILED;
+    } else if (fault) {
+        code = complain(path, fault == EPERM ? "it is not a file of this user" : strerror(fault));
+    } else if (*resumed) {
+        code = read_log(log, path, head, use == CN_CARD_LOG_LOOK);
+    } else if (append(log, head)) {
+        code = complain(path, strerror(errno));
     }
     if (code)
         cn_card_log_close(log);

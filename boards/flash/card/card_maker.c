@@ -114,16 +114,38 @@ static int note(struct cn_card_maker *maker, const struct cn_board_row *row,
     return err ? CN_EXIT_FAILED : CN_EXIT_DONE;
 }
 
-// Revokes the enrolment that a killed run may have left behind: no complete card has its key. That
-// run may have been killed after the partition table was written: then the board may be heard, and
-// its card is *complete.
+// Finds out whether the board whose card is perhaps complete has it. The gateway forgets when it
+// restarts that it heard a board, so one that was not heard is not revoked here.
+static int ask_for_board(const struct cn_card_maker *maker, bool *complete)
+{
+    const struct cn_target_options *order = &maker->order;
+    struct cn_enrolment found;
+    int code = cn_enrol_look(order->gateway, order->name, false, &found);
+
+    if (code || !found.enrolled || found.revoked)
+        return code;
+    *complete = found.heard;
+    if (found.heard)
+        return CN_EXIT_DONE;
+    cn_console_error("start the board and run this again; or revoke it with 'cairn-aggregator "
+                     "revoke', and another card is written",
+                     "a killed cairn-flash may have completed the card of %s, and the gateway has "
+                     "not heard the board",
+                     order->name);
+    return CN_EXIT_FAILED;
+}
+
+// Takes up what a killed run left behind. An enrolment whose key is on no complete card is revoked.
+// When the partition table was perhaps written and the board was heard, its card is *complete.
 static int settle(struct cn_card_maker *maker, const struct cn_board_row *row, bool *complete)
 {
+    enum cn_card_state state = cn_card_log_find(&maker->log, row->name);
     int code;
 
-    if (cn_card_log_find(&maker->log, row->name) != CN_CARD_BEGUN)
+    if (state != CN_CARD_BEGUN && state != CN_CARD_TABLE)
         return CN_EXIT_DONE;
-    code = cn_enrol_settle(&maker->order, complete);
+    code = state == CN_CARD_TABLE ? ask_for_board(maker, complete)
+                                  : cn_enrol_settle(&maker->order, complete);
     if (!code && *complete)
         cn_console_step("heard", "%s was heard: its card was written", row->name);
     return code ? code : note(maker, row, *complete ? CN_CARD_WRITTEN : CN_CARD_NEW);
@@ -134,11 +156,11 @@ struct card_note {
     const struct cn_board_row *row;
 };
 
-static int note_begun(void *context)
+static int note_enrolment(void *context, bool enrolled)
 {
     const struct card_note *card = context;
 
-    return note(card->maker, card->row, CN_CARD_BEGUN);
+    return note(card->maker, card->row, enrolled ? CN_CARD_BEGUN : CN_CARD_NEW);
 }
 
 // Enrols the board and completes its card.
@@ -147,22 +169,23 @@ static int complete(struct cn_card_maker *maker, const struct cn_board_row *row,
 {
     struct card_note card = {maker, row};
     char key[512];
-    int code = cn_enrol_make(&maker->order, space, note_begun, &card, key, sizeof(key));
+    int code = cn_enrol_make(&maker->order, space, note_enrolment, &card, key, sizeof(key));
 
-    if (code) { // cn_enrol_make took back what it could
-        int noted = note(maker, row, CN_CARD_NEW);
-        return noted ? noted : code;
-    }
+    if (code)
+        return code;
     code = cn_payload_add(payload, key, CN_PAYLOAD_ETC "/node.key", 0600);
     if (!code)
         code = write_identity(maker, row->place, space, payload);
     if (!code && cn_process_interrupted())
         code = CN_EXIT_INTERRUPTED;
     if (!code)
+        code = note(maker, row, CN_CARD_TABLE);
+    if (!code)
         code = write_table(maker, row->place);
     if (!code)
         return note(maker, row, CN_CARD_WRITTEN);
-    if (!cn_enrol_revoke(&maker->order) && note(maker, row, CN_CARD_NEW))
+    // The card counts as incomplete from here on, whatever is on it.
+    if (note(maker, row, cn_enrol_revoke(&maker->order) ? CN_CARD_BEGUN : CN_CARD_NEW))
         return CN_EXIT_FAILED;
     return code;
 }

@@ -26,7 +26,9 @@ int cn_bundle_open(struct cn_bundle *bundle)
 
     if (code)
         return code;
-    cn_draft_clear(&bundle->draft);
+    code = cn_draft_clear(&bundle->draft);
+    if (code)
+        return code;
     cn_draft_path(&bundle->draft, "content", content);
     if (mkdir(content, 0700) == 0)
         return CN_EXIT_DONE;
