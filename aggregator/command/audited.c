@@ -42,12 +42,10 @@ static cn_err find_state(struct cn_audited *audited, const struct cn_setup *setu
 int cn_audited_begin(struct cn_audited *audited, const struct cn_setup *setup, const char *command,
                      const char *key, const char *value)
 {
-    uint64_t seq = 0;
     *audited = (struct cn_audited){.command = command, .key = key, .value = value};
     cn_err err = find_state(audited, setup);
     if (!err)
-        err = write_line(audited, "asked", &seq);
-    audited->seq = seq;
+        err = write_line(audited, "asked", &audited->seq);
     if (!err)
         return CN_EXIT_DONE;
     fprintf(stderr, "error: nothing is done, because %s/%s cannot be written: %s\n", audited->state,

@@ -11,7 +11,6 @@
 #include "aggregator/command/aggregator_commands.h"
 #include "aggregator/daemon/job_place.h"
 #include "aggregator/daemon/setup.h"
-#include "aggregator/ledger/jobs.h"
 #include "aggregator/serve/event_file.h"
 #include "runtime/port/platform.h"
 #include "runtime/profile/profile.h"
@@ -118,19 +117,6 @@ static void print_newest(struct reader *reader)
         print_lines(reader, reader->stream);
 }
 
-// Returns whether the gateway with this state has the job. If its ledger cannot be read, its events
-// say the rest.
-static bool has_job(const char *state, const char *job)
-{
-    struct cn_ledger *ledger;
-    struct cn_queued_job row;
-    if (cn_ledger_open_existing(state, &ledger))
-        return true;
-    cn_err err = cn_jobs_find(ledger, job, &row);
-    cn_ledger_close(ledger);
-    return err != CN_ENOTFOUND;
-}
-
 // Finds the state with the events, and the job that they are about. Returns the exit code.
 static int choose(const struct cn_setup *setup, struct cn_job_place *place,
                   char state[CN_PATH_SIZE], const char **job)
@@ -149,7 +135,7 @@ static int choose(const struct cn_setup *setup, struct cn_job_place *place,
         return CN_EXIT_DONE;
     if (!of_job && strcmp(*job, setup->settings->job.name) == 0)
         *job = ""; // the gateway's own job
-    else if (!has_job(state, *job)) {
+    else if (cn_job_place_look(state, *job) == CN_ENOTFOUND) {
         fprintf(stderr, "error: --job: no job %s was submitted to the gateway with the state %s\n",
                 *job, of_job ? place->gateway : setup->state_name);
         return CN_EXIT_USAGE;

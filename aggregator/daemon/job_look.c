@@ -104,16 +104,22 @@ static void note_fault(struct cn_job_look_faults *faults, const char *name, uint
         }
 }
 
+cn_err cn_job_look_find(const void *jobs, const char *name)
+{
+    const struct cn_job_set *set = jobs;
+    struct cn_queued_job row;
+    return cn_jobs_find(set->slots[0].run->setup.ledger, name, &row);
+}
+
 cn_err cn_job_look(const void *jobs, const char *name, const struct cn_http_wish *wish,
                    struct cn_buffer *out)
 {
     const struct cn_job_set *set = jobs;
     const struct cn_job_slot *slot = cn_job_set_find(set, name);
     char profile[CN_PATH_SIZE];
-    struct cn_queued_job row;
     if (slot && slot->run)
         return view_open(set, slot, wish, out);
-    cn_err err = cn_jobs_find(set->slots[0].run->setup.ledger, name, &row);
+    cn_err err = cn_job_look_find(jobs, name);
     if (err)
         return err;
     if (!is_stored(set, name) || !cn_job_opening_path(set->state, name, CN_JOB_PROFILE, profile))
@@ -126,10 +132,4 @@ cn_err cn_job_look(const void *jobs, const char *name, const struct cn_http_wish
     if (!opened)
         note_fault(set->look_faults, name, now_ms);
     return err;
-}
-
-cn_err cn_job_look_find(const void *jobs, const char *name)
-{
-    struct cn_queued_job row;
-    return cn_jobs_find(((const struct cn_job_set *)jobs)->slots[0].run->setup.ledger, name, &row);
 }

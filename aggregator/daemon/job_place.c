@@ -50,7 +50,7 @@ static bool read_path(const char *state, struct cn_job_place *place)
     return realpath(state, place->gateway) && split(place);
 }
 
-static cn_err find_row(const char *gateway, const char *job)
+cn_err cn_job_place_look(const char *gateway, const char *job)
 {
     struct cn_ledger *ledger;
     struct cn_queued_job row;
@@ -73,7 +73,7 @@ static bool has_job(const struct cn_job_place *place)
         return false; // else the owner of that directory would have lent its rights for nothing
     if (cn_state_owner_take(place->gateway, path))
         return true;
-    cn_err err = find_row(path, place->job);
+    cn_err err = cn_job_place_look(path, place->job);
     if (root && geteuid() != 0)
         cn_state_owner_leave();
     return err != CN_ENOTFOUND;

@@ -19,6 +19,10 @@ struct cn_job_place {
 // path that people know.
 bool cn_job_place_find(const char *state, struct cn_job_place *place);
 
+// Returns CN_ENOTFOUND when the ledger in the state directory gateway has no job of this name, or
+// is not there, and another error when it cannot be read.
+cn_err cn_job_place_look(const char *gateway, const char *job);
+
 // Sets gateway to the path under which this process reaches the state of the gateway, with the
 // rights of its owner (store/state_owner.h). Call it after those of the job's state were taken.
 cn_err cn_job_place_reach(const struct cn_job_place *place, char gateway[CN_PATH_SIZE]);

@@ -46,10 +46,8 @@ static void refuse(const struct cn_settings *run, const struct cn_settings *sett
     cn_diag_init(&later);
     if (cn_job_text_compare(run, settings, CN_CHANGE_BIT(CN_CHANGE_NEVER), cn_job_text_conflict,
                             refused))
-        cn_diag_add(refused,
-                    "these values hold for the whole run. For other ones begin another run: "
-                    "cairn-aggregator job submit, or init --after with another state "
-                    "directory");
+        cn_diag_add(refused, "these values hold for the whole run; others need another run: job "
+                             "submit, or init --after");
     cn_job_text_compare(run, settings, CN_CHANGE_BIT(CN_CHANGE_RESTART), cn_job_text_conflict,
                         &later);
     for (size_t i = 0; i < later.count && i < CN_DIAG_LINES; i++)

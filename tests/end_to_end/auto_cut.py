@@ -24,7 +24,7 @@ SETTINGS = {"rounds": 2, "local_steps": 10, "quorum": 1, "learning_rate": 0.001,
             "held_out": "10 %, scope: shared"}
 CHAIN = r"parallel: auto: (\d+) chains? of (\d+) parts, (\d+) micro-batches a step: (.*)"
 WHOLE = r"parallel: auto: (\d+) replicas? of (\d+) shards?(?:, stage (\d))?, (\d+) micro-batch(?:es)? a step: (.*)"
-SLOW = "for messages and sums, as over a link of"
+SLOW = "for messages and sums, as this board's would take at"
 WIDE, SMALL = (768, 8), (128, 10)  # width and number of hidden layers
 scenario = Scenarios()
 
@@ -109,7 +109,7 @@ def a_link_that_is_slow_for_a_chain_is_said(build):
                                                           rf"{SLOW} ([\d.e+]+) Mbit/s; the cut assumes", log).groups())
     assert wait > step / 2 and 0.3 < rate < 3, (wait, step, rate)
     assert log.count(SLOW) <= log.count("group: epoch "), log
-    return f"{wait} ms of {step} ms, as over a link of {rate} Mbit/s"
+    return f"{wait} ms of {step} ms, as at {rate} Mbit/s"
 
 
 @scenario
@@ -250,7 +250,7 @@ def a_link_that_becomes_slow_is_said_and_auto_chooses_again(build):
         assert SLOW not in lan.log("board-1"), lan.log("board-1")
         shape(lan, 1)
         for board in lan.boards:
-            lan.wait_for_line(board, "ms when the chain formed, as over a link of ", timeout=120)
+            lan.wait_for_line(board, "ms when the chain formed, as this board's would take at ", timeout=120)
         lan.wait_for_line("board-1", "parallel: auto: a link has become slow: choosing again", timeout=120)
         lan.wait_for_line("board-1", "the link of board-2 has ", timeout=120)
         lan.wait_for_line("board-1", " predicted, waiting for ", count=2, timeout=120)

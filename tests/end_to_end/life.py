@@ -219,7 +219,7 @@ def a_hook_that_hangs_delays_nothing(build):
             board = Board(cluster.path(f"root-{name}"), "jetson-orin-nano-8gb")
             add_hooks(cluster, f"{name}.yaml", f"told-{name}", limit=limit)
             folder = cluster.path(f"told-{name}")
-            cluster.write(f"told-{name}/hook", f'#!/bin/sh\necho $$ >>"{folder}/pids"\nexec sleep 100\n')
+            cluster.write(f"told-{name}/hook", f'#!/bin/sh\necho $$ >>"{folder}/pids"\nwhile [ -d "{folder}" ]; do sleep 1; done\n')
             train(cluster, name, board)
             until("a hook", lambda: running(name))
 

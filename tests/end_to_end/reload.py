@@ -87,7 +87,7 @@ def a_bad_file_changes_nothing(build):
         good = open(cluster.path("job.yaml")).read()
         cases = (
             ((("seed: 1", "seed: 2"), ("batch: 32", "batch: 16")), ("seed: 1 in the run, 2 in the profile",
-                                                                     "these values hold for the whole run. For other ones begin another run: cairn-")),
+                                                                     "these values hold for the whole run; others need another run: job submit, or init --after")),
             ((("learning_rate: 0.05", "learning_rate: fast"),), ("job.yaml:8:", "learning_rate", "fast")),
             ((("batch: 32", "bath: 32"),), ("job.yaml:8:", "bath")),
             ((("digits-mlp", "digits-cnn"),), ("another model",)),

@@ -151,11 +151,11 @@ int cn_draft_open(const char *out, struct cn_draft *draft)
 static int remove_entry(const char *path, const struct stat *info, int kind, struct FTW *place)
 {
     (void)info;
+    (void)kind;
     if (place->level == 0 || (place->level == 1 && strcmp(path + place->base, MARK) == 0))
         return 0;
     if (remove(path))
         cn_console_error("remove it", "%s stays: %s", path, strerror(errno));
-    (void)kind;
     return 0;
 }
 

@@ -53,7 +53,6 @@ void cn_node_health_take(struct cn_node_health *health, const struct cn_status_f
                          const char *fault, cn_err code)
 {
     const struct cn_progress *progress = &status->progress;
-    uint64_t samples = fault[0] ? 0 : limited((double)progress->samples);
 
     health->newest = (struct cn_health){
         .state = state_of(status, fault),
@@ -62,7 +61,7 @@ void cn_node_health_take(struct cn_node_health *health, const struct cn_status_f
         .steps = progress->steps,
         .centisamples = limited(progress->samples_per_s * 100),
         .error_code = fault[0] ? (uint64_t) - (int)code : 0,
-        .samples = samples,
+        .samples = fault[0] ? 0 : limited((double)progress->samples),
         .samples_run = (uint32_t)progress->run,
         .seq = health->told.seq + 1,
     };

@@ -113,21 +113,18 @@ cn_err cn_session_form_layout(struct cn_session *session, struct cn_collective *
 // Notes the computing times of a step. Call it after each.
 void cn_session_note_speeds(struct cn_session *session);
 
-// --- session_messages.c ---
+// --- session_waits.c ---
 
 // Returns the time of a step of parts whose passes take these times in it, if they wait for nothing
 // but each other: the first micro-batch passes all parts, each later one waits for the slowest.
-double cn_session_bubble_ms(const double *part_ms, uint32_t parts, uint32_t micro);
+double cn_session_pipeline_ms(const double *part_ms, uint32_t parts, uint32_t micro);
 
 // Notes how long the members of a chain waited for messages in a step, and tells people when it is
 // long or has grown. Call it after each step.
-void cn_session_note_messages(struct cn_session *session);
+void cn_session_note_waits(struct cn_session *session);
 
 // Returns whether members wait clearly longer than when the chain formed.
 bool cn_session_has_slow_link(const struct cn_session *session);
-
-// Tells of members whose links have become much slower since they were measured last.
-void cn_session_compare_links(struct cn_session *session);
 
 // --- session_chain.c ---
 

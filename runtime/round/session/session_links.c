@@ -1,12 +1,15 @@
 // session_links.c - measures the links of the members: by echoes between the leader and each other
 // one, when an epoch begins.
 #include <stdlib.h>
+#include <string.h>
 
+#include "runtime/base/log.h"
 #include "runtime/port/platform.h"
-#include "runtime/round/session/session_chain.h"
+#include "runtime/round/session/session_private.h"
 
 #define PROBE_SIZE (64u << 10) // bytes sent there and back to measure a link
 #define PINGS 3                // small messages there and back, of which the quickest counts
+#define SLOWED 3               // a link with this fraction of its rate before is told
 
 enum fingerprint { PROBE = 0x736c6901 };
 
@@ -80,6 +83,28 @@ static bool speaks_of_links(const struct cn_session_sets *sets)
     return false;
 }
 
+// Tells of members whose links have become much slower since they were measured last.
+static void compare_links(struct cn_session *session)
+{
+    const struct cn_session_sets *sets = session->planning.sets;
+    uint32_t *before = session->measured.link_kbps;
+    uint32_t leader = sets->view.ranks[0];
+
+    // The links are those between the leader and the others.
+    if (session->measured.link_leader != leader)
+        memset(before, 0, sizeof(session->measured.link_kbps));
+    session->measured.link_leader = leader;
+    for (uint32_t r = 1; r < sets->view.size; r++) { // that of rank 0 is the best of all
+        uint32_t kbps = sets->facts[r].link_kbps, *known = &before[sets->view.ranks[r]];
+
+        if (sets->view.rank == 0 && kbps && kbps < *known / SLOWED)
+            cn_log(CN_LOG_WARN, "sets",
+                   "the link of %s has %.3g Mbit/s; it had %.3g Mbit/s when it was measured before",
+                   cn_session_member(session, r)->name, kbps / 1e3, *known / 1e3);
+        *known = kbps;
+    }
+}
+
 cn_err cn_session_find_links(struct cn_session *session, struct cn_collective *collective)
 {
     struct cn_session_sets *sets = session->planning.sets;
@@ -94,6 +119,6 @@ cn_err cn_session_find_links(struct cn_session *session, struct cn_collective *c
     for (uint32_t r = 0; !err && r < sets->view.size; r++)
         sets->facts[r].link_kbps = kbps[r] < UINT32_MAX ? (uint32_t)kbps[r] : UINT32_MAX;
     if (!err)
-        cn_session_compare_links(session);
+        compare_links(session);
     return err;
 }

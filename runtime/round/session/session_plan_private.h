@@ -100,7 +100,7 @@ struct cn_session_sets {
     uint32_t steps;
     uint64_t formed_ms;
     double settled_ms[CN_GROUP_MAX];
-    // Of any chain (session_messages.c): its steps in this epoch, the wait for messages and the
+    // Of any chain (session_waits.c): its steps in this epoch, the wait for messages and the
     // whole of a step after some of them, the newest steps that waited much longer, and what people
     // are told of it.
     uint32_t waits, slow_steps;

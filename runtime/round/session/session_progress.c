@@ -117,7 +117,7 @@ static double bubble_of(const double *part_ms, uint32_t parts, uint32_t micro)
 
     for (uint32_t p = 0; p < parts; p++)
         sum += part_ms[p];
-    return sum > 0 ? 1 - sum / (parts * cn_session_bubble_ms(part_ms, parts, micro)) : 0;
+    return sum > 0 ? 1 - sum / (parts * cn_session_pipeline_ms(part_ms, parts, micro)) : 0;
 }
 
 // The bubble by formula is that of parts of equal work: P - 1 passes of each (micro-batches + P -

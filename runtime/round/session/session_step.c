@@ -293,7 +293,7 @@ static void note_times(struct cn_session *session, const struct cn_step_times *t
     follow(&session->measured.busy_ms, own);
     follow(&session->measured.step_s, 1e-6 * (double)(times->applied - times->begun));
     cn_session_note_speeds(session);
-    cn_session_note_messages(session);
+    cn_session_note_waits(session);
 }
 
 // Measures the calls and applies rank 0's choice of buckets, even after a step that was not

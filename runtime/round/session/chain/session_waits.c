@@ -1,11 +1,10 @@
-// session_messages.c - notices that the members of a chain wait for messages: a link is slower than
+// session_waits.c - notices that the members of a chain wait for messages: a link is slower than
 // the cut allows, or than it was when the chain formed.
 //
 // The parts of a chain compute while messages travel. What a step takes beyond the time of its
 // passes and its bubble is the time that the members wait for messages and sums.
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "runtime/base/log.h"
 #include "runtime/round/session/session_chain.h"
@@ -15,9 +14,8 @@
 #define GROWN 0.5     // the same for the growth of the wait, as a share of the step before
 #define SETTLED 16    // steps of an epoch after which the wait is kept for comparison
 #define LASTS 8       // steps in a row that must have waited longer
-#define SLOWED 3      // a link with this fraction of its rate before is told
 
-double cn_session_bubble_ms(const double *part_ms, uint32_t parts, uint32_t micro)
+double cn_session_pipeline_ms(const double *part_ms, uint32_t parts, uint32_t micro)
 {
     double sum = 0, slowest = 0;
 
@@ -39,8 +37,8 @@ static double waited_ms(const struct cn_session *session)
     for (uint32_t i = 0; i < place->all.size; i++)
         part_ms[i / place->chains] =
             fmax(part_ms[i / place->chains], split->member_ms[place->ranks[i]]);
-    return fmax(split->voted_ms - cn_session_bubble_ms(part_ms, place->parts, session->plan.micro),
-                0);
+    return fmax(
+        split->voted_ms - cn_session_pipeline_ms(part_ms, place->parts, session->plan.micro), 0);
 }
 
 // Returns the bits that this board sends and receives in a step: messages, and the sums of its part
@@ -87,17 +85,17 @@ static void say(struct cn_session *session, double waited, const char *since)
     if (kbps)
         snprintf(assumed, sizeof(assumed), "the slowest link had %.3g Mbit/s when the chain formed",
                  kbps / 1e3);
-    snprintf(
-        sets->slow_link, sizeof(sets->slow_link),
-        "members wait %.3g ms of a step of %.3g ms for messages and sums%s; for what this board "
-        "sends and receives that would be a link of %.2g Mbit/s; %s",
-        waited, session->measured.split.voted_ms, since, own_bits(session) / waited / 1e3, assumed);
+    snprintf(sets->slow_link, sizeof(sets->slow_link),
+             "members wait %.3g ms of a step of %.3g ms for messages and sums%s, as this board's "
+             "would take at %.2g Mbit/s; %s",
+             waited, session->measured.split.voted_ms, since, own_bits(session) / waited / 1e3,
+             assumed);
     if (!sets->slow_told)
         cn_log(CN_LOG_WARN, "chain", "%s", sets->slow_link);
     sets->slow_told = true;
 }
 
-void cn_session_note_messages(struct cn_session *session)
+void cn_session_note_waits(struct cn_session *session)
 {
     struct cn_session_sets *sets = session->planning.sets;
     double step = session->measured.split.voted_ms, waited, grown;
@@ -134,25 +132,4 @@ bool cn_session_has_slow_link(const struct cn_session *session)
     const struct cn_session_sets *sets = session->planning.sets;
 
     return sets && sets->slow_steps >= LASTS;
-}
-
-void cn_session_compare_links(struct cn_session *session)
-{
-    const struct cn_session_sets *sets = session->planning.sets;
-    uint32_t *before = session->measured.link_kbps;
-    uint32_t leader = sets->view.ranks[0];
-
-    // The links are those between the leader and the others.
-    if (session->measured.link_leader != leader)
-        memset(before, 0, sizeof(session->measured.link_kbps));
-    session->measured.link_leader = leader;
-    for (uint32_t r = 1; r < sets->view.size; r++) { // that of rank 0 is the best of all
-        uint32_t kbps = sets->facts[r].link_kbps, *known = &before[sets->view.ranks[r]];
-
-        if (sets->view.rank == 0 && kbps && kbps < *known / SLOWED)
-            cn_log(CN_LOG_WARN, "sets",
-                   "the link of %s has %.3g Mbit/s; it had %.3g Mbit/s when it was measured before",
-                   cn_session_member(session, r)->name, kbps / 1e3, *known / 1e3);
-        *known = kbps;
-    }
 }
