@@ -6,7 +6,7 @@
 #include "runtime/base/bytes.h"
 #include "runtime/group/membership.h"
 
-#define CN_MEMBERSHIP_PROTOCOL 5
+#define CN_MEMBERSHIP_PROTOCOL 6
 
 enum cn_membership_type {
     CN_MEMBERSHIP_JOIN = 1,

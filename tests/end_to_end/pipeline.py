@@ -533,6 +533,26 @@ def nine_boards_in_three_chains_are_killed_and_the_versions_are_the_same(build):
 
 
 @scenario
+def a_killed_member_goes_on_from_the_parts_that_others_stored(build):
+    settings = {"batch": "16, accumulate: 2", "extra": "parallel: {pipeline: 3}", "rounds": 1, "local_steps": 4000}
+    wanted, _ = digests_of(build, THREE, **settings)
+
+    def disturb(cluster):
+        stored = [cluster.path("state", "board-2", name) for name in ("part.b", "part-of-other.b")]
+        wait_until(lambda: all(os.path.exists(path) for path in stored), "two stores of parts", 60)
+        cluster.kill("board-2")
+        os.remove(stored[0])  # another member has this part, too
+        cluster.start("board-2")
+        cluster.wait_for_line("board-2", "the parts that members stored after step", timeout=30)
+
+    found, logs = digests_of(build, THREE, disturb, **settings)
+    assert found == wanted, f"undisturbed {wanted}, killed {found}"
+    steps = re.findall(r"members stored after step (\d+)", logs["board-1"])
+    assert len(steps) == 1, steps
+    return f"went on after step {steps[0]} of {settings['local_steps']}"
+
+
+@scenario
 def a_chain_that_lacks_a_member_waits_and_says_who_is_missing(build):
     def disturb(cluster):
         cluster.wait_for_line("board-1", "version 1: held-out")

@@ -25,7 +25,7 @@
 #define BOARDS 9    // most members
 #define NOBODY (-1) // no member dies in the epoch
 #define PIECE 1021  // bytes of a piece of a state; no other call has so many
-#define CALLS 256   // calls of an epoch that a board remembers
+#define CALLS 2048  // calls of an epoch that a board remembers
 #define DRAWERS 4   // members that have samples of their own; others have those of one of them
 
 // A collective that passes calls on to the ring, until its board dies in one of them.

@@ -46,6 +46,7 @@ static const struct {
 } known[] = {
     {0xffffffff, 0x6865616c, HEAL},    {0xffffffff, 0x6865616d, HEAL},
     {0xffffffff, 0x6865616e, HEAL},    {0xffffffff, 0x6865616f, HEAL},
+    {0xffffffff, 0x70680001, HEAL},    {0xffffffff, 0x70730003, STORE},
     {0xffffffff, 0x73657401, FORM},    {0xffffffff, 0x70690001, FORM},
     {0xffffffff, 0x70690003, FORM},    {0xffffffff, 0x70700003, MEASURE},
     {0xffff00ff, 0x70700001, FORWARD}, {0xffff00ff, 0x70700002, BACKWARD},

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "runtime/round/checkpoint/checkpoint_private.h"
+#include "runtime/round/checkpoint/part_file.h"
 
 #define NAME_SIZE 128 // longer than any name of a store
 #define PREFIX "run-%016" PRIx64 "."
@@ -305,5 +306,7 @@ cn_err cn_run_store_remove(struct cn_store *board, uint64_t run)
         err = find_plain(board, &plain);
     if (!err && plain == run)
         err = remove_slots(board, "");
+    for (uint32_t f = 0; !err && plain == run && f < CN_PART_FILES * CN_PART_SLOTS; f++)
+        err = board->ops->remove(board, cn_part_names[f / CN_PART_SLOTS][f % CN_PART_SLOTS]);
     return err == CN_ENOTFOUND ? CN_OK : err;
 }

@@ -388,14 +388,19 @@ cn_err cn_epoch_heal(struct cn_epoch *epoch)
     struct table table = {0};
     cn_err err;
 
-    if (epoch->view.view.size == 1)
-        return cn_session_drop_sums(epoch->session);
+    if (epoch->view.view.size == 1) {
+        err = cn_session_drop_sums(epoch->session);
+        return err ? err
+                   : cn_session_take_parts(epoch->session, epoch->collective, &epoch->view.view);
+    }
     cn_buffer_init(&transfer.state, cn_session_state_limit(epoch->session));
     err = exchange_rows(epoch, &table);
     if (!err)
         err = complete_step(epoch, &table);
     if (!err)
         err = level(epoch, &table, &transfer);
+    if (!err)
+        err = cn_session_take_parts(epoch->session, epoch->collective, &epoch->view.view);
     cn_scratch_free(transfer.state.data);
     free(transfer.digests);
     free(transfer.wanted);

@@ -30,7 +30,7 @@ struct cn_timeline;
 struct cn_trainer;
 
 #define CN_SESSION_BATCHES 3 // micro-batches in memory: two of the reader, one that is measured
-#define CN_STEP_VOTES (11 + 2 * CN_GROUP_MAX) // votes of a step; session_step.c names them
+#define CN_STEP_VOTES (12 + 2 * CN_GROUP_MAX) // votes of a step; session_step.c names them
 
 // Facts of this board that change while it trains. cn_board_facts has their units; 0: not known.
 struct cn_live_facts {
@@ -253,6 +253,11 @@ cn_err cn_session_abandon(struct cn_session *session, const struct cn_decision *
 // Saves the state if the last save is older than interval_ms. On a full disk it logs a warning and
 // keeps the stored state.
 cn_err cn_session_save(struct cn_session *session, uint64_t interval_ms);
+
+// If the members have stored the parts of a state of this round with more steps than the held one,
+// gives that state to all of them. Does nothing without a chain. Call it when all hold the same.
+cn_err cn_session_take_parts(struct cn_session *session, struct cn_collective *collective,
+                             const struct cn_view *view);
 
 // Replaces the held state by that of another member, an encoded checkpoint. Durable. Returns
 // CN_ERANGE when its round or version is above most, the newest that there can be.

@@ -4,10 +4,11 @@
 // The members that hold the parts of one model are a chain (runtime/group/ranks.h). Chains are
 // formed when an epoch begins, by the members that are there, and stay until it ends. Each member
 // has the whole base version on its disk and in its held state; its trainer has its part only. As
-// with shards, the chain gathers and stores the whole state every few seconds, the steps since then
-// count as unsaved, and after a failure all members return to the stored state (session_shards.c,
-// session_store.c). At the end of a round the weights are gathered, so that every member makes the
-// update of one board that trains the same micro-batches alone.
+// with shards, the chain gathers and stores the whole state, once in a round, and then each
+// member's part every few seconds. The steps since the whole state count as unsaved. After a
+// failure all members return to it, or to a newer one that the stored parts make (session_store.c,
+// session_part_store.c). At the end of a round the weights are gathered, so that every member makes
+// the update of one board that trains the same micro-batches alone.
 #pragma once
 
 #include "runtime/group/layout_facts.h"
@@ -177,6 +178,29 @@ cn_err cn_session_gather_parts(struct cn_session *session, struct cn_collective 
 // As cn_session_gather_parts, but passes the values to put, a piece at a time.
 cn_err cn_session_gather_pieces(struct cn_session *session, struct cn_collective *collective,
                                 enum cn_session_row what, cn_checkpoint_put *put, void *to);
+
+// Passes one row of this board's part to put, a piece at a time, in the order of the part's layout.
+// With shards the members that hold the part together call it, and each gets the whole row of the
+// part.
+cn_err cn_session_read_own(struct cn_session *session, struct cn_collective *collective,
+                           enum cn_session_row what, cn_checkpoint_put *put, void *to);
+
+// --- session_part_store.c ---
+//
+// Between two stores of the whole state the members of a chain store their parts only. A part that
+// one member holds is stored by the member of the next part as well; of one that several members
+// hold each stores it. So one member that is lost takes no part with it.
+
+// Returns whether this board needs the whole state to be stored before its part: no step of the
+// round was stored yet, or the disk was full.
+bool cn_session_wants_whole_store(const struct cn_session *session);
+
+// Stores the parts of the state, on all members that train. The held state stays as it was. A disk
+// that fails is no error. The parts of the store before stay until every member has stored these.
+cn_err cn_session_store_parts(struct cn_session *session, struct cn_collective *collective);
+
+// Removes the stored parts, which the round does not need any more.
+void cn_session_forget_parts(struct cn_session *session);
 
 // --- session_chain_samples.c ---
 

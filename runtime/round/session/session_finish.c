@@ -8,7 +8,7 @@
 #include "runtime/base/log.h"
 #include "runtime/port/crypto.h"
 #include "runtime/port/platform.h"
-#include "runtime/round/session/session_private.h"
+#include "runtime/round/session/session_chain.h"
 #include "runtime/update/update.h"
 
 #define DISK_RETRY_MS 1000
@@ -118,7 +118,9 @@ cn_err cn_session_finish(struct cn_session *session, struct cn_collective *colle
     if (err)
         return err;
     err = compare_with_leader(session, collective);
-    if (err)
-        return err;
-    return cn_session_secure_outbox(session, collective);
+    if (!err)
+        err = cn_session_secure_outbox(session, collective);
+    if (!err)
+        cn_session_forget_parts(session);
+    return err;
 }

@@ -22,8 +22,6 @@ void cn_session_note_given_up(struct cn_session *session)
     uint8_t body[BODY_SIZE];
     cn_err err;
 
-    if (session->config.given_up)
-        atomic_store(session->config.given_up, held->round);
     cn_put_u64(body + RUN_AT, held->run);
     cn_put_u32(body + LINEAGE_AT, held->lineage);
     cn_put_u32(body + ROUND_AT, held->round);
@@ -31,6 +29,12 @@ void cn_session_note_given_up(struct cn_session *session)
     if (err)
         cn_log(CN_LOG_WARN, "session", "that round %u was given up is not stored: %s", held->round,
                cn_err_text(err));
+}
+
+void cn_session_tell_given_up(const struct cn_session *session)
+{
+    if (session->config.given_up)
+        atomic_store(session->config.given_up, session->held.round);
 }
 
 // The file is written before the checkpoint. A checkpoint in another phase than CN_PHASE_BASE is

@@ -36,6 +36,9 @@ struct cn_session {
         bool model_unsaved;     // a model file that cannot be replaced has been logged
         uint32_t rows;          // rows of the held state that the disk has (session_rows.c)
         bool rows_in_memory;    // rows that belong on the disk lie in memory: logged
+        bool has_parts;         // there may be files of parts (session_part_store.c)
+        bool distrusts_parts;   // stored parts made no state: this board offers its own no more
+        uint32_t part_slot;     // of those files, the one that is written next
     } disk;
 
     struct {
@@ -353,10 +356,11 @@ cn_err cn_session_gather(struct cn_session *session, struct cn_collective *colle
 cn_err cn_session_store_held(struct cn_session *session);
 
 // cn_session_store writes all shares to the disk of every member that trains, one row at a time;
-// they become the held state. cn_session_store_due returns whether this board considers it due; the
-// vote tells all members.
+// they become the held state. If whole is false, each member of a chain stores its part only
+// (session_part_store.c). cn_session_store_due returns whether this board considers a store due;
+// the vote tells all members, and whether one of them wants the whole state stored.
 bool cn_session_store_due(const struct cn_session *session);
-cn_err cn_session_store(struct cn_session *session, struct cn_collective *collective);
+cn_err cn_session_store(struct cn_session *session, struct cn_collective *collective, bool whole);
 
 // cn_session_first_weights sets held.weights to those of the version, before a round's first step.
 // cn_session_let_go_first frees the held arrays of a member with a share, if the round begins
@@ -469,8 +473,10 @@ cn_err cn_session_advance_control(struct cn_session *session);
 
 // --- session_given_up.c ---
 
-// Notes that the round of the held state is given up: in config.given_up and on the disk.
+// Notes on the disk that the round of the held state is given up. Call tell_given_up when the state
+// after it is stored as well: it sets config.given_up, so a board that was killed says so again.
 void cn_session_note_given_up(struct cn_session *session);
+void cn_session_tell_given_up(const struct cn_session *session);
 
 // Sets config.given_up if the stored state is that after a round that was given up.
 void cn_session_recall_given_up(struct cn_session *session);

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "runtime/base/log.h"
-#include "runtime/round/session/session_private.h"
+#include "runtime/round/session/session_chain.h"
 
 static void scale_row(struct cn_row *row, size_t first, size_t count, float factor)
 {
@@ -206,7 +206,12 @@ cn_err cn_session_abandon(struct cn_session *session, const struct cn_decision *
     held->weights = NULL;
     cn_session_release_optimizer(session);
     err = cn_session_load_trainer(session);
+    if (!err)
+        err = cn_session_save(session, 0);
     if (err)
         return err;
-    return cn_session_save(session, 0);
+    if (!decision)
+        cn_session_tell_given_up(session);
+    cn_session_forget_parts(session);
+    return CN_OK;
 }

@@ -135,6 +135,7 @@ enum vote {
     REFORM_REQUESTED,
     ABANDON,
     STORE,
+    WHOLE,
     BUCKET,
     WINDOW,
     TRACED,
@@ -192,6 +193,7 @@ static cn_err vote(struct cn_session *session, struct cn_collective *collective,
     sums[REFORM_REQUESTED] = flags->reform_requested ? 1 : 0;
     sums[ABANDON] = flags->abandon ? 1 : 0;
     sums[STORE] = cn_session_store_due(session) ? 1 : 0;
+    sums[WHOLE] = session->plan.trains && cn_session_wants_whole_store(session) ? 1 : 0;
     sums[TRACED] = session->config.timeline ? 1 : 0;
     if (reducer && rank == 0 && session->plan.trains && !cn_session_is_sharded(session))
         choose_buckets(session, times, sums);
@@ -423,5 +425,5 @@ cn_err cn_session_step(struct cn_session *session, struct cn_collective *collect
     if (err)
         return err;
     err = tune(session, &times, sums);
-    return err || !(sums[STORE] > 0) ? err : cn_session_store(session, collective);
+    return err || !(sums[STORE] > 0) ? err : cn_session_store(session, collective, sums[WHOLE] > 0);
 }

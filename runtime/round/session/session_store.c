@@ -43,6 +43,32 @@ void cn_session_add_unsaved(struct cn_session *session)
 
 // --- in memory ---
 
+// A row that arrives, from its first value on.
+struct arriving {
+    float *row;
+    size_t done;
+};
+
+static void put_in_row(void *to, const float *values, size_t count)
+{
+    struct arriving *arriving = to;
+
+    memcpy(arriving->row + arriving->done, values, count * sizeof(*values));
+    arriving->done += count;
+}
+
+// Makes the calls that other members make on the way to their disks (bring): this board's may be
+// full while theirs are not.
+static cn_err gather_in_memory(struct cn_session *session, struct cn_collective *collective,
+                               enum cn_session_row what, float *row)
+{
+    struct arriving arriving = {row, 0};
+
+    return cn_session_is_cut(session)
+               ? cn_session_gather_pieces(session, collective, what, put_in_row, &arriving)
+               : cn_session_gather_row(session, collective, what, row);
+}
+
 // The held state changes only when everything has arrived.
 cn_err cn_session_gather(struct cn_session *session, struct cn_collective *collective)
 {
@@ -55,7 +81,7 @@ cn_err cn_session_gather(struct cn_session *session, struct cn_collective *colle
     for (uint32_t i = 0; !err && i < count; i++) {
         err = cn_session_allocate(&fresh[i], held->total);
         if (!err)
-            err = cn_session_gather_row(session, collective, (enum cn_session_row)i, fresh[i]);
+            err = gather_in_memory(session, collective, (enum cn_session_row)i, fresh[i]);
     }
     if (!err)
         err = cn_trainer_discard(session->trainer);
@@ -169,7 +195,7 @@ bool cn_session_store_due(const struct cn_session *session)
 
 // After a full disk the state is gathered in memory before it is stored, so that it is not lost
 // when it still does not fit.
-cn_err cn_session_store(struct cn_session *session, struct cn_collective *collective)
+cn_err cn_session_store(struct cn_session *session, struct cn_collective *collective, bool whole)
 {
     uint64_t begun_ms = cn_platform_now_ms();
     cn_err err;
@@ -177,7 +203,9 @@ cn_err cn_session_store(struct cn_session *session, struct cn_collective *collec
     session->disk.saved_ms = begun_ms;
     if (!cn_session_is_sharded(session) || !session->plan.trains)
         return CN_OK;
-    if (!session->disk.full && cn_session_has_room(session)) {
+    if (!whole) {
+        err = cn_session_store_parts(session, collective);
+    } else if (!session->disk.full && cn_session_has_room(session)) {
         err = gather_to_disk(session, collective);
     } else {
         err = cn_session_gather(session, collective);

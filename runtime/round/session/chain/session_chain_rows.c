@@ -193,3 +193,24 @@ cn_err cn_session_gather_pieces(struct cn_session *session, struct cn_collective
     free(buffer);
     return err ? err : closed;
 }
+
+cn_err cn_session_read_own(struct cn_session *session, struct cn_collective *collective,
+                           enum cn_session_row what, cn_checkpoint_put *put, void *to)
+{
+    size_t total = cn_trainer_layout(session->trainer)->total;
+    struct own_row own;
+    float *buffer = malloc(PIECE * sizeof(*buffer));
+    cn_err err, closed;
+
+    if (!buffer)
+        return CN_ENOMEM;
+    err = open_own(session, collective, what, &own);
+    for (size_t first = 0, count; !err && first < total; first += count) {
+        count = total - first < PIECE ? total - first : PIECE;
+        copy_own(session, &own, first, count, buffer);
+        put(to, buffer, count);
+    }
+    closed = close_own(session, &own);
+    free(buffer);
+    return err ? err : closed;
+}

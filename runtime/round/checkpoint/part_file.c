@@ -1,0 +1,318 @@
+#include "runtime/round/checkpoint/part_file.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PIECE ((size_t)1 << 16) // bytes that are read at a time
+#define ARRAYS (1u << CN_PART_WEIGHTS | 1u << CN_PART_OPTIMIZER | 1u << CN_PART_SECOND)
+
+static const uint8_t magic[8] = "cairnpt1";
+
+const char *const cn_part_names[CN_PART_FILES][CN_PART_SLOTS] = {
+    [CN_PART_OWN] = {"part.a", "part.b"},
+    [CN_PART_OTHER] = {"part-of-other.a", "part-of-other.b"},
+};
+
+bool cn_part_is_same_state(const struct cn_part_header *a, const struct cn_part_header *b)
+{
+    return a->run == b->run && a->epoch == b->epoch && a->lineage == b->lineage &&
+           a->round == b->round && a->step == b->step && a->parts == b->parts &&
+           memcmp(a->base, b->base, sizeof(a->base)) == 0 && a->samples == b->samples &&
+           a->cursor == b->cursor && a->updates == b->updates &&
+           memcmp(&a->train_loss, &b->train_loss, sizeof(a->train_loss)) == 0 &&
+           memcmp(&a->loss_scale.factor, &b->loss_scale.factor, sizeof(float)) == 0 &&
+           a->loss_scale.steps == b->loss_scale.steps &&
+           memcmp(a->micro, b->micro, sizeof(a->micro)) == 0 && a->arrays == b->arrays;
+}
+
+// --- header ---
+
+// Returns the bytes behind the header; SIZE_MAX when there are too many.
+static uint64_t rest_of(const struct cn_part_header *header)
+{
+    size_t count = (size_t)__builtin_popcount(header->arrays), bytes;
+
+    if (header->values > UINT32_MAX * (uint64_t)sizeof(float) ||
+        cn_size_multiply((size_t)header->values, count * sizeof(float), &bytes))
+        return SIZE_MAX;
+    return (uint64_t)header->tensors * sizeof(uint32_t) + bytes + CN_DIGEST_SIZE;
+}
+
+static void put_header(const struct cn_part_header *header, uint8_t bytes[CN_PART_HEADER_SIZE])
+{
+    memset(bytes, 0, CN_PART_HEADER_SIZE);
+    memcpy(bytes, magic, sizeof(magic));
+    cn_put_u64(bytes + 8, CN_PART_HEADER_SIZE + rest_of(header));
+    cn_put_u64(bytes + 16, header->run);
+    cn_put_u64(bytes + 24, header->epoch);
+    cn_put_u32(bytes + 32, header->lineage);
+    cn_put_u32(bytes + 36, header->round);
+    cn_put_u32(bytes + 40, header->step);
+    cn_put_u32(bytes + 44, header->parts);
+    memcpy(bytes + 48, header->base, CN_DIGEST_SIZE);
+    cn_put_u64(bytes + 80, header->samples);
+    cn_put_u64(bytes + 88, header->cursor);
+    cn_put_u64(bytes + 96, header->updates);
+    cn_put_f64(bytes + 104, header->train_loss);
+    memcpy(bytes + 112, &header->loss_scale.factor, sizeof(float));
+    cn_put_u32(bytes + 116, header->loss_scale.steps);
+    for (uint32_t s = 0; s < CN_GROUP_MAX; s++)
+        cn_put_u16(bytes + 120 + 2 * s, header->micro[s]);
+    cn_put_u32(bytes + 152, header->arrays);
+    cn_put_u32(bytes + 156, header->part);
+    cn_put_u32(bytes + 160, header->tensors);
+    cn_put_u64(bytes + 168, header->values);
+}
+
+_Static_assert(120 + 2 * CN_GROUP_MAX == 152, "the fields of the header follow each other");
+
+static void get_header(const uint8_t bytes[CN_PART_HEADER_SIZE], struct cn_part_header *header)
+{
+    *header = (struct cn_part_header){
+        .run = cn_get_u64(bytes + 16),
+        .epoch = cn_get_u64(bytes + 24),
+        .lineage = cn_get_u32(bytes + 32),
+        .round = cn_get_u32(bytes + 36),
+        .step = cn_get_u32(bytes + 40),
+        .parts = cn_get_u32(bytes + 44),
+        .samples = cn_get_u64(bytes + 80),
+        .cursor = cn_get_u64(bytes + 88),
+        .updates = cn_get_u64(bytes + 96),
+        .train_loss = cn_get_f64(bytes + 104),
+        .loss_scale = {cn_get_f32(bytes + 112), cn_get_u32(bytes + 116)},
+        .arrays = cn_get_u32(bytes + 152),
+        .part = cn_get_u32(bytes + 156),
+        .tensors = cn_get_u32(bytes + 160),
+        .values = cn_get_u64(bytes + 168),
+    };
+    memcpy(header->base, bytes + 48, CN_DIGEST_SIZE);
+    for (uint32_t s = 0; s < CN_GROUP_MAX; s++)
+        header->micro[s] = cn_get_u16(bytes + 120 + 2 * s);
+}
+
+// Returns whether a loss scale is one that a device may be given.
+static bool is_scale(struct cn_loss_scale scale)
+{
+    int exponent;
+
+    if (fabsf(scale.factor) <= 0)
+        return true; // no scale
+    return isfinite(scale.factor) && scale.factor > 0 && frexpf(scale.factor, &exponent) <= 0.5f &&
+           exponent >= 1 && exponent <= 64 && scale.steps <= UINT16_MAX;
+}
+
+static bool makes_sense(const struct cn_part_header *header, const struct cn_layout *layout)
+{
+    return header->parts >= 2 && header->parts <= CN_CUT_PARTS_MAX &&
+           header->part < header->parts && (header->arrays & ~ARRAYS) == 0 &&
+           header->arrays >> CN_PART_WEIGHTS & 1 && header->tensors <= layout->tensor_count &&
+           header->values <= layout->total && is_scale(header->loss_scale);
+}
+
+// --- writing ---
+
+static void put(struct cn_part_writer *writer, const void *bytes, size_t size)
+{
+    cn_sha256_add(&writer->sha, bytes, size);
+    if (!writer->err)
+        writer->err = cn_store_writer_put(&writer->file, bytes, size);
+}
+
+void cn_part_writer_begin(struct cn_part_writer *writer, struct cn_store *store, const char *name,
+                          const struct cn_part_header *header, const uint32_t *tensors)
+{
+    uint8_t bytes[CN_PART_HEADER_SIZE];
+
+    *writer = (struct cn_part_writer){.err = CN_OK};
+    cn_sha256_init(&writer->sha);
+    writer->err = cn_store_writer_begin(store, name, &writer->file);
+    if (writer->err)
+        writer->file.file = NULL;
+    put_header(header, bytes);
+    put(writer, bytes, sizeof(bytes));
+    put(writer, tensors, header->tensors * sizeof(*tensors));
+}
+
+void cn_part_writer_put(void *to, const float *values, size_t count)
+{
+    put(to, values, count * sizeof(*values));
+}
+
+cn_err cn_part_writer_end(struct cn_part_writer *writer, cn_err err)
+{
+    uint8_t digest[CN_DIGEST_SIZE];
+
+    cn_sha256_finish(&writer->sha, digest);
+    if (!writer->file.file)
+        return err ? err : writer->err;
+    put(writer, digest, sizeof(digest));
+    return cn_store_writer_end(&writer->file, err ? err : writer->err);
+}
+
+// --- reading ---
+
+cn_err cn_part_reader_begin(struct cn_part_reader *reader, const struct cn_layout *layout,
+                            const uint8_t header[CN_PART_HEADER_SIZE],
+                            void (*take)(void *context, enum cn_checkpoint_part array, size_t first,
+                                         size_t count, const float *values),
+                            void *context)
+{
+    *reader = (struct cn_part_reader){.layout = layout, .take = take, .context = context};
+    get_header(header, &reader->header);
+    reader->left = rest_of(&reader->header);
+    if (memcmp(header, magic, sizeof(magic)) != 0 || !makes_sense(&reader->header, layout) ||
+        cn_get_u64(header + 8) != CN_PART_HEADER_SIZE + reader->left)
+        return CN_EFORMAT;
+    reader->tensors = calloc((size_t)reader->header.tensors + 1, sizeof(*reader->tensors));
+    if (!reader->tensors)
+        return CN_ENOMEM;
+    reader->array = (uint32_t)__builtin_ctz(reader->header.arrays);
+    cn_sha256_init(&reader->sha);
+    cn_sha256_add(&reader->sha, header, CN_PART_HEADER_SIZE);
+    return CN_OK;
+}
+
+// Checks that the tensors ascend, and that they have as many values as the header says.
+static cn_err check_tensors(const struct cn_part_reader *reader)
+{
+    uint64_t values = 0;
+
+    for (uint32_t t = 0; t < reader->header.tensors; t++) {
+        if (reader->tensors[t] >= reader->layout->tensor_count ||
+            (t > 0 && reader->tensors[t] <= reader->tensors[t - 1]))
+            return CN_EFORMAT;
+        values += reader->layout->tensors[reader->tensors[t]].count;
+    }
+    return values == reader->header.values ? CN_OK : CN_EFORMAT;
+}
+
+// Goes on to the next array when all tensors of this one have come.
+static void pass_tensors(struct cn_part_reader *reader)
+{
+    while (reader->tensor < reader->header.tensors &&
+           reader->of_it == reader->layout->tensors[reader->tensors[reader->tensor]].count) {
+        reader->of_it = 0;
+        reader->tensor++;
+    }
+    if (reader->tensor < reader->header.tensors)
+        return;
+    reader->tensor = 0;
+    do
+        reader->array++;
+    while (reader->array < 32 && !(reader->header.arrays >> reader->array & 1));
+}
+
+static void take_values(struct cn_part_reader *reader, const uint8_t *bytes, size_t count)
+{
+    float values[1024];
+
+    while (count > 0) {
+        const struct cn_tensor_info *tensor =
+            &reader->layout->tensors[reader->tensors[reader->tensor]];
+        size_t some = tensor->count - reader->of_it;
+
+        some = some < count ? some : count;
+        some = some < 1024 ? some : 1024;
+        memcpy(values, bytes, some * sizeof(*values));
+        if (some > 0 && reader->take)
+            reader->take(reader->context, (enum cn_checkpoint_part)reader->array,
+                         tensor->offset + reader->of_it, some, values);
+        reader->of_it += some;
+        bytes += some * sizeof(*values);
+        count -= some;
+        pass_tensors(reader);
+    }
+}
+
+static size_t least(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+cn_err cn_part_reader_put(struct cn_part_reader *reader, const uint8_t *bytes, size_t size)
+{
+    size_t names = reader->header.tensors * sizeof(*reader->tensors);
+    size_t values = (size_t)reader->header.values * sizeof(float) *
+                    (size_t)__builtin_popcount(reader->header.arrays);
+    uint8_t digest[CN_DIGEST_SIZE];
+    size_t some;
+    cn_err err = CN_OK;
+
+    if (size > reader->left || size % sizeof(float) != 0)
+        return CN_EFORMAT;
+    reader->left -= size;
+    if (reader->read < names) {
+        some = least(size, names - reader->read);
+        memcpy((uint8_t *)reader->tensors + reader->read, bytes, some);
+        cn_sha256_add(&reader->sha, bytes, some);
+        reader->read += some;
+        bytes += some;
+        size -= some;
+    }
+    if (reader->read == names)
+        err = check_tensors(reader);
+    if (!err && reader->read >= names && reader->read < names + values && size > 0) {
+        some = least(size, names + values - reader->read);
+        cn_sha256_add(&reader->sha, bytes, some);
+        take_values(reader, bytes, some / sizeof(float));
+        reader->read += some;
+        bytes += some;
+        size -= some;
+    }
+    if (err || size == 0)
+        return err;
+    memcpy(reader->digest + (reader->read - names - values), bytes, size);
+    reader->read += size;
+    if (reader->left > 0)
+        return CN_OK;
+    cn_sha256_finish(&reader->sha, digest);
+    return memcmp(digest, reader->digest, CN_DIGEST_SIZE) ? CN_EDIGEST : CN_OK;
+}
+
+void cn_part_reader_end(struct cn_part_reader *reader)
+{
+    free(reader->tensors);
+    reader->tensors = NULL;
+}
+
+static cn_err check(struct cn_store *store, struct cn_store_file *file, uint64_t size,
+                    const struct cn_layout *layout, uint8_t *piece, struct cn_part_reader *reader)
+{
+    uint64_t offset = CN_PART_HEADER_SIZE;
+    cn_err err = size < offset ? CN_EFORMAT : store->ops->read(file, 0, piece, (size_t)offset);
+
+    if (!err)
+        err = cn_part_reader_begin(reader, layout, piece, NULL, NULL);
+    if (!err && reader->left != size - offset)
+        err = CN_EFORMAT;
+    while (!err && reader->left > 0) {
+        size_t some = least(PIECE, (size_t)reader->left);
+
+        err = store->ops->read(file, offset, piece, some);
+        if (!err)
+            err = cn_part_reader_put(reader, piece, some);
+        offset += some;
+    }
+    return err;
+}
+
+cn_err cn_part_file_check(struct cn_store *store, const char *name, const struct cn_layout *layout,
+                          struct cn_part_header *header)
+{
+    struct cn_part_reader reader = {.left = 0};
+    struct cn_store_file *file;
+    uint8_t *piece;
+    uint64_t size;
+    cn_err err = store->ops->open(store, name, &file, &size);
+
+    if (err)
+        return err;
+    piece = malloc(PIECE);
+    err = piece ? check(store, file, size, layout, piece, &reader) : CN_ENOMEM;
+    *header = reader.header;
+    cn_part_reader_end(&reader);
+    free(piece);
+    store->ops->abort(file);
+    return err;
+}

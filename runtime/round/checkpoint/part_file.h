@@ -1,0 +1,99 @@
+// part_file.h - one part of a state between two steps, in a file of its own.
+//
+// Where a model is cut into parts, no member holds the whole state while it trains. Every few
+// seconds each writes the values of its part to a file, and the same bytes go to one other member.
+// A state can be used if the files of all its parts are found. CHECKPOINT.md, "Parts of a state",
+// has the format. Threading: none; the caller serialises access to the store.
+#pragma once
+
+#include "runtime/engine/graph/cut.h"
+#include "runtime/engine/layout.h"
+#include "runtime/port/crypto.h"
+#include "runtime/round/checkpoint/checkpoint.h"
+
+#define CN_PART_HEADER_SIZE 208
+#define CN_PART_SLOTS 2 // files of the same part, of two states
+
+// Files of this board's part and of another member's, by slot.
+enum cn_part_file { CN_PART_OWN, CN_PART_OTHER, CN_PART_FILES };
+extern const char *const cn_part_names[CN_PART_FILES][CN_PART_SLOTS];
+
+// The header of a file. All parts of a state have the same numbers but for the last three.
+struct cn_part_header {
+    uint64_t run, epoch; // epoch in which the state was stored
+    uint32_t lineage, round, step;
+    uint32_t parts;               // of the cut
+    uint8_t base[CN_DIGEST_SIZE]; // of the version that the round began with
+    // As in struct cn_checkpoint.
+    uint64_t samples, cursor, updates;
+    double train_loss;
+    struct cn_loss_scale loss_scale;
+    uint16_t micro[CN_GROUP_MAX];
+    uint32_t arrays; // bits by enum cn_checkpoint_part: weights, optimizer, second
+
+    uint32_t part;    // 0 to parts - 1
+    uint32_t tensors; // tensors of the part
+    uint64_t values;  // of each array
+};
+
+// Returns whether two files are parts of the same state.
+bool cn_part_is_same_state(const struct cn_part_header *a, const struct cn_part_header *b);
+
+// --- writing ---
+
+// Takes the bytes of a file in order. After an error the calls do nothing.
+struct cn_part_writer {
+    struct cn_store_writer file;
+    struct cn_sha256 sha;
+    cn_err err; // the first error of the disk
+};
+
+// Begins a file with its header and the tensors of the part: indices in the layout of the whole
+// model, ascending. End it with cn_part_writer_end.
+void cn_part_writer_begin(struct cn_part_writer *writer, struct cn_store *store, const char *name,
+                          const struct cn_part_header *header, const uint32_t *tensors);
+
+// Appends values of the arrays, in the order of enum cn_checkpoint_part; to is the writer.
+void cn_part_writer_put(void *to, const float *values, size_t count);
+
+// Makes the file durable if err is CN_OK, else drops it. Returns err, or the disk's error.
+cn_err cn_part_writer_end(struct cn_part_writer *writer, cn_err err);
+
+// --- reading ---
+
+// Checks the bytes of a file as they come, whoever sends them.
+struct cn_part_reader {
+    struct cn_part_header header;
+    uint64_t left; // bytes of the file that have not come
+    // The rest is the reader's own.
+    const struct cn_layout *layout;
+    void (*take)(void *context, enum cn_checkpoint_part array, size_t first, size_t count,
+                 const float *values);
+    void *context;
+    uint32_t *tensors;    // owned
+    size_t read;          // bytes behind the header that have come
+    size_t tensor, of_it; // the next value: which tensor of the part, and which value of it
+    uint32_t array;       // array of the next value
+    struct cn_sha256 sha;
+    uint8_t digest[CN_DIGEST_SIZE]; // that the file names
+};
+
+// Begins with the header. take gets the values, with their place in a row of the whole model, whose
+// layout is borrowed; NULL: they are only checked. CN_EFORMAT for bytes that are no header of a
+// part of this layout. End with cn_part_reader_end in each case. CN_ENOMEM.
+cn_err cn_part_reader_begin(struct cn_part_reader *reader, const struct cn_layout *layout,
+                            const uint8_t header[CN_PART_HEADER_SIZE],
+                            void (*take)(void *context, enum cn_checkpoint_part array, size_t first,
+                                         size_t count, const float *values),
+                            void *context);
+
+// Takes the next bytes: a multiple of 4, at most reader->left. CN_EFORMAT for tensors that the
+// layout does not have; CN_EDIGEST, with the last bytes, if the digest is another.
+cn_err cn_part_reader_put(struct cn_part_reader *reader, const uint8_t *bytes, size_t size);
+
+// Frees what the reader owns.
+void cn_part_reader_end(struct cn_part_reader *reader);
+
+// Reads a whole file and checks it. Errors as above, those of the store, and CN_ENOTFOUND.
+cn_err cn_part_file_check(struct cn_store *store, const char *name, const struct cn_layout *layout,
+                          struct cn_part_header *header);

@@ -1,0 +1,278 @@
+// session_part_store.c - the parts of a state on the disks of a chain's members.
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/base/log.h"
+#include "runtime/engine/trainer/trainer_parts.h"
+#include "runtime/round/checkpoint/part_file.h"
+#include "runtime/round/session/session_chain.h"
+
+#define PIECE ((size_t)1 << 20) // bytes that travel at a time
+
+enum fingerprint { HEADER = 0x70730001, VALUES, STORED };
+
+bool cn_session_wants_whole_store(const struct cn_session *session)
+{
+    return !cn_session_is_cut(session) || session->held.step == 0 || session->disk.full;
+}
+
+static const char *name_of(const struct cn_session *session, enum cn_part_file file)
+{
+    return cn_part_names[file][session->disk.part_slot];
+}
+
+// --- this board's part ---
+
+static void describe(const struct cn_session *session, struct cn_part_header *header)
+{
+    const struct cn_checkpoint *held = &session->held;
+    const struct cn_session_counts *since = &session->steps.unsaved_counts;
+    const struct cn_layout *layout = cn_trainer_layout(session->trainer);
+    bool second = cn_trainer_has_second(session->trainer);
+
+    *header = (struct cn_part_header){
+        .run = held->run,
+        .epoch = held->epoch,
+        .lineage = held->lineage,
+        .round = held->round,
+        .step = held->step + session->steps.unsaved,
+        .parts = session->cut.at.parts,
+        .samples = held->samples + since->samples,
+        .cursor = held->cursor + since->cursor,
+        .updates = second ? cn_trainer_updates(session->trainer) : 0,
+        .train_loss = held->train_loss + since->train_loss,
+        .loss_scale = cn_trainer_loss_scale(session->trainer),
+        .arrays =
+            1u << CN_PART_WEIGHTS | 1u << CN_PART_OPTIMIZER | (second ? 1u << CN_PART_SECOND : 0),
+        .part = session->cut.part,
+        .tensors = (uint32_t)layout->tensor_count,
+        .values = layout->total,
+    };
+    memcpy(header->base, held->base_digest, sizeof(header->base));
+    memcpy(header->micro, held->micro, sizeof(header->micro));
+}
+
+static cn_err list_tensors(const struct cn_session *session, uint32_t **tensors)
+{
+    size_t count = cn_trainer_layout(session->trainer)->tensor_count;
+
+    *tensors = calloc(count + 1, sizeof(**tensors));
+    for (size_t t = 0; *tensors && t < count; t++)
+        (*tensors)[t] = (uint32_t)cn_trainer_whole_tensor(session->trainer, t);
+    return *tensors ? CN_OK : CN_ENOMEM;
+}
+
+// Writes this board's part. *stored is the disk's result; an error returned is the group's. The
+// rows are read even if the disk has failed, because that may be a collective call.
+static cn_err write_own(struct cn_session *session, struct cn_collective *collective,
+                        cn_err *stored)
+{
+    struct cn_part_header header;
+    struct cn_part_writer *writer = malloc(sizeof(*writer));
+    uint32_t *tensors = NULL;
+    cn_err err = writer ? list_tensors(session, &tensors) : CN_ENOMEM;
+
+    if (err) {
+        free(writer);
+        return err;
+    }
+    describe(session, &header);
+    cn_part_writer_begin(writer, session->config.store, name_of(session, CN_PART_OWN), &header,
+                         tensors);
+    if (!cn_session_has_room(session) && !writer->err)
+        writer->err = CN_ENOSPC;
+    err = cn_session_read_own(session, collective, CN_ROW_WEIGHTS, cn_part_writer_put, writer);
+    if (!err)
+        err =
+            cn_session_read_own(session, collective, CN_ROW_OPTIMIZER, cn_part_writer_put, writer);
+    if (!err && header.arrays >> CN_PART_SECOND & 1)
+        err = cn_session_read_own(session, collective, CN_ROW_SECOND, cn_part_writer_put, writer);
+    *stored = cn_part_writer_end(writer, err);
+    free(tensors);
+    free(writer);
+    return err;
+}
+
+// --- the part of another member ---
+
+// A file that goes from one member to another.
+struct copy {
+    struct cn_session *session;
+    struct cn_collective *collective;
+    struct cn_set pair;
+    uint32_t peer; // rank of the other member
+    uint8_t *piece;
+};
+
+static cn_err move(const struct copy *copy, enum cn_collective_kind kind, size_t size,
+                   enum fingerprint what)
+{
+    const struct cn_collective_call call = {.kind = kind,
+                                            .set = &copy->pair,
+                                            .peer = copy->peer,
+                                            .data = copy->piece,
+                                            .count = size,
+                                            .fingerprint = what};
+
+    return copy->collective->ops->run(copy->collective, &call);
+}
+
+// Sends this board's part, as its file has it. Without a file a header of zeros is sent. A file
+// that cannot be read to its end leaves the other member with a digest that does not match.
+static cn_err send_own(const struct copy *copy, bool has_file)
+{
+    struct cn_store *store = copy->session->config.store;
+    struct cn_store_file *file = NULL;
+    uint64_t size = 0, offset = CN_PART_HEADER_SIZE;
+    cn_err err;
+
+    memset(copy->piece, 0, CN_PART_HEADER_SIZE);
+    if (has_file &&
+        store->ops->open(store, name_of(copy->session, CN_PART_OWN), &file, &size) == CN_OK &&
+        store->ops->read(file, 0, copy->piece, CN_PART_HEADER_SIZE)) {
+        memset(copy->piece, 0, CN_PART_HEADER_SIZE);
+        size = 0;
+    }
+    err = move(copy, CN_COLLECTIVE_SEND, CN_PART_HEADER_SIZE, HEADER);
+    for (size_t some; !err && offset < size; offset += some) {
+        some = size - offset < PIECE ? (size_t)(size - offset) : PIECE;
+        if (store->ops->read(file, offset, copy->piece, some))
+            memset(copy->piece, 0, some);
+        err = move(copy, CN_COLLECTIVE_SEND, some, VALUES);
+    }
+    store->ops->abort(file);
+    return err;
+}
+
+// Receives what follows a header and stores it. *stored is the result of the disk and of the check.
+static cn_err receive_rest(const struct copy *copy, struct cn_part_reader *reader, cn_err *stored)
+{
+    struct cn_store *store = copy->session->config.store;
+    struct cn_store_writer *file = malloc(sizeof(*file));
+    cn_err err = file ? CN_OK : CN_ENOMEM;
+
+    if (err)
+        return err;
+    *stored = cn_session_has_room(copy->session) ? CN_OK : CN_ENOSPC;
+    if (!*stored)
+        *stored = cn_store_writer_begin(store, name_of(copy->session, CN_PART_OTHER), file);
+    if (*stored) {
+        free(file);
+        file = NULL;
+    }
+    if (file)
+        *stored = cn_store_writer_put(file, copy->piece, CN_PART_HEADER_SIZE);
+    while (!err && reader->left > 0) {
+        size_t some = reader->left < PIECE ? (size_t)reader->left : PIECE;
+
+        err = move(copy, CN_COLLECTIVE_RECEIVE, some, VALUES);
+        if (!err && !*stored)
+            *stored = cn_part_reader_put(reader, copy->piece, some);
+        else
+            reader->left -= some;
+        if (!err && !*stored)
+            *stored = cn_store_writer_put(file, copy->piece, some);
+    }
+    if (file)
+        *stored = cn_store_writer_end(file, err ? err : *stored);
+    free(file);
+    return err;
+}
+
+static cn_err receive_other(const struct copy *copy, cn_err *stored)
+{
+    static const uint8_t nothing[CN_PART_HEADER_SIZE];
+    struct cn_part_reader reader;
+    struct cn_part_header own;
+    cn_err err = move(copy, CN_COLLECTIVE_RECEIVE, CN_PART_HEADER_SIZE, HEADER);
+
+    *stored = CN_OK;
+    if (err || memcmp(copy->piece, nothing, sizeof(nothing)) == 0)
+        return err; // the other member says that its disk failed
+    describe(copy->session, &own);
+    err = cn_part_reader_begin(&reader, copy->session->layout, copy->piece, NULL, NULL);
+    if (!err && (!cn_part_is_same_state(&reader.header, &own) || reader.header.part == own.part))
+        err = CN_EFORMAT;
+    if (!err)
+        err = receive_rest(copy, &reader, stored);
+    cn_part_reader_end(&reader);
+    return err;
+}
+
+// Gives each part to the member of the next one: first the even parts, then the odd ones, so that
+// several travel at once.
+static cn_err exchange(struct cn_session *session, struct cn_collective *collective, bool has_file,
+                       cn_err *stored)
+{
+    const struct cn_chain_place *place = &session->plan.chain;
+    struct copy copy = {session, collective, .piece = malloc(PIECE)};
+    cn_err err = copy.piece ? CN_OK : CN_ENOMEM;
+
+    for (uint32_t i = 0; !err && i < 2 * place->parts; i++) {
+        uint32_t from = i % place->parts, to = (from + 1) % place->parts;
+
+        if (from % 2 != i / place->parts || (place->part != from && place->part != to))
+            continue;
+        copy.pair = cn_ranks_parts(place, 1u << from | 1u << to);
+        copy.peer = cn_ranks_of_part(place, place->part == from ? to : from);
+        err = place->part == from ? send_own(&copy, has_file) : receive_other(&copy, stored);
+    }
+    free(copy.piece);
+    return err;
+}
+
+// --- all parts ---
+
+// Sets *all to whether every member that trains has stored what it should.
+static cn_err agree(struct cn_session *session, struct cn_collective *collective, bool own,
+                    bool *all)
+{
+    int64_t stored = own;
+    const struct cn_collective_call call = {.kind = CN_COLLECTIVE_ALL_REDUCE,
+                                            .how = CN_REDUCE_MIN,
+                                            .type = CN_INT64,
+                                            .set =
+                                                session->plan.whole ? NULL : &session->plan.train,
+                                            .data = &stored,
+                                            .count = 1,
+                                            .fingerprint = STORED};
+    cn_err err = collective->ops->run(collective, &call);
+
+    *all = stored > 0;
+    return err;
+}
+
+cn_err cn_session_store_parts(struct cn_session *session, struct cn_collective *collective)
+{
+    cn_err own = CN_OK, other = CN_OK, err;
+    bool all;
+
+    session->disk.has_parts = true;
+    err = write_own(session, collective, &own);
+    if (!err && session->plan.chain.chains == 1)
+        err = exchange(session, collective, !own, &other);
+    if (err)
+        return err;
+    cn_session_note_saved(session, own ? own : other);
+    err = agree(session, collective, !own && !other, &all);
+    if (!err && all)
+        session->disk.part_slot = 1 - session->disk.part_slot;
+    return err ? err : cn_trainer_discard(session->trainer);
+}
+
+void cn_session_forget_parts(struct cn_session *session)
+{
+    struct cn_store *store = session->config.store;
+
+    if (!session->disk.has_parts)
+        return;
+    session->disk.has_parts = false;
+    for (int file = 0; file < CN_PART_FILES; file++)
+        for (int slot = 0; slot < CN_PART_SLOTS; slot++) {
+            cn_err err = store->ops->remove(store, cn_part_names[file][slot]);
+
+            if (err)
+                cn_log(CN_LOG_WARN, "session", "%s cannot be removed: %s",
+                       cn_part_names[file][slot], cn_err_text(err));
+        }
+}

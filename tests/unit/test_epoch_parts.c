@@ -1,0 +1,272 @@
+// Three members hold three parts of a model, and store their parts after each step but the first.
+// Whoever dies, and whoever loses a disk, the update is that of a round without a death.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <string.h>
+
+#include "runtime/round/checkpoint/part_file.h"
+#include "tests/unit/epoch_world.h"
+
+#define DIGITS CAIRN_TEST_DATA "/digits/"
+#define PARTS 3
+#define STEPS 4
+#define STORE_HEADER 0x70730001 // fingerprints: a part on its way to another disk
+#define STORE_DONE 0x70730003   // all have stored their parts
+#define TAKE_HEADER 0x70680002  // a stored part on its way to all members
+#define IS_STORE(fingerprint) (((fingerprint)&0xffff0000u) == 0x70730000u)
+
+static void hold_three_parts(struct epoch_world *world)
+{
+    world->job.parallel.scope = CN_SCOPE_SHARED;
+    world_take_model(world, DIGITS "digits-cnn.onnx");
+    for (int i = 0; i < world->count; i++)
+        board_close_session(&world->boards[i]);
+    world->count = PARTS;
+    world->victims = (1u << PARTS) - 1;
+    world->job.pipeline.parts = PARTS;
+    world->job.rules.optimizer = CN_OPTIMIZER_ADAM;
+    snprintf(world->job.pipeline.cut, sizeof(world->job.pipeline.cut), "2.* 6.*");
+    world->job.local_steps = STEPS;
+    world->job.rules.clip = 1;
+    for (int i = 0; i < world->count; i++) {
+        world_init_board(world, i);
+        board_close_session(&world->boards[i]);
+        world->boards[i].settings.data[0] = world->boards[0].settings.data[0];
+        world_open_session(world, i);
+    }
+    world_store_each_step(world);
+}
+
+// Trains the round without a death.
+static void begin(struct epoch_world *world, uint8_t undisturbed[CN_DIGEST_SIZE])
+{
+    hold_three_parts(world);
+    world_train_round(world, undisturbed);
+    world_end_epoch(world);
+    for (int i = 0; i < world->count; i++)
+        assert_int_equal(world->boards[i].session->cut.part, i);
+}
+
+// Returns the place of call number n, from 0 on, with this fingerprint.
+static uint32_t find_call(const struct mortal *mortal, uint32_t fingerprint, uint32_t n)
+{
+    for (uint32_t c = 0; c < mortal->called; c++)
+        if (mortal->calls[c].fingerprint == fingerprint && n-- == 0)
+            return c;
+    return UINT32_MAX;
+}
+
+// Returns whether the last epoch began with a state of stored parts.
+static bool took_parts(const struct epoch_world *world)
+{
+    return find_call(&world->boards[0].mortal, TAKE_HEADER, 0) != UINT32_MAX;
+}
+
+static void a_death_in_or_after_any_call_that_stores_parts_changes_nothing(void **state)
+{
+    static uint32_t calls[PARTS][CALLS];
+    uint32_t count[PARTS] = {0}, taken = 0, trials = 0, rolled = 0;
+    struct epoch_world *world = *state;
+    uint8_t undisturbed[CN_DIGEST_SIZE];
+
+    begin(world, undisturbed);
+    for (int i = 0; i < PARTS; i++)
+        for (uint32_t c = 0; c < world->boards[i].mortal.called; c++)
+            if (IS_STORE(world->boards[i].mortal.calls[c].fingerprint))
+                calls[i][count[i]++] = c;
+    assert_true(count[0] >= 5 * (STEPS - 1)); // two headers, two files, one vote
+    for (uint32_t n = 0; n < count[0]; n++)
+        for (int dies = 0; dies < 2; dies++) {
+            const struct world_fault fault = {(int)(trials % PARTS), dies, dies};
+
+            assert_true(
+                world_break_call(world, &fault, calls[fault.victim][n], undisturbed, &rolled));
+            taken += took_parts(world);
+            trials++;
+        }
+    assert_true(taken > trials / 2);
+    assert_int_equal(rolled, 0);
+}
+
+// Breaks the round when all have stored their parts after three steps.
+static void break_after_three_steps(struct epoch_world *world, uint32_t call)
+{
+    uint8_t digest[CN_DIGEST_SIZE];
+
+    world_begin_anew(world);
+    world->boards[1].mortal.hears = true;
+    world_start(world, 32, 0, 1, call);
+    cn_mailbox_put_news(&world->boards[0].box, &world->news);
+    assert_false(world_serve_until_upload(world, digest));
+    world_end_epoch(world);
+    world->boards[1].mortal.hears = false;
+}
+
+// The files of a member are gone: its disk was replaced.
+static void lose_disk(struct epoch_world *world, int index)
+{
+    board_close_session(&world->boards[index]);
+    snprintf(world->boards[index].settings.state, CN_PATH_SIZE, "%s/new-%d-%u", world->directory,
+             index, world->trials);
+    world_open_session(world, index);
+}
+
+static void restart(struct epoch_world *world, int index)
+{
+    board_close_session(&world->boards[index]);
+    world_open_session(world, index);
+}
+
+static void finish(struct epoch_world *world, const uint8_t undisturbed[CN_DIGEST_SIZE])
+{
+    uint8_t digest[CN_DIGEST_SIZE];
+
+    world_start(world, 48, world_newest(world), NOBODY, 0);
+    cn_mailbox_put_news(&world->boards[0].box, &world->news);
+    assert_true(world_serve_until_upload(world, digest));
+    world_end_epoch(world);
+    assert_memory_equal(digest, undisturbed, CN_DIGEST_SIZE);
+}
+
+static void one_lost_disk_takes_no_part_with_it_and_two_only_steps(void **state)
+{
+    struct epoch_world *world = *state;
+    uint8_t undisturbed[CN_DIGEST_SIZE];
+    uint32_t call;
+
+    begin(world, undisturbed);
+    call = find_call(&world->boards[1].mortal, STORE_DONE, 1);
+    for (int lost = 0; lost < PARTS; lost++) {
+        break_after_three_steps(world, call);
+        for (int i = 0; i < PARTS; i++)
+            if (i == lost)
+                lose_disk(world, i);
+            else
+                restart(world, i);
+        assert_int_equal(world->boards[(lost + 1) % PARTS].session->held.step, 1);
+        finish(world, undisturbed);
+        assert_true(took_parts(world));
+    }
+    break_after_three_steps(world, call);
+    lose_disk(world, 0);
+    lose_disk(world, 1);
+    restart(world, 2);
+    finish(world, undisturbed);
+    assert_false(took_parts(world));
+}
+
+// A file that was damaged is named and not used. The other copy of the part is.
+static void a_damaged_part_is_taken_from_the_other_member(void **state)
+{
+    struct epoch_world *world = *state;
+    uint8_t undisturbed[CN_DIGEST_SIZE];
+    uint32_t call;
+
+    begin(world, undisturbed);
+    call = find_call(&world->boards[1].mortal, STORE_DONE, 1);
+    break_after_three_steps(world, call);
+    for (int i = 0; i < PARTS; i++)
+        restart(world, i);
+    for (int slot = 0; slot < CN_PART_SLOTS; slot++) {
+        char path[CN_PATH_SIZE + 32];
+        FILE *file;
+
+        snprintf(path, sizeof(path), "%s/%s", world->boards[2].settings.state,
+                 cn_part_names[CN_PART_OWN][slot]);
+        file = fopen(path, "r+b");
+        assert_non_null(file);
+        assert_int_equal(fseek(file, -100, SEEK_END), 0);
+        assert_int_equal(fputc(0x5a, file), 0x5a);
+        assert_int_equal(fclose(file), 0);
+    }
+    finish(world, undisturbed);
+    assert_true(took_parts(world));
+}
+
+// A round that has ended leaves no files of its parts, and one that goes on keeps two states.
+static void parts_are_removed_when_the_round_has_ended(void **state)
+{
+    struct epoch_world *world = *state;
+    uint8_t undisturbed[CN_DIGEST_SIZE];
+    struct cn_part_header header;
+
+    begin(world, undisturbed);
+    break_after_three_steps(world, find_call(&world->boards[1].mortal, STORE_DONE, 1));
+    for (int i = 0; i < PARTS; i++)
+        for (int slot = 0; slot < CN_PART_SLOTS; slot++) {
+            const struct epoch_board *board = &world->boards[i];
+
+            assert_int_equal(cn_part_file_check(board->store, cn_part_names[CN_PART_OWN][slot],
+                                                board->session->layout, &header),
+                             CN_OK);
+            assert_int_equal(header.part, i);
+            assert_int_equal(header.step, 2 + slot);
+            assert_int_equal(cn_part_file_check(board->store, cn_part_names[CN_PART_OTHER][slot],
+                                                board->session->layout, &header),
+                             CN_OK);
+            assert_int_equal(header.part, (i + PARTS - 1) % PARTS);
+        }
+    finish(world, undisturbed); // the leader has sent the update; the others may have been stopped
+    for (int file = 0; file < CN_PART_FILES; file++)
+        for (int slot = 0; slot < CN_PART_SLOTS; slot++)
+            assert_int_equal(cn_part_file_check(world->boards[0].store, cn_part_names[file][slot],
+                                                world->boards[0].session->layout, &header),
+                             CN_ENOTFOUND);
+}
+
+// A disk that is full has no part, so all store the whole state again, which others have in memory.
+static void a_full_disk_stops_nobody(void **state)
+{
+    struct epoch_world *world = *state;
+    uint8_t undisturbed[CN_DIGEST_SIZE], digest[CN_DIGEST_SIZE];
+
+    begin(world, undisturbed);
+    world->boards[2].settings.reserve = UINT64_MAX; // from the first store on
+    world_begin_anew(world);
+    world_train_round(world, digest);
+    world_end_epoch(world);
+    assert_memory_equal(digest, undisturbed, CN_DIGEST_SIZE);
+    assert_int_equal(find_call(&world->boards[0].mortal, STORE_HEADER, 0), UINT32_MAX);
+}
+
+static void a_death_after_any_call_changes_nothing(void **state)
+{
+    struct epoch_world *world = *state;
+    uint8_t undisturbed[CN_DIGEST_SIZE];
+
+    begin(world, undisturbed);
+    assert_int_equal(world_sweep_calls(world, true, true, undisturbed), 0);
+}
+
+static void a_loss_in_any_call_changes_nothing(void **state)
+{
+    struct epoch_world *world = *state;
+    uint8_t undisturbed[CN_DIGEST_SIZE];
+
+    begin(world, undisturbed);
+    assert_int_equal(world_sweep_calls(world, false, false, undisturbed), 0);
+}
+
+// With "all": in and after each call, not only in those that store parts.
+int main(int argc, char **argv)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, epoch_world_set_up, epoch_world_tear_down)
+    const struct CMUnitTest tests[] = {
+        TEST(a_death_in_or_after_any_call_that_stores_parts_changes_nothing),
+        TEST(one_lost_disk_takes_no_part_with_it_and_two_only_steps),
+        TEST(a_damaged_part_is_taken_from_the_other_member),
+        TEST(parts_are_removed_when_the_round_has_ended),
+        TEST(a_full_disk_stops_nobody),
+    };
+    const struct CMUnitTest all[] = {
+        TEST(a_death_after_any_call_changes_nothing),
+        TEST(a_loss_in_any_call_changes_nothing),
+    };
+
+    return argc > 1 && strcmp(argv[1], "all") == 0 ? cmocka_run_group_tests(all, NULL, NULL)
+                                                   : cmocka_run_group_tests(tests, NULL, NULL);
+}
