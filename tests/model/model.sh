@@ -1,10 +1,10 @@
 #!/bin/sh
-# model.sh - searches group.pml with Spin: the protocol must hold, with and without chains, and without each of its
-# protections break.
+# model.sh - searches group.pml and parts.pml with Spin: the protocol must hold, with and without chains, and without
+# each of its protections break.
 #
 # usage: tests/model/model.sh FOLDER [DEFINE...]
 #
-# FOLDER takes the generated programs. With DEFINEs (-DEPOCHS=4) only the protocol is searched, with them.
+# FOLDER takes the generated programs. With DEFINEs (-DEPOCHS=4) only group.pml is searched, with them.
 # Exits with 77 where spin or a C compiler is missing.
 set -u
 
@@ -15,12 +15,14 @@ for tool in spin "${CC:=cc}"; do
     command -v "$tool" >/dev/null || { echo "skipped: $tool is not there" && exit 77; }
 done
 
-# search NAME DEFINE...: leaves the result in $folder/NAME/result.
+model=group.pml
+
+# search NAME DEFINE...: searches $model; leaves the result in $folder/NAME/result.
 search()
 {
     mkdir -p "$folder/$1" && cd "$folder/$1" || exit 1
     shift
-    spin -a "$@" "$here/group.pml" >generated && "$CC" -O2 -w -DSAFETY -DCOLLAPSE -DMEMLIM=1900 -o pan pan.c || exit 1
+    spin -a "$@" "$here/$model" >generated && "$CC" -O2 -w -DSAFETY -DCOLLAPSE -DMEMLIM=1900 -o pan pan.c || exit 1
     nice ./pan -m200000 -w24 >result
 }
 
@@ -54,7 +56,7 @@ breaks()
         name=$1 assertion=$2
         shift 2
         search "$name" "-D$name" -DEPOCHS=3 "$@"
-        echo "$name${1+ of a chain} breaks: $(sed -n 's/^pan:1: //p' result) $(figures)"
+        echo "$name${1+ with $*} breaks: $(sed -n 's/^pan:1: //p' result) $(figures)"
         grep -q "assertion violated.*$assertion" result
     ) || { echo "$1 breaks nothing, or something else" && exit 1; }
 }
@@ -70,3 +72,13 @@ breaks NO_WAIT 'view&(m' -DCHAIN
 breaks NO_STOP '.step==m\[i\].step' -DCHAIN
 breaks NO_GO_BACK '.step==m\[i\].step' -DCHAIN
 breaks NO_GATHER 'now.lacks' -DCHAIN
+
+model=parts.pml
+holds parts -DEPOCHS=2
+holds parts -DEPOCHS=2 -DSTEPS=4 -DF=1
+holds parts -DF=1 -DREFUSED=0
+breaks NO_COVER 'found'
+breaks NO_EPOCH 'found'
+breaks NO_OTHER 'agreed'
+breaks NO_SLOTS 'agreed'
+breaks NO_AGREE 'agreed' -DNO_WHOLE_VOTE -DSTEPS=4 -DF=0
