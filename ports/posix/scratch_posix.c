@@ -131,11 +131,23 @@ static void tell_fall_back(const char *folder, size_t size)
                folder, size >> 20);
 }
 
+// Returns an array of a file of size bytes. Returns NULL when the folder cannot have it.
+static void *allocate_in(const char *folder, uint64_t keep_free, size_t size)
+{
+    char *mapping = has_room(folder, size, keep_free) ? map_file(folder, size) : NULL;
+
+    if (!mapping)
+        return NULL;
+    *header_of(mapping + HEADER_SIZE) = (struct header){mapping, size};
+    atomic_fetch_add(&in_files, size);
+    return mapping + HEADER_SIZE;
+}
+
 static void *allocate_in_file(size_t size)
 {
     char folder[FOLDER_SIZE];
     uint64_t keep_free;
-    char *mapping;
+    void *array;
 
     pthread_mutex_lock(&lock);
     memcpy(folder, folder_used, sizeof(folder));
@@ -143,14 +155,10 @@ static void *allocate_in_file(size_t size)
     pthread_mutex_unlock(&lock);
     if (!folder[0])
         return NULL;
-    mapping = has_room(folder, size, keep_free) ? map_file(folder, size) : NULL;
-    if (!mapping) {
+    array = allocate_in(folder, keep_free, size);
+    if (!array)
         tell_fall_back(folder, size);
-        return NULL;
-    }
-    *header_of(mapping + HEADER_SIZE) = (struct header){mapping, size};
-    atomic_fetch_add(&in_files, size);
-    return mapping + HEADER_SIZE;
+    return array;
 }
 
 void *cn_scratch_allocate(size_t size)
@@ -165,6 +173,17 @@ void *cn_scratch_allocate(size_t size)
         return memory;
     memory = calloc(1, size + HEADER_SIZE);
     return memory ? memory + HEADER_SIZE : NULL;
+}
+
+void *cn_scratch_allocate_in(const char *folder, uint64_t keep_free, size_t size)
+{
+    void *array = NULL;
+
+    if (size > SIZE_MOST)
+        return NULL;
+    if (size >= CN_SCRATCH_LEAST && strlen(folder) < FOLDER_SIZE)
+        array = allocate_in(folder, keep_free, size + HEADER_SIZE);
+    return array ? array : cn_scratch_allocate(size);
 }
 
 void cn_scratch_free(void *array)

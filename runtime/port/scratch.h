@@ -22,6 +22,10 @@ void cn_scratch_use(const char *folder, uint64_t keep_free);
 // when memory has no room either. Free it with cn_scratch_free, never with free.
 void *cn_scratch_allocate(size_t size);
 
+// As cn_scratch_allocate, but whatever cn_scratch_use said, the array lies in a file in this folder
+// if that has room for it beside keep_free bytes: for an array that is soon freed again.
+void *cn_scratch_allocate_in(const char *folder, uint64_t keep_free, size_t size);
+
 // Accepts NULL.
 void cn_scratch_free(void *array);
 

@@ -164,9 +164,36 @@ static void a_size_that_cannot_be_is_refused(void **state)
     assert_null(cn_scratch_allocate(SIZE_MAX / 2));
 }
 
+// Whatever cn_scratch_use said, and quietly in memory where the folder cannot have it.
+static void one_array_lies_in_a_file_of_its_own(void **state)
+{
+    uint8_t *array, *other;
+
+    (void)state;
+    cn_scratch_free(allocate_in_file()); // skips where no file is possible
+    cn_scratch_use(NULL, 0);
+    array = cn_scratch_allocate_in(folder, 0, SIZE);
+    assert_non_null(array);
+    assert_true(cn_scratch_in_files() >= SIZE);
+    assert_int_equal(array[SIZE - 1], 0);
+    array[SIZE - 1] = 7;
+    other = cn_scratch_allocate_in(folder, UINT64_MAX, SIZE);
+    assert_non_null(other);
+    other[SIZE - 1] = 8;
+    assert_true(cn_scratch_in_files() < 2 * SIZE);
+    cn_scratch_free(array);
+    assert_int_equal(cn_scratch_in_files(), 0);
+    cn_scratch_free(other);
+    array = cn_scratch_allocate_in("not/there", 0, SIZE);
+    assert_non_null(array);
+    cn_scratch_free(array);
+    assert_null(cn_scratch_allocate_in(folder, 0, SIZE_MAX));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(one_array_lies_in_a_file_of_its_own),
         cmocka_unit_test(an_array_in_a_file_begins_as_zeros_and_keeps_what_is_written),
         cmocka_unit_test(no_file_can_be_seen_while_an_array_lives),
         cmocka_unit_test(a_killed_process_leaves_no_file),

@@ -141,7 +141,7 @@ struct transfer {
 
 // Gives the state room for size bytes in all, in memory of scratch.h: cn_buffer itself must not
 // have to grow.
-static cn_err make_room(struct cn_buffer *state, size_t size)
+static cn_err make_room(const struct cn_session *session, struct cn_buffer *state, size_t size)
 {
     uint8_t *data;
 
@@ -149,7 +149,7 @@ static cn_err make_room(struct cn_buffer *state, size_t size)
         return CN_OK;
     if (size > state->limit)
         return CN_ERANGE;
-    data = cn_scratch_allocate(size);
+    data = cn_session_allocate_state(session, size);
     if (!data)
         return CN_ENOMEM;
     if (state->size)
@@ -172,7 +172,7 @@ static cn_err encode_shared(struct cn_session *session, struct cn_buffer *state)
     if (!err)
         err = cn_checkpoint_size(&shared, &size);
     if (!err)
-        err = make_room(state, size);
+        err = make_room(session, state, size);
     return err ? err : cn_checkpoint_encode(&shared, state);
 }
 
@@ -264,8 +264,9 @@ static cn_err tell_pieces(struct cn_epoch *epoch, uint32_t source, uint64_t size
                           struct transfer *transfer)
 {
     bool gives = epoch->view.view.rank == source;
-    cn_err err =
-        size > transfer->state.limit ? CN_ERANGE : make_room(&transfer->state, (size_t)size);
+    cn_err err = size > transfer->state.limit
+                     ? CN_ERANGE
+                     : make_room(epoch->session, &transfer->state, (size_t)size);
 
     if (!err)
         err = cn_buffer_resize(&transfer->state, (size_t)size);

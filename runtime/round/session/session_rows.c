@@ -55,6 +55,15 @@ bool cn_session_place_rows(struct cn_session *session)
     return fit;
 }
 
+void *cn_session_allocate_state(const struct cn_session *session, size_t size)
+{
+    const struct cn_settings *settings = session->config.settings;
+
+    return settings->row_place == CN_ROW_PLACE_MEMORY
+               ? cn_scratch_allocate(size)
+               : cn_scratch_allocate_in(settings->state, keep_free(session), size);
+}
+
 uint64_t cn_session_arriving(const struct cn_session *session, bool divided)
 {
     return belong_on_disk(session, divided) && disk_has_room(session)
