@@ -10,7 +10,8 @@
 #include "runtime/port/platform.h"
 #include "runtime/round/session/session_private.h"
 
-#define SUMS 2   // sums, of which the quickest counts
+#define SUMS 5   // sums, of which the quickest counts
+#define PROBES 2 // messages of many bytes there and back, of which the quickest counts
 #define PINGS 3  // small messages there and back, of which the quickest counts
 #define SLOWED 3 // a link with this fraction of its rate before is told
 
@@ -46,33 +47,43 @@ static uint64_t time_echo(struct cn_collective *collective, bool leads, uint32_t
     return *err ? 0 : elapsed_us ? elapsed_us : 1;
 }
 
+// Returns the quickest of several echoes; 0 after an error.
+static uint64_t time_echoes(struct cn_collective *collective, bool leads, uint32_t member,
+                            uint8_t *bytes, uint32_t size, int count, cn_err *err)
+{
+    uint64_t least_us = UINT64_MAX;
+
+    *err = CN_OK;
+    for (int i = 0; !*err && i < count; i++) {
+        uint64_t elapsed_us = time_echo(collective, leads, member, bytes, size, err);
+
+        least_us = elapsed_us < least_us ? elapsed_us : least_us;
+    }
+    return least_us;
+}
+
 // Measures the rate of the link between the leader and another member, and the time of a message
-// without bytes. The leader says in these messages how large the next probe is.
+// without bytes. The leader says in these messages how large the next probe is. The first probe is
+// slow: the connection learns what it may send.
 static cn_err measure_link(struct cn_collective *collective, bool leads, uint32_t member,
                            uint8_t *bytes, int64_t *kbps, uint64_t *call_us)
 {
-    uint64_t elapsed_us, ping_us;
-    uint32_t size = CN_PROBE_SIZE, larger;
-    // The first is slow: the connection learns what it may send.
-    cn_err err = echo(collective, leads, member, bytes, CN_PROBE_SIZE);
+    uint32_t larger;
+    cn_err err;
+    uint64_t least_us = time_echoes(collective, leads, member, bytes, CN_PROBE_SIZE, PROBES, &err);
 
     if (err)
         return err;
-    elapsed_us = time_echo(collective, leads, member, bytes, CN_PROBE_SIZE, &err);
-    larger = cn_probe_larger(elapsed_us);
+    *kbps = cn_probe_kbps(CN_PROBE_SIZE, least_us);
+    larger = cn_probe_larger(least_us);
     cn_put_u32(bytes, larger);
-    *call_us = UINT64_MAX;
-    for (int i = 0; !err && i < PINGS; i++) {
-        ping_us = time_echo(collective, leads, member, bytes, sizeof(larger), &err);
-        *call_us = ping_us / 2 < *call_us ? ping_us / 2 : *call_us;
-    }
+    *call_us = time_echoes(collective, leads, member, bytes, sizeof(larger), PINGS, &err) / 2;
     if (!leads)
         larger = cn_get_u32(bytes);
-    if (!err && larger >= CN_PROBE_SIZE && larger <= CN_PROBE_MOST) {
-        elapsed_us = time_echo(collective, leads, member, bytes, larger, &err);
-        size = larger;
-    }
-    *kbps = cn_probe_kbps(size, elapsed_us);
+    if (err || larger < CN_PROBE_SIZE || larger > CN_PROBE_MOST)
+        return err;
+    least_us = time_echoes(collective, leads, member, bytes, larger, PROBES, &err);
+    *kbps = cn_probe_kbps(larger, least_us);
     return err;
 }
 
@@ -86,10 +97,11 @@ static cn_err measure_sum(struct cn_session_sets *sets, struct cn_collective *co
                                       .data = zeros,
                                       .count = size / sizeof(*zeros),
                                       .fingerprint = PROBE};
+    int sums = size > CN_PROBE_SUM_LEAST ? SUMS : 1; // a thin link takes long
     double least_us = HUGE_VAL;
     cn_err err = zeros ? CN_OK : CN_ENOMEM;
 
-    for (int i = 0; !err && i < SUMS; i++) {
+    for (int i = 0; !err && i < sums; i++) {
         uint64_t begun_us = cn_platform_now_us();
 
         err = collective->ops->run(collective, &call);
