@@ -28,7 +28,7 @@ PACE = 1e9  # additions and multiplications a second of a board
 STEPS = {10: (12, 9), 100: (24, 12), 1000: (60, 24)}  # by rate: steps, and those before the size of buckets is measured
 BURSTS = {10: "2kb", 100: "4kb", 1000: "32kb"}  # what a link sends at once: a quarter of a millisecond, or a packet
 LIMIT_S = 60  # longest run of `auto`
-SLOWER = 1.5  # a layout whose run takes this many times as long is given up: it is not the best
+SLOWER = 1.5  # a layout whose run, or whose gradients alone, take this many times as long is given up: it is not the best
 # Width and number of hidden layers, samples of a micro-batch; None: the CNN of the digits.
 MODELS = {"deep": (192, 12, 8), "wide": (512, 3, 8), "narrow": (64, 8, 64), "CNN": (None, None, 16)}
 CASES = [f"{model}/{boards}/{rate}" for model in MODELS for boards in (2, 4) for rate in (10, 100, 1000)]
@@ -45,6 +45,17 @@ def layouts_of(boards):
                 found[f"{boards // shards} x {shards} shards, stage {stage}"] = f"shard: {shards}, stage: {stage}"
             found[f"{boards // shards} x {shards} parts"] = f"pipeline: {shards}"
     return found
+
+
+def least_seconds(case, layout):
+    """Seconds for which a board sends gradients in a step of a layout, at the least."""
+    model, _, rate = case.split("/")
+    width, layers, _ = MODELS[model]
+    words = 64 * width + (layers - 1) * width * width + 10 * width if width else 37000
+    first, second = (int(number) for number in (re.findall(r"\d+", layout.split(",")[0]) + ["1"])[:2])
+    shards = second if "shards" in layout else 1
+    share = 2 * (shards - 1) / shards + 2 * (first - 1) / first / second
+    return share * words * 4 * 8 / (1e6 * int(rate))
 
 
 def durations(spans):
@@ -104,6 +115,8 @@ def measure(build, case):
     micro = int(chosen[4]) // (int(chosen[3]) if chosen[3] else 1)
     rates = {}
     for other, keys in layouts_of(boards).items():
+        if least_seconds(case, other) > SLOWER * seconds * boards / members:
+            continue
         took, _ = run(build, case, f"{{{keys}}}", micro, limit_s)
         rates[other] = boards * micro / took
         print(f"    {case}: {other}: {1000 * took:.1f} ms, {rates[other]:.1f} micro-batches/s", file=sys.stderr, flush=True)
