@@ -1,8 +1,10 @@
 // layout_cost.h - predicts how long a step of a layout takes.
 //
-// A pipeline's step is simulated in the order in which it will run: each tick of pipeline_order.h,
-// with one queue of messages for each board. Other layouts have formulas: the time that a ring
-// sends, less the time that the backward pass hides. Threading: none; pure.
+// A step is simulated in the order in which it will run. Of a pipeline that is each tick of
+// pipeline_order.h, with one queue of messages for each board. Of a whole model it is each bucket
+// of gradients: one is complete when the backward pass has come to the beginning of its layers, and
+// then travels while the pass goes on. A layer's gradient is never divided, so of a model with few
+// large layers less is hidden. Threading: none; pure.
 #pragma once
 
 #include "runtime/group/cut_search.h"
@@ -15,13 +17,12 @@ double cn_cost_chain_us(const struct cn_layout_facts *facts, const struct cn_cut
 // A layout without parts: replicas of shards.
 struct cn_cost_whole {
     uint32_t replicas, shards, stage, micro;
-    double micro_us; // computing time of a micro-batch on the slowest member
-    uint64_t kbps;   // of the slowest link; 0: not measured
+    const double *us; // of the slowest member, as cn_layout_member.us
+    uint64_t kbps;    // of the slowest link; 0: not measured
 };
 
 double cn_cost_whole_us(const struct cn_layout_facts *facts, const struct cn_cost_whole *whole);
 
-// Returns the time in which n members add up bytes that each of them holds, in calls of at most
-// facts->bucket bytes.
+// Returns the time in which n members add up bytes that each of them holds, in one call.
 double cn_cost_sum_us(const struct cn_layout_facts *facts, uint32_t count, uint64_t bytes,
                       uint64_t kbps);

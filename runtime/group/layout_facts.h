@@ -6,6 +6,7 @@
 // model's.
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "runtime/port/collective.h"
@@ -48,9 +49,11 @@ struct cn_layout_facts {
     struct cn_layout_place places[CN_LAYOUT_PLACES + 1];
     double forward_share; // share of the computing time that is the forward pass
     double call_us;       // time of a message without bytes; 0: not measured
-    uint64_t bucket;      // most bytes of gradients in a call; 0: no limit
-    uint64_t rest;        // bytes of a part's step beside state and saved values
-    uint32_t micro;       // smallest number of micro-batches a member that the job wants
-    uint32_t most_parts;  // 1: no pipelines
-    uint32_t not_parts;   // bit p: not p parts; bit 1: not without a cut
+    double sum_share;    // share of a link's rate that the sum of all members reaches; 0: all of it
+    uint64_t bucket;     // least bytes of gradients in a call without shards; 0: all in one call
+    bool tunes;          // smaller buckets are tried in the first steps (bucket_tuner.h)
+    uint64_t rest;       // bytes of a part's step beside state and saved values
+    uint32_t micro;      // smallest number of micro-batches a member that the job wants
+    uint32_t most_parts; // 1: no pipelines
+    uint32_t not_parts;  // bit p: not p parts; bit 1: not without a cut
 };

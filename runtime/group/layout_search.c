@@ -85,12 +85,13 @@ static void predict_whole(const struct cn_layout_facts *facts,
     for (uint32_t i = 0; i < count; i++) {
         const struct cn_layout_member *member = &facts->members[candidate->members[i]];
 
-        whole.micro_us = fmax(whole.micro_us, member->us[facts->place_count]);
+        if (!whole.us || member->us[facts->place_count] > whole.us[facts->place_count])
+            whole.us = member->us;
         if (member->kbps && (!whole.kbps || member->kbps < whole.kbps))
             whole.kbps = member->kbps;
     }
-    candidate->part_us[0] = whole.micro_us;
-    candidate->busy_us = whole.micro_us * candidate->micro;
+    candidate->part_us[0] = whole.us[facts->place_count];
+    candidate->busy_us = candidate->part_us[0] * candidate->micro;
     candidate->step_us = cn_cost_whole_us(facts, &whole) + vote_us(facts);
 }
 

@@ -164,6 +164,97 @@ static void a_chain_that_is_played_has_the_bubble_of_the_formula(void **state)
         }
 }
 
+// Two blocks of 10 ms together, of which one holds all of the 1 MB of gradients: 84 ms in a sum.
+static struct cn_layout_facts with_gradients_in(uint32_t block)
+{
+    struct cn_layout_facts facts = alike(2, 2, 0, 0, 100000);
+
+    facts.call_us = 0;
+    for (uint32_t i = block; i < 2; i++)
+        facts.places[i].gradients = 1000000;
+    return facts;
+}
+
+static double whole_us(const struct cn_layout_facts *facts, uint32_t replicas, uint32_t shards,
+                       uint32_t stage, uint32_t micro)
+{
+    const struct cn_cost_whole whole = {
+        replicas, shards, stage, micro, facts->members[0].us, facts->members[0].kbps};
+
+    return cn_cost_whole_us(facts, &whole);
+}
+
+// The backward pass takes 3.3 ms for each block and ends with the first one.
+static void a_gradient_travels_from_the_time_when_its_layers_are_done(void **state)
+{
+    struct cn_layout_facts early = with_gradients_in(1), late = with_gradients_in(0);
+
+    (void)state;
+    assert_true(fabs(whole_us(&late, 2, 1, 1, 1) - (10000 + 80000)) < 1);
+    assert_true(fabs(whole_us(&early, 2, 1, 1, 1) - (10000 - 10000 / 3.0 + 80000)) < 1);
+    assert_true(fabs(whole_us(&late, 2, 1, 1, 3) - (30000 + 80000)) < 1);
+    for (uint32_t i = 0; i < 2; i++) // 0.8 ms, which the first block's backward pass hides
+        early.places[i].gradients /= 100;
+    assert_true(fabs(whole_us(&early, 2, 1, 1, 1) - 10000) < 1);
+}
+
+// Twelve equal blocks have 1 MiB of gradients, 87 KiB each, and a sum of all takes 0.84 ms.
+static void buckets_whose_size_is_measured_become_small(void **state)
+{
+    struct cn_layout_facts facts = alike(2, 12, MIB, 0, 10000000);
+    double once, tuned;
+
+    (void)state;
+    facts.call_us = 0;
+    facts.bucket = 0;
+    once = whole_us(&facts, 2, 1, 1, 1);
+    facts.tunes = true;
+    tuned = whole_us(&facts, 2, 1, 1, 1);
+    assert_true(fabs(once - (10000 + 838.9)) < 1);
+    assert_true(fabs(tuned - (10000 + 838.9 / 12)) < 1);
+    facts.call_us = 10000; // many calls take too long
+    assert_true(fabs(whole_us(&facts, 2, 1, 1, 1) - (10000 + 20000 + 838.9)) < 1);
+}
+
+// Four equal blocks of 250 KB, each 2.5 ms a micro-batch; half a sum of one takes 1 ms.
+static struct cn_layout_facts of_four_blocks(void)
+{
+    struct cn_layout_facts facts = alike(2, 4, 1000000, 0, 1000000);
+
+    facts.call_us = 0;
+    return facts;
+}
+
+static void shards_hide_what_travels_beside_a_pass(void **state)
+{
+    struct cn_layout_facts facts = of_four_blocks();
+
+    (void)state;
+    // The last bucket's gradients, and the weights behind the optimizer.
+    assert_true(fabs(whole_us(&facts, 1, 2, 1, 1) - (10000 + 1000 + 4000)) < 1);
+    assert_true(fabs(whole_us(&facts, 1, 2, 2, 1) - (10000 + 1000 + 4000)) < 1);
+    // In stage 2 each micro-batch waits for its last bucket.
+    assert_true(fabs(whole_us(&facts, 1, 2, 1, 3) - (30000 + 1000 + 4000)) < 1);
+    assert_true(fabs(whole_us(&facts, 1, 2, 2, 3) - (30000 + 3000 + 4000)) < 1);
+    // In stage 3 it also waits for the first bucket of weights, 167 us for each further one in the
+    // forward pass, and 333 us for each of two in the backward pass, which come behind gradients.
+    assert_true(fabs(whole_us(&facts, 1, 2, 3, 1) - (10000 + 1000 + 500 + 667 + 1000)) < 2);
+}
+
+// Of a thin link only the wire counts: six fetches, two of which serve both passes, and four
+// reductions, of 1 s each.
+static void stage_3_fetches_the_last_blocks_once(void **state)
+{
+    struct cn_layout_facts facts = of_four_blocks();
+
+    (void)state;
+    for (uint32_t m = 0; m < 2; m++)
+        facts.members[m].kbps = 1000;
+    for (uint32_t i = 0; i < 4; i++)
+        facts.members[0].us[i] = i + 1;
+    assert_true(fabs(whole_us(&facts, 1, 2, 3, 1) - 10 * 1e6) < 10);
+}
+
 static struct cn_layout_candidate best_of(const struct cn_layout_facts *facts)
 {
     static struct cn_layout_search search;
@@ -189,6 +280,20 @@ static void a_thin_link_gets_a_pipeline_and_a_thick_one_gets_replicas(void **sta
     best = best_of(&facts);
     assert_int_equal(best.parts, 1);
     assert_int_equal(best.replicas, 4);
+}
+
+// Where links share a medium, sums reach a part of the rate at which messages travel one by one.
+static void slow_sums_count_against_replicas(void **state)
+{
+    struct cn_layout_facts facts = alike(2, 12, MIB, 64 * KIB, 1000000);
+
+    (void)state;
+    facts.micro = 1;
+    assert_true(fabs(cn_cost_sum_us(&facts, 2, 1000000, 1000000) - (2 * 10 + 8000)) < 1);
+    assert_int_equal(best_of(&facts).parts, 1);
+    facts.sum_share = 0.25;
+    assert_true(fabs(cn_cost_sum_us(&facts, 2, 1000000, 1000000) - (2 * 10 + 4 * 8000)) < 1);
+    assert_int_equal(best_of(&facts).parts, 2);
 }
 
 static void every_board_trains_that_can_whatever_the_link(void **state)
@@ -409,7 +514,12 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_cut_is_the_best_of_all_cuts),
         cmocka_unit_test(a_chain_that_is_played_has_the_bubble_of_the_formula),
+        cmocka_unit_test(a_gradient_travels_from_the_time_when_its_layers_are_done),
+        cmocka_unit_test(buckets_whose_size_is_measured_become_small),
+        cmocka_unit_test(shards_hide_what_travels_beside_a_pass),
+        cmocka_unit_test(stage_3_fetches_the_last_blocks_once),
         cmocka_unit_test(a_thin_link_gets_a_pipeline_and_a_thick_one_gets_replicas),
+        cmocka_unit_test(slow_sums_count_against_replicas),
         cmocka_unit_test(every_board_trains_that_can_whatever_the_link),
         cmocka_unit_test(no_micro_batches_count_as_one),
         cmocka_unit_test(unequal_boards_get_unequal_parts),

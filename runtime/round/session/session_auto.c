@@ -11,8 +11,6 @@
 #include "runtime/port/platform.h"
 #include "runtime/round/session/session_chain.h"
 
-#define BUCKETS 16                     // of the gradients, where their size is measured
-#define SMALLEST (256ull << 10)        // bytes of such a bucket
 #define MICRO_US_MOST 1000000000000ull // longest micro-batch that is believed
 #define BYTES_MOST (1ull << 50)        // most memory
 #define TIMED 3                        // number of evaluations, of which the quickest counts
@@ -177,9 +175,9 @@ struct field {
     const char *names[CN_GROUP_MAX];
 };
 
-// Fills in the places for a cut, or without them the whole model only.
-static cn_err list_places(const struct cn_session *session, bool cuts,
-                          struct cn_layout_facts *facts, double work[CN_LAYOUT_PLACES + 1])
+// Fills in the places for a cut. Without cuts they say when gradients are complete.
+static cn_err list_places(const struct cn_session *session, struct cn_layout_facts *facts,
+                          double work[CN_LAYOUT_PLACES + 1])
 {
     const struct cn_job *job = session->config.job;
     uint64_t rows = 1 + cn_trainer_has_second(session->trainer);
@@ -191,7 +189,7 @@ static cn_err list_places(const struct cn_session *session, bool cuts,
 
     if (err)
         return err;
-    err = cn_trainer_list_places(&graph, &layout, cuts ? CN_LAYOUT_PLACES : 0, &places, &count);
+    err = cn_trainer_list_places(&graph, &layout, CN_LAYOUT_PLACES, &places, &count);
     facts->place_count = (uint32_t)count;
     for (size_t i = 0; !err && i <= count; i++) {
         const struct cn_trainer_place *place = &places[i];
@@ -255,17 +253,6 @@ static void add_member(const int64_t words[CN_LAYOUT_WORDS], uint64_t kbps, cons
             bounded(words[CN_LAYOUT_WORD_NEEDS + 2 * s + 1], 0, BYTES_MOST)};
 }
 
-// Returns the size of the buckets for the search. Where it is measured, buckets become small enough
-// that the backward pass hides most of them; not those of a small model, whose calls cost too much.
-static uint64_t bucket_of(const struct cn_session *session, uint64_t gradients)
-{
-    uint64_t bucket = cn_session_bucket(session), small = gradients / BUCKETS;
-
-    if (!session->reducer || !session->reducer->measured || bucket <= small)
-        return bucket;
-    return small > SMALLEST ? small : SMALLEST;
-}
-
 static cn_err fill_in(const struct cn_session *session, const struct cn_layout_words *words,
                       uint32_t among, uint32_t not_parts, struct field *field,
                       struct cn_layout_facts *facts)
@@ -278,10 +265,11 @@ static cn_err fill_in(const struct cn_session *session, const struct cn_layout_w
     cn_trainer_flops(session->trainer, &forward, &step);
     *facts = (struct cn_layout_facts){.forward_share = step > 0 ? forward / step : 1.0 / 3,
                                       .call_us = sets->call_us,
+                                      .sum_share = sets->sum_share,
                                       .micro = cn_job_accumulate(session->config.job),
                                       .most_parts = cuts ? CN_CUT_PARTS_MAX : 1,
                                       .not_parts = not_parts};
-    err = list_places(session, cuts, facts, work);
+    err = list_places(session, facts, work);
     for (uint32_t r = 0; !err && r < sets->view.size; r++) {
         if (!(among >> r & 1))
             continue;
@@ -289,7 +277,8 @@ static cn_err fill_in(const struct cn_session *session, const struct cn_layout_w
         field->names[facts->count] = cn_session_member(session, r)->name;
         add_member(words->of[r], sets->facts[r].link_kbps, work, facts);
     }
-    facts->bucket = bucket_of(session, facts->places[facts->place_count].gradients);
+    facts->bucket = cn_session_bucket(session);
+    facts->tunes = session->reducer && session->reducer->measured;
     facts->rest = rest_of(session, facts);
     return err;
 }

@@ -95,6 +95,7 @@ struct cn_session_sets {
     struct cn_session_layout layout;
     uint64_t micro_us; // measured time of a micro-batch; 0: not measured in this epoch
     double call_us;    // time of a message without bytes; 0: not measured, or not the leader
+    double sum_share;  // share of the links' rate that a sum reaches; 0: as call_us
     // Of a chain that auto chose: its steps in this epoch, when it did the first (clock), and the
     // computing times by rank after some steps (session_replan.c).
     uint32_t steps;

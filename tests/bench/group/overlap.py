@@ -26,8 +26,8 @@ BATCH = 1024  # samples: computing takes about as long as the wire
 
 
 class Thin(lan.Lan):
-    def __init__(self, build, rate, boards=2, **job):
-        self.rate = rate
+    def __init__(self, build, rate, boards=2, burst="32kb", **job):
+        self.rate, self.burst = rate, burst
         super().__init__(build, {"lab": [f"board-{i + 1}" for i in range(boards)]}, **job)
 
     def wire(self):
@@ -35,7 +35,7 @@ class Thin(lan.Lan):
         for name in self.names:
             if name == "gateway" or not self.rate:
                 continue
-            shape = ["root", "tbf", "rate", self.rate, "burst", "32kb", "latency", "50ms"]
+            shape = ["root", "tbf", "rate", self.rate, "burst", self.burst, "latency", "50ms"]
             self.tc(self.switch, self.port_of(name), shape)
             self.tc(self.space(name), "lan", shape)
 
