@@ -312,8 +312,8 @@ double cn_session_busy_ms(const struct cn_session *session);
 // Returns the sums of the votes of the last step that was applied: CN_STEP_VOTES of them.
 const float *cn_session_applied_votes(const struct cn_session *session);
 
-// Allocates room for an encoded state, with cn_scratch_free: in a file, if the disk has room and the
-// profile does not say otherwise (memory.rows), since the memory plan has none for it.
+// Allocates room for an encoded state, with cn_scratch_free: in a file, if the disk has room and
+// the profile does not say otherwise (memory.rows), since the memory plan has none for it.
 void *cn_session_allocate_state(const struct cn_session *session, size_t size);
 
 // A part of another member's state, from a transfer that was cut off (epoch_heal.h).
