@@ -20,7 +20,6 @@
 #include "runtime/engine/trainer/trainer_shards.h"
 #include "runtime/profile/notation/quantity.h"
 #include "runtime/round/session/session.h"
-#include "runtime/update/version.h"
 
 #define CHECK_BATCH 32 // a model is planned for this batch without --batch
 
@@ -196,6 +195,9 @@ struct wishes {
 static void print_plan(const struct cn_trainer *trainer, const struct cn_onnx_file *file,
                        uint32_t batch)
 {
+    const struct cn_job sgd = {.rules.optimizer = CN_OPTIMIZER_SGD};
+    const struct cn_job adam = {.rules.optimizer = CN_OPTIMIZER_ADAM};
+    const struct cn_layout *layout = cn_trainer_layout(trainer);
     const struct cn_trainer_plan *plan = cn_trainer_plan(trainer);
     struct cn_sample_shape shape;
     uint64_t bytes = plan->bytes + cn_onnx_file_memory(file);
@@ -209,8 +211,9 @@ static void print_plan(const struct cn_trainer *trainer, const struct cn_onnx_fi
            cn_recompute_text(plan->recompute));
     if (plan->batch < batch)
         printf(", %u samples at a time", plan->batch);
-    printf("\n%.2f MiB more in a run with a gateway, while a version of the model arrives\n",
-           (double)cn_version_memory(cn_trainer_layout(trainer)) / 1048576);
+    printf("\n%.2f MiB more in a run with a gateway (%.2f with Adam), for copies of the model\n",
+           (double)cn_session_most_copies(&sgd, layout, false) / 1048576,
+           (double)cn_session_most_copies(&adam, layout, false) / 1048576);
 }
 
 // Prints the operators of the file with their counts, and the floating-point operations of a

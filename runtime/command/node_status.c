@@ -227,8 +227,8 @@ static void print_memory(FILE *out, const cJSON *memory)
     fprintf(out, "  memory    %.1f MiB resident at most", number(memory, "peak_resident") / MIB);
     if (has(memory, "planned"))
         fprintf(out, ", %.1f MiB planned for training", number(memory, "planned") / MIB);
-    if (has(memory, "arriving"))
-        fprintf(out, " (%.1f of it while a version arrives)", number(memory, "arriving") / MIB);
+    if (has(memory, "copies"))
+        fprintf(out, " (%.1f of it for copies of the model)", number(memory, "copies") / MIB);
     if (has(memory, "train_max"))
         fprintf(out, " of %.1f MiB", number(memory, "train_max") / MIB);
     fprintf(out, "\n");

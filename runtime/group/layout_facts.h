@@ -39,7 +39,7 @@ struct cn_layout_member {
     struct cn_layout_need needs[CN_LAYOUT_STAGES]; // by stage; zeros: no share fits
     // Bytes that a version takes in memory while it arrives: where the member holds the whole
     // model, and where it holds a share or a part.
-    uint64_t arriving_whole, arriving_divided;
+    uint64_t copies_whole, copies_divided;
 };
 
 struct cn_layout_facts {

@@ -102,8 +102,8 @@ static void weigh_whole(const struct cn_layout_facts *facts, struct cn_layout_ca
         const struct cn_layout_need *need = &facts->members[m].needs[candidate->stage - 1];
         uint64_t needs = need->whole + need->shared / candidate->shards +
                          (need->shared % candidate->shards > 0) +
-                         (candidate->shards > 1 ? facts->members[m].arriving_divided
-                                                : facts->members[m].arriving_whole);
+                         (candidate->shards > 1 ? facts->members[m].copies_divided
+                                                : facts->members[m].copies_whole);
 
         if (!need->whole && !need->shared) { // all that is known: the whole model does not fit
             uint64_t has = facts->members[m].limit ? facts->members[m].limit : 1;
@@ -139,8 +139,8 @@ static struct cn_cut_board board_of(const struct cn_layout_facts *facts, const u
 
     for (uint32_t r = 0; r < count; r++) {
         const struct cn_layout_member *member = &facts->members[members[r]];
-        uint64_t arriving = member->arriving_divided;
-        uint64_t limit = member->limit > arriving ? member->limit - arriving : 1; // 0: no limit
+        uint64_t copies = member->copies_divided;
+        uint64_t limit = member->limit > copies ? member->limit - copies : 1; // 0: no limit
 
         if (member->limit && (!board.limit || limit < board.limit))
             board.limit = limit;
@@ -200,7 +200,7 @@ static void weigh_chain(const struct cn_layout_facts *facts, struct cn_layout_ca
         uint32_t part = i / candidate->replicas, m = candidate->members[i];
 
         note_memory(candidate, m, facts->members[m].limit,
-                    facts->members[m].arriving_divided +
+                    facts->members[m].copies_divided +
                         cn_cut_memory(facts, candidate->parts, candidate->parts * candidate->micro,
                                       part, part ? candidate->places[part - 1] : UINT32_MAX,
                                       candidate->places[part]));

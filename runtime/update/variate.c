@@ -39,7 +39,7 @@ float cn_variate_inverse(double distance)
 
 uint64_t cn_variate_memory(const struct cn_layout *layout)
 {
-    return cn_version_memory(layout) + 2 * (uint64_t)layout->total * sizeof(float);
+    return 2 * (uint64_t)layout->total * sizeof(float);
 }
 
 bool cn_variate_has(const struct cn_tensor_info *tensor)

@@ -40,8 +40,7 @@ double cn_variate_distance(const struct cn_job *job, uint32_t round, uint64_t st
 // Returns 1 / D in float32.
 float cn_variate_inverse(double distance);
 
-// Returns the bytes that a board with control variates needs beside its trainer: both rows, and
-// what a version takes while it arrives (cn_version_memory).
+// Returns the bytes of both rows.
 uint64_t cn_variate_memory(const struct cn_layout *layout);
 
 // Returns whether control variates have the values of a tensor.

@@ -538,7 +538,7 @@ def a_killed_member_goes_on_from_the_parts_that_others_stored(build):
     wanted, _ = digests_of(build, THREE, **settings)
 
     def disturb(cluster):
-        stored = [cluster.path("state", "board-2", name) for name in ("part.b", "part-of-other.b")]
+        stored = [cluster.path("state", "board-2", name) for name in ("part.b", "part-before.b")]
         wait_until(lambda: all(os.path.exists(path) for path in stored), "two stores of parts", 60)
         cluster.kill("board-2")
         os.remove(stored[0])  # another member has this part, too

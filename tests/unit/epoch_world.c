@@ -231,11 +231,13 @@ static void note_exchange(struct mortal *mortal, uint32_t fingerprint)
         mortal->exchanged |= 1u << (fingerprint >> 8 & 255);
 }
 
-static void add_lie(const struct mortal *mortal, const struct cn_collective_call *call)
+static void add_lie(struct mortal *mortal, const struct cn_collective_call *call)
 {
-    if (mortal->lies_of && call->kind == CN_COLLECTIVE_ALL_REDUCE && call->type == CN_FLOAT32 &&
-        call->count == mortal->lies_of)
-        ((float *)call->data)[mortal->lie_at] = mortal->lie;
+    if (!mortal->lies_of || call->kind != CN_COLLECTIVE_ALL_REDUCE || call->type != CN_FLOAT32 ||
+        call->count != mortal->lies_of)
+        return;
+    ((float *)call->data)[mortal->lie_at] = mortal->lie;
+    mortal->lies++;
 }
 
 static cn_err mortal_run(struct cn_collective *collective, const struct cn_collective_call *call)
@@ -248,6 +250,8 @@ static cn_err mortal_run(struct cn_collective *collective, const struct cn_colle
         mortal->calls[mortal->called++] = *call;
     note_exchange(mortal, call->fingerprint);
     add_lie(mortal, call);
+    if (mortal->change && call->fingerprint == mortal->changes)
+        mortal->change(mortal, call);
     if (mortal->stores)
         ((struct epoch_board *)mortal)->session->disk.saved_ms = 0;
     if (!last || mortal->hears)

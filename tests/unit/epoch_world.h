@@ -39,6 +39,9 @@ struct mortal {
     size_t lies_of;  // floats of the all-reduces to which the board adds a lie; 0: none
     size_t lie_at;   // place of the lie
     float lie;
+    uint32_t lies;    // lies that were told
+    uint32_t changes; // fingerprint of calls whose data change() changes before they run
+    void (*change)(struct mortal *mortal, const struct cn_collective_call *call);
     uint32_t exchanged; // bit m: passes of micro-batch m of a step made exchanges of shares
     uint32_t called;    // the epoch's calls that are in calls
     struct cn_collective_call calls[CALLS];

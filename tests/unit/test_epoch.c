@@ -72,20 +72,21 @@ static void a_member_that_lost_everything_heals_from_the_other(void **state)
     assert_int_equal(access(command, R_OK), 0); // applications get the version, too
 }
 
-// In a run the plan has room for a version that is fetched; what a board alone trains has none.
-static void the_plan_of_a_run_has_room_for_a_version(void **state)
+// In a run the plan has room for copies of the model; what a board alone trains has none.
+static void the_plan_of_a_run_has_room_for_copies_of_the_model(void **state)
 {
     struct epoch_world *world = *state;
     struct epoch_board *board = &world->boards[0];
     struct cn_session *session = board->session;
-    uint64_t room = cn_version_memory(session->layout), planned, limit;
+    uint64_t row = session->layout->total * sizeof(float);
+    uint64_t room = cn_version_memory(session->layout) + row, planned, limit;
     struct cn_progress progress = {0};
     struct cn_session_config config = session->config;
     static struct cn_diag diag;
 
-    assert_true(room >= 2 * world->version_size + session->layout->total * sizeof(float));
+    assert_true(room >= 2 * world->version_size + 2 * row);
     cn_session_fill_progress(session, &progress);
-    assert_int_equal(progress.arriving_memory, room);
+    assert_int_equal(progress.copies_memory, room);
     planned = progress.memory;
     limit = planned - room; // enough to train alone
     cn_session_close(session);
@@ -93,12 +94,12 @@ static void the_plan_of_a_run_has_room_for_a_version(void **state)
     board->settings.memory_limit = limit;
     config.alone = true;
     assert_int_equal(cn_session_open(&config, &diag, &session), CN_OK);
-    assert_int_equal(cn_trainer_plan(session->trainer)->arriving, 0);
+    assert_int_equal(cn_trainer_plan(session->trainer)->copies, 0);
     assert_int_equal(cn_trainer_memory(session->trainer), limit);
     cn_session_close(session);
     config.alone = false;
     assert_int_equal(cn_session_open(&config, &diag, &session), CN_ENOMEM);
-    assert_non_null(strstr(cn_diag_first(&diag), "of them while a version"));
+    assert_non_null(strstr(cn_diag_first(&diag), "of them for copies"));
     board->settings.memory_limit = planned;
     assert_int_equal(cn_session_open(&config, &diag, &board->session), CN_OK);
     assert_int_equal(cn_trainer_memory(board->session->trainer), planned);
@@ -228,7 +229,7 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, epoch_world_set_up, epoch_world_tear_down)
     const struct CMUnitTest tests[] = {
         TEST(a_member_that_lost_everything_heals_from_the_other),
-        TEST(the_plan_of_a_run_has_room_for_a_version),
+        TEST(the_plan_of_a_run_has_room_for_copies_of_the_model),
         TEST(a_killed_member_has_the_outbox_on_disk),
         TEST(a_death_in_any_call_changes_nothing_in_the_update),
         TEST(a_death_after_any_call_changes_nothing_in_the_update),

@@ -171,12 +171,12 @@ static void a_damaged_part_is_taken_from_the_other_member(void **state)
     break_after_three_steps(world, call);
     for (int i = 0; i < PARTS; i++)
         restart(world, i);
-    for (int slot = 0; slot < CN_PART_SLOTS; slot++) {
+    for (int slot = 0; slot < CN_STORED_SLOTS; slot++) {
         char path[CN_PATH_SIZE + 32];
         FILE *file;
 
         snprintf(path, sizeof(path), "%s/%s", world->boards[2].settings.state,
-                 cn_part_names[CN_PART_OWN][slot]);
+                 cn_stored_names[CN_STORED_OWN][slot]);
         file = fopen(path, "r+b");
         assert_non_null(file);
         assert_int_equal(fseek(file, -100, SEEK_END), 0);
@@ -197,23 +197,24 @@ static void parts_are_removed_when_the_round_has_ended(void **state)
     begin(world, undisturbed);
     break_after_three_steps(world, find_call(&world->boards[1].mortal, STORE_DONE, 1));
     for (int i = 0; i < PARTS; i++)
-        for (int slot = 0; slot < CN_PART_SLOTS; slot++) {
+        for (int slot = 0; slot < CN_STORED_SLOTS; slot++) {
             const struct epoch_board *board = &world->boards[i];
 
-            assert_int_equal(cn_part_file_check(board->store, cn_part_names[CN_PART_OWN][slot],
+            assert_int_equal(cn_part_file_check(board->store, cn_stored_names[CN_STORED_OWN][slot],
                                                 board->session->layout, &header),
                              CN_OK);
             assert_int_equal(header.part, i);
             assert_int_equal(header.step, 2 + slot);
-            assert_int_equal(cn_part_file_check(board->store, cn_part_names[CN_PART_OTHER][slot],
+            assert_int_equal(cn_part_file_check(board->store,
+                                                cn_stored_names[CN_STORED_BEFORE][slot],
                                                 board->session->layout, &header),
                              CN_OK);
             assert_int_equal(header.part, (i + PARTS - 1) % PARTS);
         }
     finish(world, undisturbed); // the leader has sent the update; the others may have been stopped
-    for (int file = 0; file < CN_PART_FILES; file++)
-        for (int slot = 0; slot < CN_PART_SLOTS; slot++)
-            assert_int_equal(cn_part_file_check(world->boards[0].store, cn_part_names[file][slot],
+    for (int file = 0; file < CN_STORED_FILES; file++)
+        for (int slot = 0; slot < CN_STORED_SLOTS; slot++)
+            assert_int_equal(cn_part_file_check(world->boards[0].store, cn_stored_names[file][slot],
                                                 world->boards[0].session->layout, &header),
                              CN_ENOTFOUND);
 }
@@ -231,6 +232,57 @@ static void a_full_disk_stops_nobody(void **state)
     world_end_epoch(world);
     assert_memory_equal(digest, undisturbed, CN_DIGEST_SIZE);
     assert_int_equal(find_call(&world->boards[0].mortal, STORE_HEADER, 0), UINT32_MAX);
+}
+
+#define OFFERS 0x70680001u // fingerprint: what members have stored
+#define WORDS 21           // of each member's offers: whether they failed, and four of five words
+
+// Offers three parts of a state that nobody has.
+static void lie_in_offers(struct mortal *mortal, const struct cn_collective_call *call)
+{
+    int64_t *own = (int64_t *)call->data + WORDS; // those of member 1
+    uint32_t step = mortal->lie > 0 ? UINT32_MAX : STEPS;
+
+    assert_int_equal(call->count, PARTS * WORDS);
+    own[0] = 0;
+    for (int64_t p = 0; p < PARTS; p++) {
+        const int64_t offer[] = {5, -1, step, PARTS, p};
+
+        memcpy(own + 1 + p * 5, offer, sizeof(offer));
+    }
+    mortal->lies++;
+}
+
+// It ends at most one epoch; then the group goes on with the state that all have.
+static void offers_that_lie_end_one_epoch(void **state)
+{
+    struct epoch_world *world = *state;
+    uint8_t undisturbed[CN_DIGEST_SIZE], digest[CN_DIGEST_SIZE];
+    uint32_t call;
+
+    begin(world, undisturbed);
+    call = find_call(&world->boards[1].mortal, STORE_DONE, 1);
+    for (int far = 0; far < 2; far++) {
+        bool sent = false;
+        uint32_t epochs = 0;
+
+        break_after_three_steps(world, call);
+        world->boards[1].mortal.changes = OFFERS;
+        world->boards[1].mortal.change = lie_in_offers;
+        world->boards[1].mortal.lie = (float)far;
+        for (uint64_t epoch = 48; !sent; epoch += 16, epochs++) {
+            assert_true(epochs < 2);
+            world_start(world, epoch, world_newest(world), NOBODY, 0);
+            cn_mailbox_put_news(&world->boards[0].box, &world->news);
+            sent = world_serve_until_upload(world, digest);
+            world_end_epoch(world);
+        }
+        assert_memory_equal(digest, undisturbed, CN_DIGEST_SIZE);
+        assert_true(world->boards[1].mortal.lies > 0);
+        assert_int_equal(epochs, far ? 1 : 2);
+        world->boards[1].mortal.change = NULL;
+        assert_false(world->boards[0].session->disk.parts_failed); // the round has ended
+    }
 }
 
 static void a_death_after_any_call_changes_nothing(void **state)
@@ -261,6 +313,7 @@ int main(int argc, char **argv)
         TEST(a_damaged_part_is_taken_from_the_other_member),
         TEST(parts_are_removed_when_the_round_has_ended),
         TEST(a_full_disk_stops_nobody),
+        TEST(offers_that_lie_end_one_epoch),
     };
     const struct CMUnitTest all[] = {
         TEST(a_death_after_any_call_changes_nothing),

@@ -398,7 +398,7 @@ static void a_version_that_arrives_counts_where_its_copies_lie(void **state)
     facts.most_parts = 1;
     for (uint32_t m = 0; m < 4; m++) {
         facts.members[m].limit = 139 * MIB;
-        facts.members[m].arriving_whole = 40 * MIB;
+        facts.members[m].copies_whole = 40 * MIB;
         for (uint32_t s = 0; s < CN_LAYOUT_STAGES; s++)
             facts.members[m].needs[s] = need;
     }
@@ -408,7 +408,7 @@ static void a_version_that_arrives_counts_where_its_copies_lie(void **state)
     assert_int_equal(best_of(&facts).shards, 1);
     for (uint32_t m = 0; m < 4; m++) {
         facts.members[m].limit = 84 * MIB;
-        facts.members[m].arriving_divided = 5 * MIB;
+        facts.members[m].copies_divided = 5 * MIB;
     }
     assert_int_equal(best_of(&facts).shards, 4);
 }
@@ -422,7 +422,7 @@ static void a_version_that_arrives_counts_for_a_part(void **state)
         facts.members[m].limit = 12 * MIB; // the state is 32 MiB, a part of four 8
     assert_int_equal(best_of(&facts).missing, 0);
     for (uint32_t m = 0; m < 4; m++)
-        facts.members[m].arriving_divided = 5 * MIB;
+        facts.members[m].copies_divided = 5 * MIB;
     assert_true(best_of(&facts).missing > 0);
 }
 

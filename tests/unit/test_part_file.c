@@ -158,14 +158,20 @@ static void a_header_keeps_its_numbers(void **state)
     struct cn_part_header header;
 
     assert_int_equal(cn_part_file_check(world->store, NAME, &layout, &header), CN_OK);
-    assert_true(cn_part_is_same_state(&header, &world->header));
+    assert_true(cn_part_state(&header) == cn_part_state(&world->header));
     assert_int_equal(header.part, 1);
     assert_int_equal(header.tensors, 3);
     assert_int_equal(header.values, 4008);
     header.part = 2; // another part of the same state
-    assert_true(cn_part_is_same_state(&header, &world->header));
+    header.tensors = 1;
+    header.values = 7;
+    assert_true(cn_part_state(&header) == cn_part_state(&world->header));
     header.cursor++;
-    assert_false(cn_part_is_same_state(&header, &world->header));
+    assert_true(cn_part_state(&header) != cn_part_state(&world->header));
+    memset(&header, 0, sizeof(header));
+    assert_int_equal(cn_part_file_read(world->store, NAME, &layout, &header), CN_OK);
+    assert_true(cn_part_state(&header) == cn_part_state(&world->header));
+    assert_int_equal(header.part, 1);
     assert_int_equal(cn_part_file_check(world->store, "part.b", &layout, &header), CN_ENOTFOUND);
 }
 
@@ -263,12 +269,16 @@ static void tensors_that_lie_are_refused(void **state)
 // --- which parts make a state ---
 
 #define EPOCH 100
+#define STATE 77
 
 static void parts_of_one_state_are_found_wherever_they_are(void **state)
 {
     struct cn_part_offer offers[3][CN_PART_OFFERS] = {
-        {{EPOCH, 8, 3, 0}, {EPOCH, 9, 3, 0}, {EPOCH, 8, 3, 2}, {EPOCH, 9, 3, 2}},
-        {{EPOCH, 8, 3, 1}, {EPOCH, 9, 3, 1}},
+        {{STATE, EPOCH, 8, 3, 0},
+         {STATE, EPOCH, 9, 3, 0},
+         {STATE, EPOCH, 8, 3, 2},
+         {STATE, EPOCH, 9, 3, 2}},
+        {{STATE, EPOCH, 8, 3, 1}, {STATE, EPOCH, 9, 3, 1}},
     };
     struct cn_part_choice choice;
 
@@ -288,33 +298,37 @@ static void parts_of_one_state_are_found_wherever_they_are(void **state)
     assert_int_equal(choice.step, 8);
     offers[1][0] = (struct cn_part_offer){0};
     cn_part_choose((const struct cn_part_offer(*)[CN_PART_OFFERS])offers, 3, &choice);
-    assert_int_equal(choice.epoch, 0);
+    assert_int_equal(choice.state, 0);
 }
 
-// Neither of another epoch, nor of another step, nor of a cut into other parts.
+// Neither of other numbers, nor of another epoch, nor of another step, nor of a cut into other
+// parts.
 static void parts_of_two_states_make_none(void **state)
 {
-    static const struct cn_part_offer others[] = {{EPOCH + 1, 9, 2, 1},
-                                                  {EPOCH, 8, 2, 1},
-                                                  {EPOCH, 9, 3, 1},
-                                                  {EPOCH, 9, 2, 0},
-                                                  {EPOCH, 9, 2, 2}};
+    static const struct cn_part_offer others[] = {{STATE, EPOCH + 1, 9, 2, 1},
+                                                  {STATE, EPOCH, 8, 2, 1},
+                                                  {STATE, EPOCH, 9, 3, 1},
+                                                  {STATE, EPOCH, 9, 2, 0},
+                                                  {STATE, EPOCH, 9, 2, 2}};
     struct cn_part_choice choice;
 
     (void)state;
     for (size_t i = 0; i < sizeof(others) / sizeof(*others); i++) {
-        struct cn_part_offer offers[2][CN_PART_OFFERS] = {{{EPOCH, 9, 2, 0}}, {others[i]}};
+        struct cn_part_offer offers[2][CN_PART_OFFERS] = {{{STATE, EPOCH, 9, 2, 0}}, {others[i]}};
 
         cn_part_choose((const struct cn_part_offer(*)[CN_PART_OFFERS])offers, 2, &choice);
-        assert_int_equal(choice.epoch, 0);
+        assert_int_equal(choice.state, 0);
     }
 }
 
 static void of_equal_steps_the_newest_epoch_counts(void **state)
 {
     struct cn_part_offer offers[2][CN_PART_OFFERS] = {
-        {{EPOCH, 9, 2, 0}, {EPOCH + 1, 9, 2, 0}, {EPOCH, 9, 2, 1}, {EPOCH + 1, 9, 2, 1}},
-        {{EPOCH + 2, 7, 2, 0}, {EPOCH + 2, 7, 2, 1}},
+        {{STATE, EPOCH, 9, 2, 0},
+         {STATE, EPOCH + 1, 9, 2, 0},
+         {STATE, EPOCH, 9, 2, 1},
+         {STATE, EPOCH + 1, 9, 2, 1}},
+        {{STATE, EPOCH + 2, 7, 2, 0}, {STATE, EPOCH + 2, 7, 2, 1}},
     };
     struct cn_part_choice choice;
 
@@ -326,15 +340,15 @@ static void of_equal_steps_the_newest_epoch_counts(void **state)
 
 static void offers_that_lie_choose_nothing(void **state)
 {
-    struct cn_part_offer offers[1][CN_PART_OFFERS] = {{{EPOCH, 9, 1, 0},
-                                                       {EPOCH, 9, 0, 0},
-                                                       {EPOCH, 9, 33, 32},
-                                                       {EPOCH, 9, UINT32_MAX, UINT32_MAX}}};
+    struct cn_part_offer offers[1][CN_PART_OFFERS] = {{{STATE, EPOCH, 9, 1, 0},
+                                                       {STATE, EPOCH, 9, 0, 0},
+                                                       {STATE, EPOCH, 9, 33, 32},
+                                                       {STATE, EPOCH, 9, UINT32_MAX, UINT32_MAX}}};
     struct cn_part_choice choice;
 
     (void)state;
     cn_part_choose((const struct cn_part_offer(*)[CN_PART_OFFERS])offers, 1, &choice);
-    assert_int_equal(choice.epoch, 0);
+    assert_int_equal(choice.state, 0);
 }
 
 int main(void)

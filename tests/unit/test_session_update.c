@@ -44,13 +44,37 @@ static void control_variates_count_in_the_memory_plan(void **state)
 
     world_reopen(world);
     layout = world->session->layout;
-    assert_int_equal(cn_trainer_plan(world->session->trainer)->arriving, cn_version_memory(layout));
+    assert_int_equal(cn_trainer_plan(world->session->trainer)->copies,
+                     cn_version_memory(layout) + 4 * (uint64_t)layout->total);
     cn_session_close(world->session);
     world->job.correction.kind = CN_CORRECTION_SCAFFOLD;
     world_reopen(world);
     layout = world->session->layout;
-    assert_int_equal(cn_trainer_plan(world->session->trainer)->arriving,
-                     cn_version_memory(layout) + 8 * (uint64_t)layout->total);
+    assert_int_equal(cn_trainer_plan(world->session->trainer)->copies,
+                     cn_version_memory(layout) + 12 * (uint64_t)layout->total);
+}
+
+// A state that is stored in a round has the optimizer's rows: two of Adam.
+static void the_rows_of_a_stored_state_count_in_the_memory_plan(void **state)
+{
+    struct session_world *world = *state;
+    struct cn_job *job = &world->job;
+    uint64_t row, version;
+
+    world_reopen(world);
+    row = 4 * (uint64_t)world->session->layout->total;
+    version = cn_version_memory(world->session->layout) + row;
+    for (int kept = 0; kept < 2; kept++)
+        for (int adam = 0; adam < 2; adam++) {
+            uint64_t optimizer = adam ? 2 * row : row, arrives = version + (kept ? optimizer : 0);
+
+            cn_session_close(world->session);
+            job->rules.optimizer = adam ? CN_OPTIMIZER_ADAM : CN_OPTIMIZER_SGD;
+            job->keep_optimizer = kept;
+            world_reopen(world);
+            assert_int_equal(cn_trainer_plan(world->session->trainer)->copies,
+                             arrives > 3 * row + optimizer ? arrives : 3 * row + optimizer);
+        }
 }
 
 static void the_first_rounds_send_more(void **state)
@@ -189,6 +213,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(an_order_with_an_impossible_rule_is_refused),
         TEST(control_variates_count_in_the_memory_plan),
+        TEST(the_rows_of_a_stored_state_count_in_the_memory_plan),
         TEST(the_first_rounds_send_more),
         TEST(momentum_of_what_was_sent_is_forgotten),
         TEST(a_step_that_another_part_of_the_group_delivered_does_not_count_again),

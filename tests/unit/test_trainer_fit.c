@@ -125,23 +125,25 @@ static void a_cut_batch_is_counted_whole_in_an_evaluation(void **state)
     close_net(&bench);
 }
 
-#define ARRIVING 65536
+#define COPIES 65536
 
-static uint64_t arriving(const struct cn_layout *whole, const struct cn_layout *own)
+static uint64_t copies(const void *context, const struct cn_layout *whole,
+                       const struct cn_layout *own)
 {
+    (void)context;
     assert_true(whole->total > 0);
     assert_ptr_equal(own, whole);
-    return ARRIVING;
+    return COPIES;
 }
 
-static void a_version_that_arrives_has_its_share_of_the_limit(void **state)
+static void copies_of_the_model_have_their_share_of_the_limit(void **state)
 {
     static struct bench bench;
     struct cn_trainer_config config = {.compute = &cn_compute_cpu,
                                        .threads = 1,
                                        .batch = SAMPLES,
                                        .loss = CN_LOSS_CROSS_ENTROPY,
-                                       .arriving = arriving};
+                                       .copies = copies};
     struct cn_trainer *trainer = NULL;
     uint64_t alone;
     cn_err err;
@@ -149,24 +151,24 @@ static void a_version_that_arrives_has_its_share_of_the_limit(void **state)
     (void)state;
     assert_int_equal(open_net(&bench, &normalized, CN_LOSS_CROSS_ENTROPY, 1), CN_OK);
     alone = cn_trainer_memory(bench.trainer);
-    config.memory_limit = alone + ARRIVING;
+    config.memory_limit = alone + COPIES;
     assert_int_equal(cn_trainer_open(bench.onnx, &config, &bench.diag, &trainer), CN_OK);
     assert_int_equal(cn_trainer_plan(trainer)->recompute, CN_RECOMPUTE_NONE);
-    assert_int_equal(cn_trainer_plan(trainer)->arriving, ARRIVING);
-    assert_int_equal(cn_trainer_memory(trainer), alone + ARRIVING);
+    assert_int_equal(cn_trainer_plan(trainer)->copies, COPIES);
+    assert_int_equal(cn_trainer_memory(trainer), alone + COPIES);
     cn_trainer_close(trainer);
     trainer = NULL;
-    config.memory_limit = ARRIVING;
+    config.memory_limit = COPIES;
     assert_int_equal(cn_trainer_open(bench.onnx, &config, &bench.diag, &trainer), CN_ENOMEM);
-    assert_non_null(strstr(cn_diag_first(&bench.diag), "; 65536 of them while a version"));
+    assert_non_null(strstr(cn_diag_first(&bench.diag), "; 65536 of them for copies"));
     // A byte less than what it takes: whether a plan that computes again is smaller depends on the
     // processor's kernels.
-    config.memory_limit = alone + ARRIVING - 1;
+    config.memory_limit = alone + COPIES - 1;
     cn_diag_init(&bench.diag);
     err = cn_trainer_open(bench.onnx, &config, &bench.diag, &trainer);
     if (err) {
         assert_int_equal(err, CN_ENOMEM);
-        assert_non_null(strstr(cn_diag_first(&bench.diag), "; 65536 of them while a version"));
+        assert_non_null(strstr(cn_diag_first(&bench.diag), "; 65536 of them for copies"));
     } else {
         assert_int_not_equal(cn_trainer_plan(trainer)->recompute, CN_RECOMPUTE_NONE);
         assert_true(cn_trainer_memory(trainer) <= config.memory_limit);
@@ -215,7 +217,7 @@ int main(void)
         cmocka_unit_test(activations_are_computed_again_before_the_batch_is_cut),
         cmocka_unit_test(a_model_that_normalizes_over_the_batch_keeps_it_whole),
         cmocka_unit_test(a_cut_batch_is_counted_whole_in_an_evaluation),
-        cmocka_unit_test(a_version_that_arrives_has_its_share_of_the_limit),
+        cmocka_unit_test(copies_of_the_model_have_their_share_of_the_limit),
         cmocka_unit_test(a_share_of_the_weights_tells_what_fits_and_computes_again_as_it_is_told),
     };
 

@@ -37,10 +37,12 @@ struct cn_trainer_config {
     enum cn_recompute recompute;  // least that is computed again, whatever the limit
     uint64_t *least; // set where no plan keeps memory_limit: fewest bytes of a plan; NULL: unwanted
 
-    // Returns the bytes that the caller takes beside the arenas while a version of the model
-    // arrives; they count against memory_limit. own is the layout of this trainer's part, or the
-    // whole model's. NULL: none arrives.
-    uint64_t (*arriving)(const struct cn_layout *whole, const struct cn_layout *own);
+    // Returns the most bytes that the caller takes beside the arenas, for copies of the model; they
+    // count against memory_limit. own is the layout of this trainer's part, or the whole model's.
+    // NULL: none.
+    uint64_t (*copies)(const void *context, const struct cn_layout *whole,
+                       const struct cn_layout *own);
+    const void *copies_context;
 
     uint32_t shards; // members that hold the model together; 0 or 1: no shards
     uint32_t stage;  // ZeRO stage, 1 to 3; 0 is 1; ignored without shards
@@ -104,9 +106,9 @@ void cn_trainer_flops(const struct cn_trainer *trainer, double *forward, double 
 // a micro-batch. Computing again changes no bit. Pieces change only the order of the sums in a
 // gradient. There are no pieces for a model that normalizes over the batch, or in stages 2 and 3.
 struct cn_trainer_plan {
-    // Planned in all: weights, gradients, optimizer state, activations, arriving, messages.
+    // Planned in all: weights, gradients, optimizer state, activations, copies, messages.
     uint64_t bytes;
-    uint64_t arriving; // of bytes: what cn_trainer_config.arriving returned
+    uint64_t copies;   // of bytes: what cn_trainer_config.copies returned
     uint64_t messages; // of bytes: those of cn_trainer_config.messages, and beside_messages
     enum cn_recompute recompute;
     uint32_t batch; // samples of a piece

@@ -82,7 +82,7 @@ static cn_err try_plan(const struct cn_trainer *trainer, const struct cn_graph *
         drop(attempt);
         return err;
     }
-    attempt->plan.bytes += attempt->plan.arriving + attempt->plan.messages;
+    attempt->plan.bytes += attempt->plan.copies + attempt->plan.messages;
     attempt->plan.bytes += cn_trainer_copies(trainer, attempt->stage, &attempt->program.sizes);
     if (trainer->loss == CN_LOSS_CROSS_ENTROPY)
         attempt->plan.bytes += trainer->shape.outputs * sizeof(struct class_counts);
@@ -129,11 +129,11 @@ static bool normalizes_batch(const struct cn_graph *graph)
 static void refuse(const struct cn_trainer_config *config, const struct cn_trainer_plan *least,
                    const char *why, struct cn_diag *diag)
 {
-    char arriving[80] = "", messages[80] = "";
+    char copies[80] = "", messages[80] = "";
 
-    if (least->arriving)
-        snprintf(arriving, sizeof(arriving),
-                 "; %" PRIu64 " of them while a version of the model arrives", least->arriving);
+    if (least->copies)
+        snprintf(copies, sizeof(copies), "; %" PRIu64 " of them for copies of the model",
+                 least->copies);
     if (least->messages)
         snprintf(messages, sizeof(messages), "; %" PRIu64 " of them for the messages of the part",
                  least->messages);
@@ -142,7 +142,7 @@ static void refuse(const struct cn_trainer_config *config, const struct cn_train
                 " bytes (%s, %u samples "
                 "at a time%s%s%s), the limit is %" PRIu64,
                 config->batch, least->bytes, cn_recompute_text(least->recompute), least->batch, why,
-                arriving, messages, config->memory_limit);
+                copies, messages, config->memory_limit);
 }
 
 // Takes over the attempt's plan and program.
@@ -216,9 +216,10 @@ cn_err cn_trainer_fit(struct cn_trainer *trainer, const struct cn_trainer_config
     bool whole = normalizes_batch(graph) || together || part;
     struct cn_trainer_plan first = {
         .batch = config->batch,
-        .arriving = part               ? trainer->part.arriving
-                    : config->arriving ? config->arriving(&trainer->layout, &trainer->layout)
-                                       : 0,
+        .copies = part ? trainer->part.copies
+                  : config->copies
+                      ? config->copies(config->copies_context, &trainer->layout, &trainer->layout)
+                      : 0,
         .messages = trainer->part.kept,
     };
     struct attempt attempt = {.stage = trainer->stage, .plan = first};

@@ -75,7 +75,8 @@ cn_err cn_trainer_take_part(struct cn_trainer *trainer, const struct cn_trainer_
         err = cn_cut_part_make(graph, &trainer->layout, config->cut, config->part, &made);
     if (err)
         return err;
-    part->arriving = config->arriving ? config->arriving(&trainer->layout, &made.layout) : 0;
+    part->copies =
+        config->copies ? config->copies(config->copies_context, &trainer->layout, &made.layout) : 0;
     cn_graph_deinit(graph);
     *graph = made.graph;
     cn_layout_deinit(&trainer->layout);

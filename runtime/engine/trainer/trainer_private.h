@@ -59,8 +59,8 @@ struct model_part {
     size_t *tensors;     // owned; by tensor of the layout: its index in the whole layout
     uint32_t *holders;   // owned; by tensor of the layout: parts that hold it
     struct cn_cut_message cut_messages[CN_BOUNDARY_COUNT]; // owned; emptied by prepare
-    uint64_t arriving; // cn_trainer_plan.arriving: a version of the whole model arrives
-    uint64_t kept;     // cn_trainer_plan.messages
+    uint64_t copies;                                       // cn_trainer_plan.copies
+    uint64_t kept;                                         // cn_trainer_plan.messages
     struct boundary_message messages[CN_BOUNDARY_COUNT];
     struct cn_program_slot arenas[CN_ARENA_COUNT];
     struct filled_slot *slots;                       // owned

@@ -7,17 +7,19 @@
 #include "runtime/port/collective.h"
 #include "runtime/round/checkpoint/part_file.h"
 
-#define CN_PART_OFFERS (CN_PART_FILES * CN_PART_SLOTS) // most files of one member
+#define CN_PART_OFFERS (CN_STORED_FILES * CN_STORED_SLOTS) // most files of one member
 
 // A stored part that a member has and that fits the state which all members hold.
 struct cn_part_offer {
-    uint64_t epoch; // in which it was stored; 0: no offer
+    uint64_t state; // cn_part_state; 0: no offer
+    uint64_t epoch; // in which it was stored
     uint32_t step, parts, part;
 };
 
 // A state of which all parts are offered.
 struct cn_part_choice {
-    uint64_t epoch; // 0: none
+    uint64_t state; // 0: none
+    uint64_t epoch;
     uint32_t step, parts;
     uint32_t ranks[CN_CUT_PARTS_MAX]; // by part: the member that gives it
     uint32_t files[CN_CUT_PARTS_MAX]; // by part: index of that member's offer

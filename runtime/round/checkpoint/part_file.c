@@ -9,22 +9,10 @@
 
 static const uint8_t magic[8] = "cairnpt1";
 
-const char *const cn_part_names[CN_PART_FILES][CN_PART_SLOTS] = {
-    [CN_PART_OWN] = {"part.a", "part.b"},
-    [CN_PART_OTHER] = {"part-of-other.a", "part-of-other.b"},
+const char *const cn_stored_names[CN_STORED_FILES][CN_STORED_SLOTS] = {
+    [CN_STORED_OWN] = {"part.a", "part.b"},
+    [CN_STORED_BEFORE] = {"part-before.a", "part-before.b"},
 };
-
-bool cn_part_is_same_state(const struct cn_part_header *a, const struct cn_part_header *b)
-{
-    return a->run == b->run && a->epoch == b->epoch && a->lineage == b->lineage &&
-           a->round == b->round && a->step == b->step && a->parts == b->parts &&
-           memcmp(a->base, b->base, sizeof(a->base)) == 0 && a->samples == b->samples &&
-           a->cursor == b->cursor && a->updates == b->updates &&
-           memcmp(&a->train_loss, &b->train_loss, sizeof(a->train_loss)) == 0 &&
-           memcmp(&a->loss_scale.factor, &b->loss_scale.factor, sizeof(float)) == 0 &&
-           a->loss_scale.steps == b->loss_scale.steps &&
-           memcmp(a->micro, b->micro, sizeof(a->micro)) == 0 && a->arrays == b->arrays;
-}
 
 // --- header ---
 
@@ -63,6 +51,18 @@ static void put_header(const struct cn_part_header *header, uint8_t bytes[CN_PAR
     cn_put_u32(bytes + 156, header->part);
     cn_put_u32(bytes + 160, header->tensors);
     cn_put_u64(bytes + 168, header->values);
+}
+
+uint64_t cn_part_state(const struct cn_part_header *header)
+{
+    struct cn_part_header alike = *header;
+    uint8_t bytes[CN_PART_HEADER_SIZE], digest[CN_DIGEST_SIZE];
+
+    alike.part = alike.tensors = 0;
+    alike.values = 0;
+    put_header(&alike, bytes);
+    cn_crypto_digest(bytes, sizeof(bytes), digest);
+    return cn_get_u64(digest) | 1;
 }
 
 _Static_assert(120 + 2 * CN_GROUP_MAX == 152, "the fields of the header follow each other");
@@ -276,20 +276,30 @@ void cn_part_reader_end(struct cn_part_reader *reader)
     reader->tensors = NULL;
 }
 
+// Reads again what a disk fails to read once.
+static cn_err read_bytes(struct cn_store *store, struct cn_store_file *file, uint64_t offset,
+                         uint8_t *bytes, size_t size)
+{
+    cn_err err = store->ops->read(file, offset, bytes, size);
+
+    return err == CN_EIO ? store->ops->read(file, offset, bytes, size) : err;
+}
+
 static cn_err check(struct cn_store *store, struct cn_store_file *file, uint64_t size,
-                    const struct cn_layout *layout, uint8_t *piece, struct cn_part_reader *reader)
+                    const struct cn_layout *layout, bool whole, uint8_t *piece,
+                    struct cn_part_reader *reader)
 {
     uint64_t offset = CN_PART_HEADER_SIZE;
-    cn_err err = size < offset ? CN_EFORMAT : store->ops->read(file, 0, piece, (size_t)offset);
+    cn_err err = size < offset ? CN_EFORMAT : read_bytes(store, file, 0, piece, (size_t)offset);
 
     if (!err)
         err = cn_part_reader_begin(reader, layout, piece, NULL, NULL);
     if (!err && reader->left != size - offset)
         err = CN_EFORMAT;
-    while (!err && reader->left > 0) {
+    while (!err && whole && reader->left > 0) {
         size_t some = least(PIECE, (size_t)reader->left);
 
-        err = store->ops->read(file, offset, piece, some);
+        err = read_bytes(store, file, offset, piece, some);
         if (!err)
             err = cn_part_reader_put(reader, piece, some);
         offset += some;
@@ -297,8 +307,8 @@ static cn_err check(struct cn_store *store, struct cn_store_file *file, uint64_t
     return err;
 }
 
-cn_err cn_part_file_check(struct cn_store *store, const char *name, const struct cn_layout *layout,
-                          struct cn_part_header *header)
+static cn_err check_file(struct cn_store *store, const char *name, const struct cn_layout *layout,
+                         bool whole, struct cn_part_header *header)
 {
     struct cn_part_reader reader = {.left = 0};
     struct cn_store_file *file;
@@ -309,10 +319,22 @@ cn_err cn_part_file_check(struct cn_store *store, const char *name, const struct
     if (err)
         return err;
     piece = malloc(PIECE);
-    err = piece ? check(store, file, size, layout, piece, &reader) : CN_ENOMEM;
+    err = piece ? check(store, file, size, layout, whole, piece, &reader) : CN_ENOMEM;
     *header = reader.header;
     cn_part_reader_end(&reader);
     free(piece);
     store->ops->abort(file);
     return err;
+}
+
+cn_err cn_part_file_read(struct cn_store *store, const char *name, const struct cn_layout *layout,
+                         struct cn_part_header *header)
+{
+    return check_file(store, name, layout, false, header);
+}
+
+cn_err cn_part_file_check(struct cn_store *store, const char *name, const struct cn_layout *layout,
+                          struct cn_part_header *header)
+{
+    return check_file(store, name, layout, true, header);
 }

@@ -12,13 +12,14 @@
 #include "runtime/round/checkpoint/checkpoint.h"
 
 #define CN_PART_HEADER_SIZE 208
-#define CN_PART_SLOTS 2 // files of the same part, of two states
+#define CN_STORED_SLOTS 2 // files of the same part, of two states
 
-// Files of this board's part and of another member's, by slot.
-enum cn_part_file { CN_PART_OWN, CN_PART_OTHER, CN_PART_FILES };
-extern const char *const cn_part_names[CN_PART_FILES][CN_PART_SLOTS];
+// Files of this board's part and of the part before it, by slot.
+enum cn_stored_file { CN_STORED_OWN, CN_STORED_BEFORE, CN_STORED_FILES };
+extern const char *const cn_stored_names[CN_STORED_FILES][CN_STORED_SLOTS];
 
-// The header of a file. All parts of a state have the same numbers but for the last three.
+// The header of a file. All parts of a state have the same numbers, but for part, tensors and
+// values.
 struct cn_part_header {
     uint64_t run, epoch; // epoch in which the state was stored
     uint32_t lineage, round, step;
@@ -29,15 +30,14 @@ struct cn_part_header {
     double train_loss;
     struct cn_loss_scale loss_scale;
     uint16_t micro[CN_GROUP_MAX];
-    uint32_t arrays; // bits by enum cn_checkpoint_part: weights, optimizer, second
-
+    uint32_t arrays;  // bits by enum cn_checkpoint_part: weights, optimizer, second
     uint32_t part;    // 0 to parts - 1
     uint32_t tensors; // tensors of the part
     uint64_t values;  // of each array
 };
 
-// Returns whether two files are parts of the same state.
-bool cn_part_is_same_state(const struct cn_part_header *a, const struct cn_part_header *b);
+// Returns a digest of the numbers that all parts of a state have alike: never 0.
+uint64_t cn_part_state(const struct cn_part_header *header);
 
 // --- writing ---
 
@@ -93,6 +93,10 @@ cn_err cn_part_reader_put(struct cn_part_reader *reader, const uint8_t *bytes, s
 
 // Frees what the reader owns.
 void cn_part_reader_end(struct cn_part_reader *reader);
+
+// Reads the header of a file only.
+cn_err cn_part_file_read(struct cn_store *store, const char *name, const struct cn_layout *layout,
+                         struct cn_part_header *header);
 
 // Reads a whole file and checks it. Errors as above, those of the store, and CN_ENOTFOUND.
 cn_err cn_part_file_check(struct cn_store *store, const char *name, const struct cn_layout *layout,

@@ -304,9 +304,9 @@ cn_err cn_run_store_remove(struct cn_store *board, uint64_t run)
         err = board->ops->list(board, remove_own, &removal);
     if (!err)
         err = find_plain(board, &plain);
+    for (uint32_t f = 0; !err && plain == run && f < CN_STORED_FILES * CN_STORED_SLOTS; f++)
+        err = board->ops->remove(board, cn_stored_names[f / CN_STORED_SLOTS][f % CN_STORED_SLOTS]);
     if (!err && plain == run)
         err = remove_slots(board, "");
-    for (uint32_t f = 0; !err && plain == run && f < CN_PART_FILES * CN_PART_SLOTS; f++)
-        err = board->ops->remove(board, cn_part_names[f / CN_PART_SLOTS][f % CN_PART_SLOTS]);
     return err == CN_ENOTFOUND ? CN_OK : err;
 }

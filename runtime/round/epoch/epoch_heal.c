@@ -400,10 +400,8 @@ cn_err cn_epoch_heal(struct cn_epoch *epoch)
         err = complete_step(epoch, &table);
     if (!err)
         err = level(epoch, &table, &transfer);
-    if (!err)
-        err = cn_session_take_parts(epoch->session, epoch->collective, &epoch->view.view);
     cn_scratch_free(transfer.state.data);
     free(transfer.digests);
     free(transfer.wanted);
-    return err;
+    return err ? err : cn_session_take_parts(epoch->session, epoch->collective, &epoch->view.view);
 }

@@ -283,8 +283,8 @@ static void add_memory(cJSON *json, const struct cn_status_file *status)
 
     if (status->progress.memory)
         add_count(memory, "planned", status->progress.memory);
-    if (status->progress.arriving_memory)
-        add_count(memory, "arriving", status->progress.arriving_memory);
+    if (status->progress.copies_memory)
+        add_count(memory, "copies", status->progress.copies_memory);
     if (cn_scratch_in_files())
         add_count(memory, "in_files", cn_scratch_in_files());
     add_count(memory, "peak_resident", cn_platform_peak_memory());

@@ -312,6 +312,11 @@ double cn_session_busy_ms(const struct cn_session *session);
 // Returns the sums of the votes of the last step that was applied: CN_STEP_VOTES of them.
 const float *cn_session_applied_votes(const struct cn_session *session);
 
+// Returns the most bytes that copies of a model take beside the trainer of a board in a run with a
+// gateway, if it trains the whole model, or else a share or a part of it.
+uint64_t cn_session_most_copies(const struct cn_job *job, const struct cn_layout *layout,
+                                bool divided);
+
 // Allocates room for an encoded state, with cn_scratch_free: in a file, if the disk has room and
 // the profile does not say otherwise (memory.rows), since the memory plan has none for it.
 void *cn_session_allocate_state(const struct cn_session *session, size_t size);

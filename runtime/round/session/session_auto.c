@@ -142,8 +142,8 @@ static cn_err own_words(struct cn_session *session, bool trains, int64_t words[C
     words[CN_LAYOUT_WORD_SAMPLES] = session->chain.samples;
     words[CN_LAYOUT_WORD_LIMIT] = (int64_t)limit_of(session);
     words[CN_LAYOUT_WORD_MICRO_US] = (int64_t)*micro_us;
-    words[CN_LAYOUT_WORD_ARRIVING_WHOLE] = (int64_t)cn_session_arriving(session, false);
-    words[CN_LAYOUT_WORD_ARRIVING_DIVIDED] = (int64_t)cn_session_arriving(session, true);
+    words[CN_LAYOUT_WORD_COPIES_WHOLE] = (int64_t)cn_session_copies(session, false);
+    words[CN_LAYOUT_WORD_COPIES_DIVIDED] = (int64_t)cn_session_copies(session, true);
     for (uint32_t s = 0; s < CN_LAYOUT_STAGES; s++) {
         words[CN_LAYOUT_WORD_NEEDS + 2 * s] = (int64_t)session->planning.needs[s].whole;
         words[CN_LAYOUT_WORD_NEEDS + 2 * s + 1] = (int64_t)session->planning.needs[s].shared;
@@ -245,8 +245,8 @@ static void add_member(const int64_t words[CN_LAYOUT_WORDS], uint64_t kbps, cons
     member->kbps = kbps;
     for (uint32_t i = 0; i <= facts->place_count; i++)
         member->us[i] = work[i] * micro_us;
-    member->arriving_whole = bounded(words[CN_LAYOUT_WORD_ARRIVING_WHOLE], 0, BYTES_MOST);
-    member->arriving_divided = bounded(words[CN_LAYOUT_WORD_ARRIVING_DIVIDED], 0, BYTES_MOST);
+    member->copies_whole = bounded(words[CN_LAYOUT_WORD_COPIES_WHOLE], 0, BYTES_MOST);
+    member->copies_divided = bounded(words[CN_LAYOUT_WORD_COPIES_DIVIDED], 0, BYTES_MOST);
     for (uint32_t s = 0; s < CN_LAYOUT_STAGES; s++)
         member->needs[s] = (struct cn_layout_need){
             bounded(words[CN_LAYOUT_WORD_NEEDS + 2 * s], 0, BYTES_MOST),

@@ -120,7 +120,7 @@ cn_err cn_session_finish(struct cn_session *session, struct cn_collective *colle
     err = compare_with_leader(session, collective);
     if (!err)
         err = cn_session_secure_outbox(session, collective);
-    if (!err)
+    if (!err && !session->disk.outbox_unsaved)
         cn_session_forget_parts(session);
     return err;
 }

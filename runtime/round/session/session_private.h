@@ -36,8 +36,9 @@ struct cn_session {
         bool model_unsaved;     // a model file that cannot be replaced has been logged
         uint32_t rows;          // rows of the held state that the disk has (session_rows.c)
         bool rows_in_memory;    // rows that belong on the disk lie in memory: logged
-        bool has_parts;         // there may be files of parts (session_part_store.c)
-        bool distrusts_parts;   // stored parts made no state: this board offers its own no more
+        bool no_parts;          // no file of a part is there (session_part_store.c)
+        bool parts_failed;      // in this round, stored parts made no state, or differed
+        bool part_damaged;      // a damaged one has been logged
         uint32_t part_slot;     // of those files, the one that is written next
     } disk;
 
@@ -386,9 +387,12 @@ void cn_session_add_unsaved(struct cn_session *session);
 // disk. Where the disk cannot have them, the log says so once.
 bool cn_session_place_rows(struct cn_session *session);
 
-// Returns the bytes that a version takes in memory while it arrives, if this board holds the whole
-// model, or else a share or a part of it.
-uint64_t cn_session_arriving(const struct cn_session *session, bool divided);
+// Returns whether the disk still has the room that rows in files need.
+bool cn_session_has_room_for_rows(const struct cn_session *session);
+
+// Returns the most bytes that copies of the model take in memory beside the trainer, if this board
+// trains the whole model, or else a share or a part of it; 0 where they lie in files.
+uint64_t cn_session_copies(const struct cn_session *session, bool divided);
 
 #define CN_ROWS_BASE (1u << CN_PART_BASE)
 #define CN_ROWS_RESIDUAL (1u << CN_PART_RESIDUAL)
@@ -474,7 +478,8 @@ cn_err cn_session_advance_control(struct cn_session *session);
 // --- session_given_up.c ---
 
 // Notes on the disk that the round of the held state is given up. Call tell_given_up when the state
-// after it is stored as well: it sets config.given_up, so a board that was killed says so again.
+// after it is stored as well, unless the disk is full: it sets config.given_up. So a board that was
+// killed after it told the gateway says so again.
 void cn_session_note_given_up(struct cn_session *session);
 void cn_session_tell_given_up(const struct cn_session *session);
 

@@ -199,7 +199,7 @@ void cn_session_fill_progress(struct cn_session *session, struct cn_progress *pr
     if (session->planning.sets)
         memcpy(progress->layout, session->planning.sets->layout.why, sizeof(progress->layout));
     progress->memory = cn_trainer_memory(session->trainer);
-    progress->arriving_memory = cn_trainer_plan(session->trainer)->arriving;
+    progress->copies_memory = cn_trainer_plan(session->trainer)->copies;
     progress->update_bytes = session->measured.update_bytes;
     progress->dense_bytes =
         session->measured.update_bytes ? session->layout->total * sizeof(float) : 0;

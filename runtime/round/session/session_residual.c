@@ -161,6 +161,7 @@ cn_err cn_session_decide(struct cn_session *session, const struct cn_decision *d
     held->frame = NULL;
     held->frame_size = 0;
     held->phase = CN_PHASE_BASE;
+    cn_session_forget_parts(session);
     return cn_session_save(session, 0);
 }
 

@@ -5,6 +5,7 @@
 #include "runtime/base/log.h"
 #include "runtime/round/session/session_private.h"
 #include "runtime/update/update.h"
+#include "runtime/update/variate.h"
 #include "runtime/update/version.h"
 
 #define VALUES 4096 // values that are read at a time
@@ -38,6 +39,12 @@ static bool disk_has_room(const struct cn_session *session)
                                size_of_rows(session));
 }
 
+bool cn_session_has_room_for_rows(const struct cn_session *session)
+{
+    return session->disk.rows_in_memory ||
+           !belong_on_disk(session, cn_session_divides_state(session)) || disk_has_room(session);
+}
+
 bool cn_session_place_rows(struct cn_session *session)
 {
     const char *state = session->config.settings->state;
@@ -64,11 +71,26 @@ void *cn_session_allocate_state(const struct cn_session *session, size_t size)
                : cn_scratch_allocate_in(settings->state, keep_free(session), size);
 }
 
-uint64_t cn_session_arriving(const struct cn_session *session, bool divided)
+// In a round these are base, residual, weights and the optimizer's rows, once a state was stored;
+// of a divided state one row at a time is gathered. While a version arrives they are its bytes, the
+// new base, the old one and the residual.
+uint64_t cn_session_most_copies(const struct cn_job *job, const struct cn_layout *layout,
+                                bool divided)
+{
+    uint64_t row = (uint64_t)layout->total * sizeof(float);
+    uint64_t optimizer = divided ? 0 : job->rules.optimizer == CN_OPTIMIZER_SGD ? row : 2 * row;
+    uint64_t round = 3 * row + optimizer;
+    uint64_t version = cn_version_memory(layout) + row + (job->keep_optimizer ? optimizer : 0);
+
+    return (round > version ? round : version) +
+           (job->correction.kind == CN_CORRECTION_SCAFFOLD ? cn_variate_memory(layout) : 0);
+}
+
+uint64_t cn_session_copies(const struct cn_session *session, bool divided)
 {
     return belong_on_disk(session, divided) && disk_has_room(session)
                ? 0
-               : cn_version_memory(session->layout);
+               : cn_session_most_copies(session->config.job, session->layout, divided);
 }
 
 void cn_session_note_rows(struct cn_session *session, bool stored)

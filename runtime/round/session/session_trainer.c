@@ -8,8 +8,6 @@
 #include "runtime/round/session/session_chain.h"
 #include "runtime/update/local_tensors.h"
 #include "runtime/update/tensor_rules.h"
-#include "runtime/update/variate.h"
-#include "runtime/update/version.h"
 
 // Returns the bytes of a copy of this board's part of a model; 0 without parts.
 static uint64_t part_of(const struct cn_layout *whole, const struct cn_layout *own)
@@ -17,30 +15,36 @@ static uint64_t part_of(const struct cn_layout *whole, const struct cn_layout *o
     return own == whole ? 0 : (uint64_t)own->total * sizeof(float);
 }
 
-static uint64_t version_arrives(const struct cn_layout *whole, const struct cn_layout *own)
+// Where the copies of the model lie.
+struct place {
+    const struct cn_session *session;
+    bool on_disk;
+};
+
+static uint64_t copies_of(const void *context, const struct cn_layout *whole,
+                          const struct cn_layout *own)
 {
-    return cn_version_memory(whole) + part_of(whole, own);
+    const struct place *place = context;
+    bool divided = cn_session_divides_state(place->session);
+
+    return part_of(whole, own) +
+           (place->on_disk ? 0
+                           : cn_session_most_copies(place->session->config.job, whole, divided));
 }
 
-static uint64_t version_and_variate_arrive(const struct cn_layout *whole,
-                                           const struct cn_layout *own)
-{
-    return cn_variate_memory(whole) + part_of(whole, own);
-}
-
-// Returns what a step of the whole model takes beside a version that arrives.
+// Returns what a step of the whole model takes beside copies of it.
 static struct cn_trainer_need needs_of(const struct cn_trainer *trainer, uint32_t stage)
 {
     struct cn_trainer_need need = cn_trainer_needs(trainer, stage);
 
-    need.whole -= cn_trainer_plan(trainer)->arriving;
+    need.whole -= cn_trainer_plan(trainer)->copies;
     return need;
 }
 
 static cn_err open_once(struct cn_session *session, struct cn_diag *diag)
 {
     const struct cn_session_config *config = &session->config;
-    const bool on_disk = cn_session_place_rows(session);
+    const struct place place = {session, cn_session_place_rows(session)};
     struct cn_trainer_config trainer = {
         .compute = config->compute,
         .device = cn_gpus_first(config->settings),
@@ -56,10 +60,8 @@ static cn_err open_once(struct cn_session *session, struct cn_diag *diag)
         .seed = config->job->seed,
         .memory_limit = config->settings->memory_limit,
         .recompute = session->sharing.recompute,
-        .arriving = config->alone                  ? NULL
-                    : on_disk                      ? part_of
-                    : cn_session_corrects(session) ? version_and_variate_arrive
-                                                   : version_arrives,
+        .copies = config->alone ? NULL : copies_of,
+        .copies_context = &place,
         .shards = session->sharing.shards,
         .stage = session->sharing.stage,
         .weighs = config->job->parallel.kind == CN_PARALLEL_AUTO,

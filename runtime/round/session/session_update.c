@@ -1,4 +1,4 @@
-#include "runtime/round/session/session_private.h"
+#include "runtime/round/session/session_chain.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -172,6 +172,7 @@ cn_err cn_session_begin(struct cn_session *session, const struct cn_round_order 
     if (!is_possible(session, order) || !cn_session_has_control(session))
         return CN_EFORMAT;
     cn_session_begin_control(session, order->round, order->steps);
+    cn_session_forget_parts(session);
     err = cn_session_recall_rows(session, CN_ROWS_ALL);
     if (err)
         return err;

@@ -76,6 +76,6 @@ struct cn_progress {
     struct cn_slow slowest_why;
     uint32_t slowest_micro, total_micro; // its micro-batches of a step, and those of all members
     uint64_t memory;                     // bytes planned for training
-    uint64_t arriving_memory;            // of memory: for a version of the model that arrives
+    uint64_t copies_memory;              // of memory: for copies of the model beside the trainer
     uint64_t update_bytes, dense_bytes;  // size of the newest update as sent, and as float32
 };

@@ -11,14 +11,16 @@
 
 enum fingerprint { HEADER = 0x70730001, VALUES, STORED };
 
+// Rows in files need their room as well.
 bool cn_session_wants_whole_store(const struct cn_session *session)
 {
-    return !cn_session_is_cut(session) || session->held.step == 0 || session->disk.full;
+    return !cn_session_is_cut(session) || session->held.step == 0 || session->disk.full ||
+           session->disk.parts_failed || !cn_session_has_room_for_rows(session);
 }
 
-static const char *name_of(const struct cn_session *session, enum cn_part_file file)
+static const char *name_of(const struct cn_session *session, enum cn_stored_file file)
 {
-    return cn_part_names[file][session->disk.part_slot];
+    return cn_stored_names[file][session->disk.part_slot];
 }
 
 // --- this board's part ---
@@ -77,7 +79,7 @@ static cn_err write_own(struct cn_session *session, struct cn_collective *collec
         return err;
     }
     describe(session, &header);
-    cn_part_writer_begin(writer, session->config.store, name_of(session, CN_PART_OWN), &header,
+    cn_part_writer_begin(writer, session->config.store, name_of(session, CN_STORED_OWN), &header,
                          tensors);
     if (!cn_session_has_room(session) && !writer->err)
         writer->err = CN_ENOSPC;
@@ -117,92 +119,112 @@ static cn_err move(const struct copy *copy, enum cn_collective_kind kind, size_t
     return copy->collective->ops->run(copy->collective, &call);
 }
 
-// Sends this board's part, as its file has it. Without a file a header of zeros is sent. A file
-// that cannot be read to its end leaves the other member with a digest that does not match.
-static cn_err send_own(const struct copy *copy, bool has_file)
+// Sends this board's part, as its file has it. Without a file a header of zeros is sent. *stored
+// becomes CN_EIO for a file that cannot be read to its end; the other member sees a digest that
+// does not match.
+static cn_err send_own(const struct copy *copy, cn_err *stored)
 {
     struct cn_store *store = copy->session->config.store;
     struct cn_store_file *file = NULL;
     uint64_t size = 0, offset = CN_PART_HEADER_SIZE;
-    cn_err err;
+    cn_err err, read = CN_OK;
 
     memset(copy->piece, 0, CN_PART_HEADER_SIZE);
-    if (has_file &&
-        store->ops->open(store, name_of(copy->session, CN_PART_OWN), &file, &size) == CN_OK &&
-        store->ops->read(file, 0, copy->piece, CN_PART_HEADER_SIZE)) {
+    if (!*stored)
+        read = store->ops->open(store, name_of(copy->session, CN_STORED_OWN), &file, &size);
+    if (!*stored && !read)
+        read = store->ops->read(file, 0, copy->piece, CN_PART_HEADER_SIZE);
+    if (read) {
         memset(copy->piece, 0, CN_PART_HEADER_SIZE);
         size = 0;
     }
     err = move(copy, CN_COLLECTIVE_SEND, CN_PART_HEADER_SIZE, HEADER);
     for (size_t some; !err && offset < size; offset += some) {
         some = size - offset < PIECE ? (size_t)(size - offset) : PIECE;
-        if (store->ops->read(file, offset, copy->piece, some))
+        if (!read)
+            read = store->ops->read(file, offset, copy->piece, some);
+        if (read)
             memset(copy->piece, 0, some);
         err = move(copy, CN_COLLECTIVE_SEND, some, VALUES);
     }
     store->ops->abort(file);
+    if (read)
+        *stored = CN_EIO;
     return err;
 }
 
-// Receives what follows a header and stores it. *stored is the result of the disk and of the check.
-static cn_err receive_rest(const struct copy *copy, struct cn_part_reader *reader, cn_err *stored)
+// What became of a part that was received.
+struct received {
+    cn_err disk;    // result of this board's disk
+    cn_err content; // result of the check
+};
+
+// Receives what follows a header, and stores all of it unless it is wrong.
+static cn_err receive_rest(const struct copy *copy, struct cn_part_reader *reader,
+                           struct received *received)
 {
     struct cn_store *store = copy->session->config.store;
     struct cn_store_writer *file = malloc(sizeof(*file));
-    cn_err err = file ? CN_OK : CN_ENOMEM;
+    cn_err *disk = &received->disk, *content = &received->content, err = CN_OK;
 
-    if (err)
-        return err;
-    *stored = cn_session_has_room(copy->session) ? CN_OK : CN_ENOSPC;
-    if (!*stored)
-        *stored = cn_store_writer_begin(store, name_of(copy->session, CN_PART_OTHER), file);
-    if (*stored) {
+    if (!file)
+        return CN_ENOMEM;
+    *disk = cn_session_has_room(copy->session) ? CN_OK : CN_ENOSPC;
+    if (!*disk)
+        *disk = cn_store_writer_begin(store, name_of(copy->session, CN_STORED_BEFORE), file);
+    if (*disk) {
         free(file);
         file = NULL;
     }
     if (file)
-        *stored = cn_store_writer_put(file, copy->piece, CN_PART_HEADER_SIZE);
+        *disk = cn_store_writer_put(file, copy->piece, CN_PART_HEADER_SIZE);
     while (!err && reader->left > 0) {
         size_t some = reader->left < PIECE ? (size_t)reader->left : PIECE;
 
         err = move(copy, CN_COLLECTIVE_RECEIVE, some, VALUES);
-        if (!err && !*stored)
-            *stored = cn_part_reader_put(reader, copy->piece, some);
+        if (!err && !*content)
+            *content = cn_part_reader_put(reader, copy->piece, some);
         else
             reader->left -= some;
-        if (!err && !*stored)
-            *stored = cn_store_writer_put(file, copy->piece, some);
+        if (!err && file && !*disk)
+            *disk = cn_store_writer_put(file, copy->piece, some);
     }
-    if (file)
-        *stored = cn_store_writer_end(file, err ? err : *stored);
+    if (file) {
+        cn_err drops = err ? err : *disk ? *disk : *content;
+        cn_err ended = cn_store_writer_end(file, drops);
+
+        *disk = drops ? *disk : ended;
+    }
     free(file);
     return err;
 }
 
-static cn_err receive_other(const struct copy *copy, cn_err *stored)
+static cn_err receive_before(const struct copy *copy, uint32_t from, struct received *received)
 {
     static const uint8_t nothing[CN_PART_HEADER_SIZE];
     struct cn_part_reader reader;
     struct cn_part_header own;
     cn_err err = move(copy, CN_COLLECTIVE_RECEIVE, CN_PART_HEADER_SIZE, HEADER);
 
-    *stored = CN_OK;
-    if (err || memcmp(copy->piece, nothing, sizeof(nothing)) == 0)
-        return err; // the other member says that its disk failed
+    if (err)
+        return err;
+    if (memcmp(copy->piece, nothing, sizeof(nothing)) == 0)
+        return CN_OK; // the other member has no file, and says so when all agree
     describe(copy->session, &own);
     err = cn_part_reader_begin(&reader, copy->session->layout, copy->piece, NULL, NULL);
-    if (!err && (!cn_part_is_same_state(&reader.header, &own) || reader.header.part == own.part))
-        err = CN_EFORMAT;
+    if (!err &&
+        (cn_part_state(&reader.header) != cn_part_state(&own) || reader.header.part != from))
+        received->content = CN_ESTALE;
     if (!err)
-        err = receive_rest(copy, &reader, stored);
+        err = receive_rest(copy, &reader, received);
     cn_part_reader_end(&reader);
     return err;
 }
 
 // Gives each part to the member of the next one: first the even parts, then the odd ones, so that
 // several travel at once.
-static cn_err exchange(struct cn_session *session, struct cn_collective *collective, bool has_file,
-                       cn_err *stored)
+static cn_err exchange(struct cn_session *session, struct cn_collective *collective, cn_err *own,
+                       struct received *before)
 {
     const struct cn_chain_place *place = &session->plan.chain;
     struct copy copy = {session, collective, .piece = malloc(PIECE)};
@@ -215,7 +237,7 @@ static cn_err exchange(struct cn_session *session, struct cn_collective *collect
             continue;
         copy.pair = cn_ranks_parts(place, 1u << from | 1u << to);
         copy.peer = cn_ranks_of_part(place, place->part == from ? to : from);
-        err = place->part == from ? send_own(&copy, has_file) : receive_other(&copy, stored);
+        err = place->part == from ? send_own(&copy, own) : receive_before(&copy, from, before);
     }
     free(copy.piece);
     return err;
@@ -223,56 +245,72 @@ static cn_err exchange(struct cn_session *session, struct cn_collective *collect
 
 // --- all parts ---
 
-// Sets *all to whether every member that trains has stored what it should.
-static cn_err agree(struct cn_session *session, struct cn_collective *collective, bool own,
-                    bool *all)
+// Sets *all to whether every member that trains has stored what it should, and *alike to whether
+// all of them stored the same state.
+static cn_err agree(struct cn_session *session, struct cn_collective *collective, bool stored,
+                    bool *all, bool *alike)
 {
-    int64_t stored = own;
+    struct cn_part_header own;
+    int64_t words[3];
     const struct cn_collective_call call = {.kind = CN_COLLECTIVE_ALL_REDUCE,
                                             .how = CN_REDUCE_MIN,
                                             .type = CN_INT64,
                                             .set =
                                                 session->plan.whole ? NULL : &session->plan.train,
-                                            .data = &stored,
-                                            .count = 1,
+                                            .data = words,
+                                            .count = 3,
                                             .fingerprint = STORED};
-    cn_err err = collective->ops->run(collective, &call);
+    cn_err err;
 
-    *all = stored > 0;
+    describe(session, &own);
+    words[0] = stored;
+    words[1] = (int64_t)(cn_part_state(&own) >> 1);
+    words[2] = -words[1];
+    err = collective->ops->run(collective, &call);
+    *all = words[0] > 0;
+    *alike = words[1] == -words[2]; // the least of them is the largest
     return err;
 }
 
 cn_err cn_session_store_parts(struct cn_session *session, struct cn_collective *collective)
 {
-    cn_err own = CN_OK, other = CN_OK, err;
-    bool all;
+    struct received before = {CN_OK, CN_OK};
+    cn_err own = CN_OK, err;
+    bool all, alike;
 
-    session->disk.has_parts = true;
+    session->disk.no_parts = false;
     err = write_own(session, collective, &own);
     if (!err && session->plan.chain.chains == 1)
-        err = exchange(session, collective, !own, &other);
+        err = exchange(session, collective, &own, &before);
     if (err)
         return err;
-    cn_session_note_saved(session, own ? own : other);
-    err = agree(session, collective, !own && !other, &all);
-    if (!err && all)
+    cn_session_note_saved(session, own ? own : before.disk);
+    err = agree(session, collective, !own && !before.disk && !before.content, &all, &alike);
+    if (err)
+        return err;
+    session->disk.parts_failed = !alike;
+    if (!alike)
+        cn_log(CN_LOG_WARN, "session",
+               "round %u: the members' parts are not of one state; the whole state is stored "
+               "from now on",
+               session->held.round);
+    if (all && alike)
         session->disk.part_slot = 1 - session->disk.part_slot;
-    return err ? err : cn_trainer_discard(session->trainer);
+    return cn_trainer_discard(session->trainer);
 }
 
 void cn_session_forget_parts(struct cn_session *session)
 {
     struct cn_store *store = session->config.store;
+    cn_err err = CN_OK;
 
-    if (!session->disk.has_parts)
+    session->disk.parts_failed = false;
+    if (session->disk.no_parts)
         return;
-    session->disk.has_parts = false;
-    for (int file = 0; file < CN_PART_FILES; file++)
-        for (int slot = 0; slot < CN_PART_SLOTS; slot++) {
-            cn_err err = store->ops->remove(store, cn_part_names[file][slot]);
-
-            if (err)
-                cn_log(CN_LOG_WARN, "session", "%s cannot be removed: %s",
-                       cn_part_names[file][slot], cn_err_text(err));
-        }
+    for (uint32_t f = 0; !err && f < CN_STORED_FILES * CN_STORED_SLOTS; f++)
+        err = store->ops->remove(store, cn_stored_names[f / CN_STORED_SLOTS][f % CN_STORED_SLOTS]);
+    session->disk.no_parts = !err;
+    if (err)
+        cn_log(CN_LOG_WARN, "session", "stored parts of a round that has ended stay: %s",
+               cn_err_text(err));
 }
