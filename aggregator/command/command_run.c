@@ -25,6 +25,7 @@
 #define STATUS_MS 1000   // between writes of status.json
 #define LINGER_MS 20000  // longest time after the end for boards to learn of it
 #define QUIET_MS 3000    // silence of all boards after which the program may leave
+#define ASKED_MS 1000    // the same where all of them have asked for another job
 #define OVER_FILE "over" // empty; says that the boards had their time after the end
 
 static const char help[] =
@@ -83,6 +84,18 @@ static bool awaits_boards(const struct cn_daemon *daemon, uint64_t now_ms)
     return false;
 }
 
+// Returns whether every board has registered since the end: so it knows of the end, and was told of
+// no other job.
+static bool all_have_asked(const struct cn_daemon *daemon)
+{
+    size_t count;
+    const struct cn_roster_board *boards = cn_roster_boards(daemon->roster, &count);
+    for (size_t i = 0; i < count; i++)
+        if (!boards[i].enrolled.revoked && boards[i].registered_ms <= daemon->ended_ms)
+            return false;
+    return count > 0;
+}
+
 // Says whether the program may leave after the end of the run: every group that is here has the
 // last version and all boards are silent, or LINGER_MS are over. Until then a board that was killed
 // at the end has come back.
@@ -97,15 +110,16 @@ static bool may_leave(struct cn_daemon *daemon, uint64_t now_ms)
         return true;
     if (awaits_boards(daemon, now_ms))
         return false;
+    uint64_t quiet_ms = all_have_asked(daemon) ? ASKED_MS : QUIET_MS;
     for (size_t i = 0; i < count; i++) {
         bool here = groups[i].heard_ms && now_ms - groups[i].heard_ms < LINGER_MS;
         bool lacks_last = !daemon->over_at_start && !groups[i].away && groups[i].served < last;
         if (here && lacks_last)
             return false;
-        if (here && now_ms - groups[i].heard_ms < QUIET_MS)
+        if (here && now_ms - groups[i].heard_ms < quiet_ms)
             return false;
     }
-    return now_ms - daemon->ended_ms >= QUIET_MS;
+    return now_ms - daemon->ended_ms >= quiet_ms;
 }
 
 static bool was_left(const struct cn_daemon *daemon)

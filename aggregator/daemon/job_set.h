@@ -64,7 +64,8 @@ void cn_job_set_step(struct cn_job_set *set, const struct cn_run_state *first,
 // Says whether a submitted job waits for an update of a group, which serves it.
 bool cn_job_set_awaits(const struct cn_job_set *set, const char *group);
 
-// Decides at once which job each group serves. context is the set. Takes at most a fifth of the
+// Decides at once which job each group serves. context is the set. With one job there is nothing to
+// decide, so all boards of a group are answered at once. Else it takes at most a fifth of the
 // time, however often it is called: in between it decides nothing.
 enum cn_replan cn_job_set_replan(void *context);
 

@@ -351,8 +351,10 @@ void cn_roster_note(struct cn_roster *roster, const char *board,
                     const struct cn_roster_facts *facts)
 {
     struct cn_roster_board *found = find_board(&roster->boards, board);
-    if (found)
-        found->facts = *facts;
+    if (!found)
+        return;
+    found->facts = *facts;
+    found->registered_ms = found->heard_ms; // this request's
 }
 
 void cn_roster_blame(struct cn_roster *roster, const char *board, const char *fault, uint64_t code,

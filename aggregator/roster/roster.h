@@ -34,7 +34,8 @@ struct cn_roster_facts {
 
 struct cn_roster_board {
     struct cn_ledger_board enrolled;
-    uint64_t heard_ms; // clock; when the board last sent something; 0: not since the start
+    uint64_t heard_ms;      // clock; when the board last sent something; 0: not since the start
+    uint64_t registered_ms; // clock; when it last registered; 0: not since the start
     struct cn_roster_facts facts;
     struct cn_fault fault;
     bool error_due;      // fault is not in the ledger yet

@@ -211,7 +211,7 @@ static void print_plan(const struct cn_trainer *trainer, const struct cn_onnx_fi
            cn_recompute_text(plan->recompute));
     if (plan->batch < batch)
         printf(", %u samples at a time", plan->batch);
-    printf("\n%.2f MiB more in a run with a gateway (%.2f with Adam), for copies of the model\n",
+    printf("\n%.2f MiB more in a run with a gateway (%.2f with Adam)\n",
            (double)cn_session_most_copies(&sgd, layout, false) / 1048576,
            (double)cn_session_most_copies(&adam, layout, false) / 1048576);
 }

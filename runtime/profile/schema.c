@@ -84,7 +84,7 @@ const struct cn_schema_row cn_schema[] = {
      .uses = TRAIN | NODE, .about = "memory of the board; train_max may not exceed it"},
     {"memory.train_max", CN_VALUE_SIZE, BOARD | SITE | JOB, AT(memory_limit), MIB, 64 * TIB, "none",
      .initial = "none", .uses = TRAIN | NODE,
-     .about = "most memory for training and for a version that arrives; at most what the machine "
+     .about = "most memory for training and for copies of the model; at most what the machine "
               "has"},
     {"memory.rows", CN_VALUE_CHOICE, BOARD | SITE, AT(row_place), .choices = row_places,
      .initial = "auto", .uses = NODE,

@@ -435,7 +435,7 @@ static cn_err poll_care(struct cn_node_owner *node, uint64_t now)
 }
 
 // With until_end: once the run has ended, asks whether the gateway has another job for this board,
-// and ends the node when it has none or does not answer.
+// and ends the node when it has none, has left or does not answer.
 static cn_err poll_end(struct cn_node_owner *node, uint64_t now)
 {
     if (!node->config.until_end)
@@ -447,7 +447,7 @@ static cn_err poll_end(struct cn_node_owner *node, uint64_t now)
     }
     if (node->next_asked_ms) // the others of the group may have left, and the worker waits for them
         node->status.progress = node->end;
-    if (node->next_asked_ms && now - node->next_asked_ms >= NEXT_RUN_MS)
+    if (node->next_asked_ms && (node->down || now - node->next_asked_ms >= NEXT_RUN_MS))
         node->result = CN_OK;
     return CN_OK;
 }

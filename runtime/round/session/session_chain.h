@@ -4,7 +4,7 @@
 // The members that hold the parts of one model are a chain (runtime/group/ranks.h). Chains are
 // formed when an epoch begins, by the members that are there, and stay until it ends. Each member
 // has the whole base version on its disk and in its held state; its trainer has its part only. As
-// with shards, the chain gathers and stores the whole state, once in a round, and then each
+// with shards, the whole state is gathered and stored: once in an epoch, and then each
 // member's part every few seconds. The steps since the whole state count as unsaved. After a
 // failure all members return to it, or to a newer one that the stored parts make (session_store.c,
 // session_part_store.c). At the end of a round the weights are gathered, so that every member makes

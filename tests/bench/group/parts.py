@@ -1,6 +1,6 @@
 """What a board holds in memory of a model that is cut into parts: planned, measured, and how far it reaches.
 
-    parts.py BUILD held [WIDTH]            memory of each member of 1, 2 and 4 boards
+    parts.py BUILD held [WIDTH [STEPS]]    memory of each member of 1, 2 and 4 boards
     parts.py BUILD largest [MIB [PARTS=WIDTH...]]
                                            the largest model that trains in so much memory a board (256)
     parts.py BUILD bubble                  the share of a step in which parts of equal work rest, beside the formula
@@ -9,8 +9,9 @@
                                            files included (root)
 
 Perceptrons with 17 hidden layers of one width, Adam, boards as processes on this machine, one thread each. `held` shows
-anonymous memory (RssAnon of /proc/PID/status, looked at every 10 ms): what no disk can take the place of. A round of 8
-steps is trained and stored, the update is sent and the next version taken. `largest` limits RLIMIT_DATA, as shards.py.
+anonymous memory (RssAnon of /proc/PID/status, looked at every 10 ms): what no disk can take the place of. A round of
+STEPS steps is trained, the update is sent and the next version taken; it has to take more than 5 s, so that a state is
+stored in it. `largest` limits RLIMIT_DATA, as shards.py.
 """
 
 import json
@@ -56,7 +57,7 @@ def watch(cluster):
     return most
 
 
-def held(build, width="512"):
+def held(build, width="512", steps="500"):
     width = int(width)
     row = 4 * shards.parameters(width) / MIB
     print(f"perceptron, {shards.DEPTH} layers of {width}: a row of its weights is {row:.0f} MiB; Adam; "
@@ -64,7 +65,7 @@ def held(build, width="512"):
     print("| boards | planned, MiB | anonymous memory at most, MiB | of one board |\n|---|---|---|---|")
     alone = None
     for parts in (1, 2, 4):
-        with shards.Limited(build, **settings_of(parts, local_steps=8)) as cluster:
+        with shards.Limited(build, **settings_of(parts, local_steps=int(steps))) as cluster:
             share_samples(cluster)
             shards.write_model(cluster.path("wide.onnx"), width)
             cluster.set_model("wide.onnx")
