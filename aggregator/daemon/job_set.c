@@ -358,7 +358,7 @@ enum cn_replan cn_job_set_replan(void *context)
     struct cn_job_set *set = context;
     uint64_t now_ms = cn_platform_now_ms();
     if (set->count == 1)
-        return CN_REPLAN_DONE; // all groups serve the only job
+        return CN_REPLAN_DONE;   // all groups serve the only job
     if (now_ms < set->replan_ms) // boards that fail all the time do not keep the gateway busy
         return CN_REPLAN_LATER;
     plan(set, now_ms);
