@@ -80,12 +80,13 @@ static void predict_whole(const struct cn_layout_facts *facts,
     struct cn_cost_whole whole = {.replicas = candidate->replicas,
                                   .shards = candidate->shards,
                                   .stage = candidate->stage,
-                                  .micro = candidate->micro};
+                                  .micro = candidate->micro,
+                                  .us = facts->members[candidate->members[0]].us};
 
     for (uint32_t i = 0; i < count; i++) {
         const struct cn_layout_member *member = &facts->members[candidate->members[i]];
 
-        if (!whole.us || member->us[facts->place_count] > whole.us[facts->place_count])
+        if (member->us[facts->place_count] > whole.us[facts->place_count])
             whole.us = member->us;
         if (member->kbps && (!whole.kbps || member->kbps < whole.kbps))
             whole.kbps = member->kbps;
