@@ -84,8 +84,8 @@ static bool awaits_boards(const struct cn_daemon *daemon, uint64_t now_ms)
     return false;
 }
 
-// Returns whether every board has registered since the end: so it knows of the end, and was told of
-// no other job.
+// Returns whether every board has registered since the end, to ask for another job: so all know of
+// the end.
 static bool all_have_asked(const struct cn_daemon *daemon)
 {
     size_t count;

@@ -210,6 +210,24 @@ void world_store_each_step(struct epoch_world *world)
         world->boards[i].mortal.stores = true;
 }
 
+void world_hold_three_parts(struct epoch_world *world, int count)
+{
+    world->job.parallel.scope = CN_SCOPE_SHARED;
+    world_take_model(world, DIGITS "digits-cnn.onnx");
+    for (int i = 0; i < world->count; i++)
+        board_close_session(&world->boards[i]);
+    world->count = count;
+    world->job.pipeline.parts = 3;
+    snprintf(world->job.pipeline.cut, sizeof(world->job.pipeline.cut), "2.* 6.*");
+    for (int i = 0; i < count; i++) {
+        world_init_board(world, i);
+        board_close_session(&world->boards[i]);
+        world->boards[i].settings.data[0] = world->boards[0].settings.data[0];
+        world_open_session(world, i);
+    }
+    world_store_each_step(world);
+}
+
 static bool dies(struct cn_collective *collective)
 {
     struct mortal *mortal = (struct mortal *)collective;

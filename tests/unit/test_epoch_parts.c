@@ -11,7 +11,6 @@
 #include "runtime/round/checkpoint/part_file.h"
 #include "tests/unit/epoch_world.h"
 
-#define DIGITS CAIRN_TEST_DATA "/digits/"
 #define PARTS 3
 #define STEPS 4
 #define STORE_HEADER 0x70730001 // fingerprints: a part on its way to another disk
@@ -19,32 +18,14 @@
 #define TAKE_HEADER 0x70680002  // a stored part on its way to all members
 #define IS_STORE(fingerprint) (((fingerprint)&0xffff0000u) == 0x70730000u)
 
-static void hold_three_parts(struct epoch_world *world)
-{
-    world->job.parallel.scope = CN_SCOPE_SHARED;
-    world_take_model(world, DIGITS "digits-cnn.onnx");
-    for (int i = 0; i < world->count; i++)
-        board_close_session(&world->boards[i]);
-    world->count = PARTS;
-    world->victims = (1u << PARTS) - 1;
-    world->job.pipeline.parts = PARTS;
-    world->job.rules.optimizer = CN_OPTIMIZER_ADAM;
-    snprintf(world->job.pipeline.cut, sizeof(world->job.pipeline.cut), "2.* 6.*");
-    world->job.local_steps = STEPS;
-    world->job.rules.clip = 1;
-    for (int i = 0; i < world->count; i++) {
-        world_init_board(world, i);
-        board_close_session(&world->boards[i]);
-        world->boards[i].settings.data[0] = world->boards[0].settings.data[0];
-        world_open_session(world, i);
-    }
-    world_store_each_step(world);
-}
-
 // Trains the round without a death.
 static void begin(struct epoch_world *world, uint8_t undisturbed[CN_DIGEST_SIZE])
 {
-    hold_three_parts(world);
+    world->victims = (1u << PARTS) - 1;
+    world->job.rules.optimizer = CN_OPTIMIZER_ADAM;
+    world->job.rules.clip = 1;
+    world->job.local_steps = STEPS;
+    world_hold_three_parts(world, PARTS);
     world_train_round(world, undisturbed);
     world_end_epoch(world);
     for (int i = 0; i < world->count; i++)

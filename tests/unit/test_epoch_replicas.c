@@ -12,7 +12,6 @@
 
 #include "tests/unit/epoch_world.h"
 
-#define DIGITS CAIRN_TEST_DATA "/digits/"
 #define PARTS 3
 #define SMALL 2048 // bytes; a broadcast of more is that of a version
 
@@ -65,31 +64,13 @@ static enum phase phase_of(const struct cn_collective_call *call)
     return call->count > SMALL ? FETCH : COMMAND;
 }
 
-// The place of a member is part * replicas + replica: members 0 to 2 hold the first part.
-static void hold_three_parts(struct epoch_world *world)
-{
-    world->job.parallel.scope = CN_SCOPE_SHARED;
-    world_take_model(world, DIGITS "digits-cnn.onnx");
-    for (int i = 0; i < world->count; i++)
-        board_close_session(&world->boards[i]);
-    world->count = BOARDS;
-    world->job.parallel.replicate = BOARDS / PARTS;
-    world->job.pipeline.parts = PARTS;
-    snprintf(world->job.pipeline.cut, sizeof(world->job.pipeline.cut), "2.* 6.*");
-    world->job.local_steps = 2;
-    for (int i = 0; i < world->count; i++) {
-        world_init_board(world, i);
-        board_close_session(&world->boards[i]);
-        world->boards[i].settings.data[0] = world->boards[0].settings.data[0];
-        world_open_session(world, i);
-    }
-    world_store_each_step(world);
-}
-
-// Trains the round without a death.
+// Trains the round without a death. The place of a member is part * replicas + replica: members 0
+// to 2 hold the first part.
 static void begin(struct epoch_world *world, uint8_t undisturbed[CN_DIGEST_SIZE])
 {
-    hold_three_parts(world);
+    world->job.parallel.replicate = BOARDS / PARTS;
+    world->job.local_steps = 2;
+    world_hold_three_parts(world, BOARDS);
     world_train_round(world, undisturbed);
     world_end_epoch(world);
     for (int i = 0; i < world->count; i++) {

@@ -387,7 +387,7 @@ static void the_lowest_stage_and_the_fewest_shards_that_fit_everybody(void **sta
     }
 }
 
-// A version that arrives takes 40 MiB of a member that holds the whole model, and 5 MiB, or
+// Copies of the model take 40 MiB of a member that holds the whole model, and 5 MiB, or
 // nothing, of one whose copies of the model lie on its disk.
 static void a_version_that_arrives_counts_where_its_copies_lie(void **state)
 {

@@ -1,10 +1,8 @@
 // part_cover.h - decides which stored parts make a state. Threading: none; pure.
 #pragma once
 
-#include <stdbool.h>
 #include <stdint.h>
 
-#include "runtime/port/collective.h"
 #include "runtime/round/checkpoint/part_file.h"
 
 #define CN_PART_OFFERS (CN_STORED_FILES * CN_STORED_SLOTS) // most files of one member

@@ -177,8 +177,26 @@ static cn_err close_own(struct cn_session *session, struct own_row *own)
     return own->shown ? cn_trainer_hide_row(session->trainer, own->row) : CN_OK;
 }
 
-cn_err cn_session_gather_pieces(struct cn_session *session, struct cn_collective *collective,
-                                enum cn_session_row what, cn_checkpoint_put *put, void *to)
+// Passes the values of this part only.
+static cn_err put_own(struct cn_session *session, struct cn_collective *collective,
+                      const struct own_row *own, float *buffer, cn_checkpoint_put *put, void *to)
+{
+    size_t total = cn_trainer_layout(session->trainer)->total;
+
+    (void)collective;
+    for (size_t first = 0, count; first < total; first += count) {
+        count = total - first < PIECE ? total - first : PIECE;
+        copy_own(session, own, first, count, buffer);
+        put(to, buffer, count);
+    }
+    return CN_OK;
+}
+
+typedef cn_err pass_row(struct cn_session *session, struct cn_collective *collective,
+                        const struct own_row *own, float *buffer, cn_checkpoint_put *put, void *to);
+
+static cn_err with_own(struct cn_session *session, struct cn_collective *collective,
+                       enum cn_session_row what, pass_row *pass, cn_checkpoint_put *put, void *to)
 {
     struct own_row own;
     float *buffer = malloc(PIECE * sizeof(*buffer));
@@ -188,29 +206,20 @@ cn_err cn_session_gather_pieces(struct cn_session *session, struct cn_collective
         return CN_ENOMEM;
     err = open_own(session, collective, what, &own);
     if (!err)
-        err = gather_own(session, collective, &own, buffer, put, to);
+        err = pass(session, collective, &own, buffer, put, to);
     closed = close_own(session, &own);
     free(buffer);
     return err ? err : closed;
 }
 
+cn_err cn_session_gather_pieces(struct cn_session *session, struct cn_collective *collective,
+                                enum cn_session_row what, cn_checkpoint_put *put, void *to)
+{
+    return with_own(session, collective, what, gather_own, put, to);
+}
+
 cn_err cn_session_read_own(struct cn_session *session, struct cn_collective *collective,
                            enum cn_session_row what, cn_checkpoint_put *put, void *to)
 {
-    size_t total = cn_trainer_layout(session->trainer)->total;
-    struct own_row own;
-    float *buffer = malloc(PIECE * sizeof(*buffer));
-    cn_err err, closed;
-
-    if (!buffer)
-        return CN_ENOMEM;
-    err = open_own(session, collective, what, &own);
-    for (size_t first = 0, count; !err && first < total; first += count) {
-        count = total - first < PIECE ? total - first : PIECE;
-        copy_own(session, &own, first, count, buffer);
-        put(to, buffer, count);
-    }
-    closed = close_own(session, &own);
-    free(buffer);
-    return err ? err : closed;
+    return with_own(session, collective, what, put_own, put, to);
 }
