@@ -317,8 +317,9 @@ const float *cn_session_applied_votes(const struct cn_session *session);
 uint64_t cn_session_most_copies(const struct cn_job *job, const struct cn_layout *layout,
                                 bool divided);
 
-// Allocates room for an encoded state, with cn_scratch_free: in a file, if the disk has room and
-// the profile does not say otherwise (memory.rows), since the memory plan has none for it.
+// Allocates zeros for a state that other members give, or for a row of it; free them with
+// cn_scratch_free. They lie in a file if the disk has room and the profile does not say otherwise
+// (memory.rows), since the memory plan has no room for them.
 void *cn_session_allocate_state(const struct cn_session *session, size_t size);
 
 // A part of another member's state, from a transfer that was cut off (epoch_heal.h).
