@@ -180,4 +180,5 @@ def caged(build, mib, *wanted):
 
 if __name__ == "__main__":
     os.environ["CAIRN_CORE_DUMPS"] = "1"  # else only root may look at a program's memory
-    {"held": held, "largest": largest, "bubble": bubble, "caged": caged}[sys.argv[2]](sys.argv[1], *sys.argv[3:])
+    {"held": held, "largest": largest, "bubble": bubble, "caged": caged}[sys.argv[2]](os.path.abspath(sys.argv[1]),
+                                                                                       *sys.argv[3:])
