@@ -4,7 +4,6 @@
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -84,14 +83,13 @@ static uint64_t run_of(const struct cn_event_hook *hook, const struct cn_event *
 static void describe(const struct cn_event_hook *hook, const struct cn_event *event,
                      struct facts *facts)
 {
-    const char *search = getenv("PATH");
     time_t seconds = (time_t)(event->date_ms / 1000);
     char date[32] = "";
     struct tm utc;
     uint64_t run = run_of(hook, event);
     if (gmtime_r(&seconds, &utc))
         strftime(date, sizeof(date), "%Y-%m-%dT%H:%M:%SZ", &utc);
-    add(facts, "PATH=%.500s", search ? search : "/usr/bin:/bin");
+    facts->environment[facts->count++] = cn_platform_path_line();
     add(facts, "CAIRN_EVENT=%s", cn_event_kind_word(event->kind));
     add(facts, "CAIRN_SUBJECT=%s", event->subject);
     add(facts, "CAIRN_TEXT=%s", event->text);

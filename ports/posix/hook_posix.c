@@ -10,6 +10,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -163,6 +164,16 @@ static cn_err start(const struct program *program, int64_t *hook)
         stand_by(program);
     *hook = child;
     return CN_OK;
+}
+
+char *cn_platform_path_line(void)
+{
+    static char standard[] = "PATH=/usr/bin:/bin";
+
+    for (char **line = environ; line && *line; line++)
+        if (strncmp(*line, "PATH=", 5) == 0)
+            return *line;
+    return standard;
 }
 
 cn_err cn_platform_start_hook(const char *path, char *const environment[], unsigned limit_s,

@@ -135,6 +135,10 @@ enum cn_hook_state {
     CN_HOOK_LATE,   // it reached its time limit and was ended, with all that it started
 };
 
+// Returns the line of this program's environment that says where programs are looked for,
+// "PATH=...", or a default. It belongs to the environment.
+char *cn_platform_path_line(void);
+
 // Starts the program path with this environment ("NAME=value", ends with NULL) and does not wait
 // for its end. The hook runs until it and all that it started have ended; when it ends, what is
 // left of its process group is ended. After limit_s seconds all of it is ended, even if this

@@ -231,6 +231,29 @@ static void the_facts_are_in_the_environment(void **state)
     cn_hooks_deinit(&hooks);
 }
 
+// Some shells put many folders before those of the system.
+static void a_long_path_is_passed_on_whole(void **state)
+{
+    static struct cn_hooks hooks;
+    char before[4096], path[8192], text[8300];
+    size_t length = 0;
+
+    (void)state;
+    snprintf(before, sizeof(before), "%s", getenv("PATH"));
+    while (length < 3000)
+        length += (size_t)snprintf(path + length, sizeof(path) - length, "/home/somebody/tools:");
+    snprintf(path + length, sizeof(path) - length, "%s", before);
+    setenv("PATH", path, 1);
+    put_hook(settings.care.on_version, "echo \"$PATH\" >$0.new; mv $0.new $0.said");
+    cn_hooks_init(&hooks, &settings);
+    tell_version(&hooks, 6);
+    setenv("PATH", before, 1);
+    await_file("hook.said", text, sizeof(text));
+    strcat(path, "\n");
+    assert_string_equal(text, path);
+    cn_hooks_deinit(&hooks);
+}
+
 // A hook may change its directory before it reads the model.
 static void a_relative_state_is_told_as_an_absolute_path(void **state)
 {
@@ -300,6 +323,7 @@ int main(void)
         CASE(what_leaves_the_session_of_a_hook_may_end_in_its_time),
         CASE(a_hook_keeps_no_lock_of_the_store),
         CASE(the_facts_are_in_the_environment),
+        CASE(a_long_path_is_passed_on_whole),
         CASE(a_relative_state_is_told_as_an_absolute_path),
         CASE(while_one_runs_only_the_newest_waits),
         CASE(the_last_version_is_told_at_the_end),

@@ -46,11 +46,10 @@ void cn_hook_facts_init(struct cn_hook_facts *facts, const struct cn_settings *s
                         const char *event, const struct cn_progress *progress)
 {
     const struct cn_scores *scores = &progress->scores;
-    const char *search = getenv("PATH"), *state;
+    const char *state;
     char resolved[PATH_MAX];
 
     facts->count = 0;
-    cn_hook_facts_add(facts, "PATH=%.500s", search ? search : "/usr/bin:/bin");
     cn_hook_facts_add(facts, "CAIRN_EVENT=%s", event);
     cn_hook_facts_add(facts, "CAIRN_BOARD=%s", settings->name);
     // A hook may change its directory. If the folder cannot be resolved, its path stays as it is.
@@ -72,12 +71,12 @@ void cn_hook_facts_init(struct cn_hook_facts *facts, const struct cn_settings *s
 static void start(struct cn_hooks *hooks, enum cn_hook_kind kind)
 {
     struct cn_hook_slot *slot = &hooks->slots[kind];
-    char *environment[CN_HOOK_FACTS + 1] = {0};
+    char *environment[CN_HOOK_FACTS + 2] = {cn_platform_path_line()};
     cn_err err;
 
     slot->waiting = false;
     for (size_t i = 0; i < slot->next.count; i++)
-        environment[i] = slot->next.lines[i];
+        environment[1 + i] = slot->next.lines[i];
     err = cn_platform_start_hook(path_of(hooks, kind), environment,
                                  (unsigned)((hooks->settings->care.hook_limit_ms + 999) / 1000),
                                  &slot->process);

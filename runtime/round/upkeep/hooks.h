@@ -20,7 +20,7 @@ enum cn_hook_kind {
 #define CN_HOOK_FACTS 24
 #define CN_HOOK_FACT_SIZE (CN_PATH_SIZE + 64)
 
-// The environment of a hook: lines "NAME=value".
+// The environment of a hook beside PATH: lines "NAME=value".
 struct cn_hook_facts {
     char lines[CN_HOOK_FACTS][CN_HOOK_FACT_SIZE];
     size_t count;
