@@ -20,6 +20,10 @@ endif()
 if(CAIRN_SANITIZE)
     add_compile_options(-fsanitize=${CAIRN_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
     add_link_options(-fsanitize=${CAIRN_SANITIZE})
+    find_program(CAIRN_LLD ld.lld)
+    if(CAIRN_LLD AND CMAKE_C_COMPILER_ID STREQUAL Clang) # half the time for hundreds of programs
+        add_link_options(-fuse-ld=lld)
+    endif()
 else()
     # tests/hardening looks for the traces of these options in programs and objects. The set-up's build.sh has the same.
     string(APPEND CMAKE_C_FLAGS " -fPIE") # before the -fPIC of a shared module, which counts
