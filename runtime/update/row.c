@@ -64,6 +64,14 @@ void cn_row_write(struct cn_row *row, size_t first, size_t count, const float *f
         halves[i] = to_half(from[i]);
 }
 
+void cn_row_fill(void *to, const float *values, size_t count)
+{
+    struct cn_row_filling *filling = to;
+
+    cn_row_write(&filling->row, filling->done, count, values);
+    filling->done += count;
+}
+
 void cn_row_add(const struct cn_row *row, size_t first, size_t count, float *to)
 {
     const uint16_t *halves = row->data;

@@ -27,6 +27,15 @@ size_t cn_row_width(const struct cn_row *row);
 void cn_row_read(const struct cn_row *row, size_t first, size_t count, float *to);
 void cn_row_write(struct cn_row *row, size_t first, size_t count, const float *from);
 
+// A row that is filled from its first value on.
+struct cn_row_filling {
+    struct cn_row row;
+    size_t done; // values so far
+};
+
+// Writes the next values to the struct cn_row_filling `to`. They lie within its row.
+void cn_row_fill(void *to, const float *values, size_t count);
+
 // For i in [0, count), add does to[i] += row[first + i] and subtract to[i] -= row[first + i].
 void cn_row_add(const struct cn_row *row, size_t first, size_t count, float *to);
 void cn_row_subtract(const struct cn_row *row, size_t first, size_t count, float *to);

@@ -180,28 +180,14 @@ cn_err cn_session_copy_row(const struct cn_checkpoint_file *file, enum cn_checkp
     return err;
 }
 
-// A row that is read, from its first value on.
-struct reading {
-    struct cn_row row;
-    size_t done;
-};
-
-static void put_in_row(void *to, const float *values, size_t count)
-{
-    struct reading *reading = to;
-
-    cn_row_write(&reading->row, reading->done, count, values);
-    reading->done += count;
-}
-
 static cn_err read_row(const struct cn_session *session, const struct cn_checkpoint_file *file,
                        enum cn_checkpoint_part array, bool half, struct cn_row *row)
 {
-    struct reading reading = {0};
+    struct cn_row_filling reading = {0};
     cn_err err = cn_row_allocate(&reading.row, session->held.total, half);
 
     if (!err)
-        err = cn_session_copy_row(file, array, session->held.total, put_in_row, &reading);
+        err = cn_session_copy_row(file, array, session->held.total, cn_row_fill, &reading);
     if (err)
         cn_row_deinit(&reading.row);
     *row = reading.row;

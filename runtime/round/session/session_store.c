@@ -43,29 +43,15 @@ void cn_session_add_unsaved(struct cn_session *session)
 
 // --- in memory ---
 
-// A row that arrives, from its first value on.
-struct arriving {
-    float *row;
-    size_t done;
-};
-
-static void put_in_row(void *to, const float *values, size_t count)
-{
-    struct arriving *arriving = to;
-
-    memcpy(arriving->row + arriving->done, values, count * sizeof(*values));
-    arriving->done += count;
-}
-
 // Makes the calls that other members make on the way to their disks (bring): this board's may be
 // full while theirs are not.
 static cn_err gather_in_memory(struct cn_session *session, struct cn_collective *collective,
                                enum cn_session_row what, float *row)
 {
-    struct arriving arriving = {row, 0};
+    struct cn_row_filling arriving = {.row = {.data = row}};
 
     return cn_session_is_cut(session)
-               ? cn_session_gather_pieces(session, collective, what, put_in_row, &arriving)
+               ? cn_session_gather_pieces(session, collective, what, cn_row_fill, &arriving)
                : cn_session_gather_row(session, collective, what, row);
 }
 
