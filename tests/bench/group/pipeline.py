@@ -55,9 +55,12 @@ def step_seconds(build, rate, model, parallel, width):
 SCALED = {"batch": 16, "pace": 2.8e8, "rate": "10mbit", "layers": [512] * 5}
 
 
+STEPS = 5  # of a round
+
+
 def scaled_seconds(build, boards, parallel):
-    """Median time from one step's apply to the next."""
-    with overlap.Thin(build, SCALED["rate"], boards, rounds=1, local_steps=5, quorum=1,
+    """Median time from one step's apply to the next, and from the last one of a round to the next round's first pass."""
+    with overlap.Thin(build, SCALED["rate"], boards, rounds=2, local_steps=STEPS, quorum=1,
                       batch=f"{SCALED['batch']}, accumulate: {MICRO}", learning_rate=1e-4, form="60 s", timeout="120 s",
                       held_out="2 %, scope: shared", central=False, up="{mode: topk, density: 1 %, value_bits: 2}",
                       extra=f"parallel: {{{parallel}}}" if parallel else "") as cluster:
@@ -71,8 +74,11 @@ def scaled_seconds(build, boards, parallel):
             cluster.start(f"board-{number}")
         cluster.wait_for_end(1500)
         spans, _ = spans_of(cluster.path("timeline.json"))
-    ends = sorted(times[0][1] for (member, _, name), times in spans.items() if member == 0 and name == "apply")
-    return statistics.median(b - a for a, b in zip(ends, ends[1:])) / 1e6
+    own = [(begin, end, name) for (member, _, name), times in spans.items() if member == 0 for begin, end, _ in times]
+    ends = sorted(end for _, end, name in own if name == "apply")
+    first = min(begin for begin, _, name in own if begin > ends[STEPS - 1] and name != "epoch")
+    return (statistics.median(b - a for a, b in zip(ends[:STEPS], ends[1:STEPS])) / 1e6,
+            (first - ends[STEPS - 1]) / 1e6)
 
 
 def scaled(build, *wanted):
@@ -80,16 +86,17 @@ def scaled(build, *wanted):
         return
     os.environ["CAIRN_PACE"] = str(SCALED["pace"])
     print(f"links of {SCALED['rate']}, {MICRO} micro-batches a board; load {os.getloadavg()[0]:.1f}")
-    print("| boards | layout | step s, median | micro-batches/s | against one board |\n|---|---|---|---|---|")
+    print("| boards | layout | step s, median | micro-batches/s | against one board | between two rounds, s |\n"
+          "|---|---|---|---|---|---|")
     one = 0
     for boards in map(int, ("1", *(wanted or (2, 4)))):
         layouts = {"": ""} if boards == 1 else {"data parallel": "", "stage 3": f"shard: {boards}, stage: 3",
                                                 f"{boards} parts": f"pipeline: {boards}"}
         for layout, parallel in layouts.items():
-            seconds = scaled_seconds(build, boards, parallel)
+            seconds, between = scaled_seconds(build, boards, parallel)
             rate = boards * MICRO / seconds
             one = one or rate
-            print(f"| {boards} | {layout} | {seconds:.2f} | {rate:.2f} | {rate / one:.2f} |", flush=True)
+            print(f"| {boards} | {layout} | {seconds:.2f} | {rate:.2f} | {rate / one:.2f} | {between:.2f} |", flush=True)
 
 
 def main(build, rate="100mbit", width="256"):
