@@ -207,6 +207,7 @@ static cn_err plan_groups(struct cn_job_set *set, struct cn_schedule_group *plan
         bool heard = groups[g].heard_ms && now_ms - groups[g].heard_ms <= LIVE_MS;
         plan[g] = (struct cn_schedule_group){
             .live = !groups[g].drained && (heard || now_ms - set->started_ms < START_MS),
+            .heard = heard,
             .holder = set->leases[g].holder,
         };
     }

@@ -44,7 +44,8 @@ struct cn_schedule_job {
 };
 
 struct cn_schedule_group {
-    bool live;       // heard lately
+    bool live;       // heard lately, or may be heard yet: the gateway has just begun
+    bool heard;      // heard lately
     uint32_t holder; // job that it serves: index, or CN_SCHEDULE_NONE
     bool busy;       // its job waits for its update
     uint64_t fits;   // jobs that it can serve, as bits

@@ -24,7 +24,7 @@ static struct schedule_input make_input(void)
         input.jobs[j] =
             (struct cn_schedule_job){.runs = true, .priority = 5, .needs = 3, .wanted = UINT32_MAX};
     for (int g = 0; g < GROUPS; g++)
-        input.groups[g] = (struct cn_schedule_group){.live = true, .fits = 7};
+        input.groups[g] = (struct cn_schedule_group){.live = true, .heard = true, .fits = 7};
     return input;
 }
 
@@ -64,6 +64,22 @@ static void what_a_job_does_not_want_serves_the_next(void **state)
     assert_int_equal(3, held(&input, 0));
     assert_int_equal(5, held(&input, 1));
     assert_int_equal(CN_WAIT_OTHERS, input.jobs[2].wait);
+}
+
+// A gateway that has just begun has not heard all groups yet.
+static void of_groups_alike_those_that_were_heard_come_first(void **state)
+{
+    (void)state;
+    struct schedule_input input = make_input();
+    for (int g = 0; g < GROUPS; g++)
+        input.groups[g].holder = g < 5 ? 2 : 0;
+    input.groups[0].heard = input.groups[7].heard = false;
+    input.jobs[2].runs = false;
+    input.jobs[0].wanted = 6;
+    decide(&input);
+    assert_int_equal(2,
+                     input.groups[0].holder); // the only one that was not heard and served another
+    assert_int_equal(0, input.groups[7].holder); // its own stays
 }
 
 static void the_rank_decides(void **state)
@@ -179,6 +195,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_first_of_equal_jobs_has_all_that_it_can_use),
         cmocka_unit_test(what_a_job_does_not_want_serves_the_next),
+        cmocka_unit_test(of_groups_alike_those_that_were_heard_come_first),
         cmocka_unit_test(the_rank_decides),
         cmocka_unit_test(a_round_is_never_broken_up),
         cmocka_unit_test(two_jobs_do_not_each_keep_half_of_what_both_need),

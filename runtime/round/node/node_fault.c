@@ -10,8 +10,10 @@
 #define TELL_MS 10000 // longest wait for an answer to the registration with the fault
 #define LOOK_MS 50
 #define NOTIFY_MS 1000
-#define MEMBERS_MS 2000 // shortest wait of a member: the others may find the same a moment later
-#define ASK_MS 500      // between two registrations while the program waits to end, at first
+// Shortest wait of a member, and of a board that has had another job: the other members may find
+// the same a moment later, and other groups may leave that job a moment later.
+#define OTHERS_MS 2000
+#define ASK_MS 500 // between two registrations while the program waits to end, at first
 #define ASK_LATER_MS 5000
 
 // Registers without the fault of the run before.
@@ -118,8 +120,8 @@ static void await_answer(struct cn_node_owner *node, struct hearing *hearing)
     if (wait_ms)
         cn_log(CN_LOG_INFO, "node", "this board cannot train: the program ends in %u s",
                (unsigned)(wait_ms / 1000));
-    if (node->config.settings->group.member_count > 1 && wait_ms < MEMBERS_MS)
-        wait_ms = MEMBERS_MS;
+    if ((node->config.settings->group.member_count > 1 || node->changed_run) && wait_ms < OTHERS_MS)
+        wait_ms = OTHERS_MS;
     while (!atomic_load(node->config.stop) && !hearing->goes_on &&
            ((!hearing->told && now_ms - begun_ms < TELL_MS) || now_ms - begun_ms < wait_ms)) {
         wait_for_link(node);
@@ -127,7 +129,7 @@ static void await_answer(struct cn_node_owner *node, struct hearing *hearing)
         now_ms = cn_platform_now_ms();
         cn_node_metrics_step(&node->metrics, now_ms);
         if (hearing->told && !hearing->goes_on &&
-            now_ms - asked_ms >= (now_ms - begun_ms < MEMBERS_MS ? ASK_MS : ASK_LATER_MS)) {
+            now_ms - asked_ms >= (now_ms - begun_ms < OTHERS_MS ? ASK_MS : ASK_LATER_MS)) {
             asked_ms = now_ms; // the aggregator may have another job by now
             if (cn_node_register(node))
                 return;

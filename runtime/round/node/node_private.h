@@ -26,7 +26,8 @@ struct cn_node_owner {
     struct cn_node_group group;
 
     bool registered;
-    bool remembered; // the manifest was kept from before this start
+    bool changed_run; // it has served another run before
+    bool remembered;  // the manifest was kept from before this start
     struct cn_manifest manifest;
     struct cn_node_keys keys;
     struct cn_node_ahead ahead;

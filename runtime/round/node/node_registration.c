@@ -98,8 +98,10 @@ static cn_err adopt(struct cn_node_owner *node, const struct cn_manifest *manife
 
     // The members change to another run, too. A goodbye would have them begin it without this
     // board.
-    if (manifest->run != node->manifest.run)
+    if (manifest->run != node->manifest.run) {
         cn_node_group_drop(&node->group);
+        node->changed_run |= node->registered;
+    }
     cn_node_stop_worker(node); // the worker reads the keys and the job
     if (node->fetching_graph)
         node->link->ops->abandon(node->link);
