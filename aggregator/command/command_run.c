@@ -122,6 +122,23 @@ static bool may_leave(struct cn_daemon *daemon, uint64_t now_ms)
     return now_ms - daemon->ended_ms >= quiet_ms;
 }
 
+// Forgets an earlier end: the run goes on, or another job does.
+static void forget_end(struct cn_daemon *daemon)
+{
+    struct cn_store *store = daemon->first.setup.store;
+    daemon->ended_ms = 0;
+    if (store->ops->remove(store, OVER_FILE))
+        cn_log(CN_LOG_DEBUG, "run", "%s was not removed", OVER_FILE);
+}
+
+// Returns whether nothing is left to do: the run and all jobs are over.
+static bool is_over(const struct cn_daemon *daemon, const struct cn_run_state *state)
+{
+    return state->phase == CN_RUN_ENDED &&
+           (cn_job_set_is_over(&daemon->jobs) ||
+            (state->steering.leaving && cn_job_set_is_idle(&daemon->jobs)));
+}
+
 static bool was_left(const struct cn_daemon *daemon)
 {
     uint8_t *bytes = NULL;
@@ -181,8 +198,10 @@ static int serve(struct cn_daemon *daemon, const atomic_bool *stop, bool stay)
     cn_run_get_state(daemon->first.run, cn_platform_now_ms(), &state);
     daemon->started_ms = cn_platform_now_ms();
     daemon->over_at_start = state.phase == CN_RUN_ENDED;
-    bool left_before =
-        daemon->over_at_start && cn_job_set_is_over(&daemon->jobs) && was_left(daemon);
+    bool over = daemon->over_at_start && cn_job_set_is_over(&daemon->jobs);
+    bool left_before = over && was_left(daemon);
+    if (!over)
+        forget_end(daemon);
     if (daemon->over_at_start && !left_before && !stay)
         cn_log(CN_LOG_INFO, "run", "the run is over: %s; boards have up to %u s to learn of it",
                state.end_reason, LINGER_MS / 1000);
@@ -194,10 +213,12 @@ static int serve(struct cn_daemon *daemon, const atomic_bool *stop, bool stay)
         // The measurement of the newest version belongs to its round.
         drained = state.steering.leaving && state.phase == CN_RUN_GATHER && !state.measuring &&
                   cn_job_set_is_idle(&daemon->jobs);
-        if (state.phase == CN_RUN_ENDED &&
-            (cn_job_set_is_over(&daemon->jobs) ||
-             (state.steering.leaving && cn_job_set_is_idle(&daemon->jobs))) &&
-            (!stay || state.steering.leaving) &&
+        if (over && !is_over(daemon, &state)) {
+            left_before = false;
+            forget_end(daemon);
+        }
+        over = is_over(daemon, &state);
+        if (over && (!stay || state.steering.leaving) &&
             (left_before || may_leave(daemon, cn_platform_now_ms()))) {
             // Without the file the next start only waits for boards again.
             if (cn_store_replace(daemon->first.setup.store, OVER_FILE, "", 0))

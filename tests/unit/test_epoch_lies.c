@@ -85,6 +85,51 @@ static void a_state_far_ahead_is_not_taken(void **state)
     assert_int_equal(world->boards[1].session->held.round, 1);
 }
 
+static void lie_in_steps(struct cn_checkpoint *held)
+{
+    held->steps = UINT32_MAX;
+}
+
+static void lie_in_rule(struct cn_checkpoint *held)
+{
+    held->rule.mode = CN_UPDATE_AUTO; // which only jobs have
+}
+
+static void lie_in_change(struct cn_checkpoint *held)
+{
+    ((float *)held->change.data)[7] = NAN;
+}
+
+static void lie_in_next_residual(struct cn_checkpoint *held)
+{
+    ((float *)held->next_residual.data)[7] = INFINITY;
+}
+
+// Whoever took it would train without end, or give up each round from then on, and tell others.
+static void a_state_that_does_harm_for_good_is_not_taken(void **state)
+{
+    static void (*const lies[])(struct cn_checkpoint *) = {lie_in_steps, lie_in_rule, lie_in_change,
+                                                           lie_in_next_residual};
+    struct epoch_world *world = *state;
+    uint8_t digest[CN_DIGEST_SIZE];
+
+    for (size_t i = 0; i < sizeof(lies) / sizeof(lies[0]); i++) {
+        world_begin_anew(world);
+        world_train_round(world, digest);
+        world_lose_second(world);
+        snprintf(world->boards[1].settings.state, CN_PATH_SIZE, "%s/new-%zu", world->directory, i);
+        world_open_session(world, 1); // with an empty disk
+        assert_int_equal(world->boards[0].session->held.phase, CN_PHASE_SEND);
+        lies[i](&world->boards[0].session->held);
+        world_start(world, 32, 0, NOBODY, 0);
+        cn_mailbox_put_news(&world->boards[1].box, &world->news);
+        board_join(&world->boards[1]);
+        board_join(&world->boards[0]);
+        assert_int_equal(world->boards[1].err, CN_EFORMAT);
+        assert_int_equal(world->boards[1].session->held.phase, CN_PHASE_EMPTY);
+    }
+}
+
 // The sizes come from the gateway: 8 GiB for a model of 19 kB took the board's memory.
 static void a_version_of_an_impossible_size_is_not_asked_for(void **state)
 {
@@ -190,6 +235,7 @@ int main(void)
         TEST(the_older_the_news_the_more_rounds_are_believed),
         TEST(a_version_far_ahead_is_not_taken),
         TEST(a_state_far_ahead_is_not_taken),
+        TEST(a_state_that_does_harm_for_good_is_not_taken),
         TEST(a_version_of_an_impossible_size_is_not_asked_for),
         TEST(impossible_results_of_a_member_leave_a_version_unmeasured),
         TEST(impossible_shares_are_not_measured),

@@ -266,6 +266,38 @@ static void offers_that_lie_end_one_epoch(void **state)
     }
 }
 
+static void spoil_header(struct mortal *mortal, const struct cn_collective_call *call)
+{
+    if (call->kind != CN_COLLECTIVE_SEND)
+        return;
+    memset(call->data, 0x5a, call->count);
+    mortal->lies++;
+}
+
+// How much follows it is not known, so the epoch ends. From then on the whole state is stored.
+static void a_header_that_is_none_ends_one_epoch(void **state)
+{
+    struct epoch_world *world = *state;
+    uint8_t undisturbed[CN_DIGEST_SIZE], digest[CN_DIGEST_SIZE];
+    uint32_t epochs = 0;
+    bool sent = false;
+
+    begin(world, undisturbed);
+    world_begin_anew(world);
+    world->boards[1].mortal.changes = STORE_HEADER;
+    world->boards[1].mortal.change = spoil_header;
+    for (uint64_t epoch = 32; !sent; epoch += 16, epochs++) {
+        assert_true(epochs < 2);
+        world_start(world, epoch, epochs ? world_newest(world) : 0, NOBODY, 0);
+        cn_mailbox_put_news(&world->boards[0].box, &world->news);
+        sent = world_serve_until_upload(world, digest);
+        world_end_epoch(world);
+    }
+    assert_int_equal(world->boards[1].mortal.lies, 1);
+    assert_memory_equal(digest, undisturbed, CN_DIGEST_SIZE);
+    world->boards[1].mortal.change = NULL;
+}
+
 static void a_death_after_any_call_changes_nothing(void **state)
 {
     struct epoch_world *world = *state;
@@ -295,6 +327,7 @@ int main(int argc, char **argv)
         TEST(parts_are_removed_when_the_round_has_ended),
         TEST(a_full_disk_stops_nobody),
         TEST(offers_that_lie_end_one_epoch),
+        TEST(a_header_that_is_none_ends_one_epoch),
     };
     const struct CMUnitTest all[] = {
         TEST(a_death_after_any_call_changes_nothing),

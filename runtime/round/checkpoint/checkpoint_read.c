@@ -146,16 +146,14 @@ static cn_err check_sizes(const uint8_t *bytes, uint64_t size, size_t total_limi
                     phase, presence, frame_size);
         return CN_EFORMAT;
     }
-    if (rule.mode == CN_UPDATE_TOPK && !cn_update_rule_is_valid(&rule)) {
+    if (!cn_update_rule_is_valid(&rule)) {
         cn_diag_add(diag, "checkpoint: a rule that no update can have");
         return CN_EFORMAT;
     }
-    if ((unsigned)rule.mode > CN_UPDATE_SKIP || bytes[300] > 1 || bytes[301] > SCALE_MAX ||
-        (!bytes[301] && (bytes[302] || bytes[303])) ||
+    if (bytes[300] > 1 || bytes[301] > SCALE_MAX || (!bytes[301] && (bytes[302] || bytes[303])) ||
         (header_size(bytes) >= HEADER_SIZE_4 && cn_get_u32(bytes + 348) > 1)) {
-        cn_diag_add(diag,
-                    "checkpoint: mode %u, residual %u, scale %u, expected 0 to 7, 0 or 1, 0 to %u",
-                    (unsigned)rule.mode, bytes[300], bytes[301], SCALE_MAX);
+        cn_diag_add(diag, "checkpoint: residual %u, scale %u, expected 0 or 1, 0 to %u", bytes[300],
+                    bytes[301], SCALE_MAX);
         return CN_EFORMAT;
     }
     if (total > total_limit || frame_size > frame_limit) {

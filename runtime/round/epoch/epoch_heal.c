@@ -352,6 +352,10 @@ static cn_err take(struct cn_epoch *epoch, uint32_t source, const struct cn_set 
         err = cn_session_take(session, transfer->state.data, transfer->state.size, most);
         if (err == CN_ERANGE)
             cn_epoch_disbelieve(epoch, source, most);
+        if (err == CN_EFORMAT)
+            cn_log(CN_LOG_ERROR, "epoch",
+                   "%s gave a state that no member of this round can have: it is not taken",
+                   name_of(epoch, source));
         return err;
     }
     cn_log(CN_LOG_WARN, "epoch",

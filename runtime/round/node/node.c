@@ -17,6 +17,7 @@
 #define POLL_MS 50
 #define WAIT_TOLD_MS 10000 // time without the aggregator after which an idle board says so
 #define NEXT_RUN_MS 3000   // longest wait for another job after the end of a run
+#define DOUBT_MS 3000      // between two questions whether a run has ended that goes on
 #define STATUS_MS 1000
 
 // The group.
@@ -62,14 +63,23 @@ static cn_err worker_left(struct cn_node_owner *node, const struct cn_left *left
     return err ? err : cn_node_watch(node, true);
 }
 
+static bool has_news_of_run(const struct cn_node_owner *node)
+{
+    return node->status.has_news && node->status.news.run == node->manifest.run;
+}
+
+static bool gateway_says_end(const struct cn_node_owner *node)
+{
+    return has_news_of_run(node) && node->status.news.state == CN_ROUND_ENDED;
+}
+
 // Returns whether the run has ended. It needs no group then: a board that comes late must not wait
 // for members that have left.
 static bool run_is_over(const struct cn_node_owner *node)
 {
-    if (node->registered && node->status.progress.ended)
+    if (node->registered && node->status.progress.ended && !node->end_doubt_ms)
         return true; // the group's leader said so
-    return node->status.has_news && node->status.news.run == node->manifest.run &&
-           node->status.news.state == CN_ROUND_ENDED;
+    return gateway_says_end(node);
 }
 
 // Says once that the run has ended: a board that waits for the next one is silent otherwise.
@@ -434,20 +444,53 @@ static cn_err poll_care(struct cn_node_owner *node, uint64_t now)
                                                                        : CN_OK;
 }
 
+// Asks for another run, and whether this one has ended, unless the aggregator has just said so.
+static cn_err ask_for_next(struct cn_node_owner *node, uint64_t now)
+{
+    cn_err err = CN_OK;
+
+    node->next_asked_ms = now;
+    node->next_answered = false;
+    node->end = node->status.progress;
+    if (!gateway_says_end(node)) { // the group's leader did
+        node->status.has_news = false;
+        node->keys.looking = true;
+        err = node->link->ops->watch(node->link, true);
+    }
+    return err ? err : cn_node_register(node);
+}
+
+// Goes on in the group: its leader is wrong, or lies.
+static void doubt_end(struct cn_node_owner *node, uint64_t now)
+{
+    if (!node->end_doubt_ms)
+        cn_log(CN_LOG_WARN, "node",
+               "a member says that the run has ended, but the aggregator says that it goes on: "
+               "this board stays");
+    node->end_doubt_ms = now;
+    node->next_asked_ms = 0;
+    node->status.progress.ended = false;
+}
+
 // With until_end: once the run has ended, asks whether the gateway has another job for this board,
 // and ends the node when it has none, has left or does not answer.
 static cn_err poll_end(struct cn_node_owner *node, uint64_t now)
 {
     if (!node->config.until_end)
         return CN_OK;
-    if (!node->next_asked_ms && node->working && node->status.progress.ended) {
-        node->next_asked_ms = now;
-        node->end = node->status.progress;
-        return cn_node_register(node);
+    if (!node->next_asked_ms && node->working && node->status.progress.ended &&
+        (!node->end_doubt_ms || now - node->end_doubt_ms >= DOUBT_MS))
+        return ask_for_next(node, now);
+    if (!node->next_asked_ms)
+        return CN_OK;
+    node->status.progress = node->end; // the others may have left, and the worker waits for them
+    if (node->next_answered && has_news_of_run(node) && !gateway_says_end(node)) {
+        doubt_end(node, now);
+        return CN_OK;
     }
-    if (node->next_asked_ms) // the others of the group may have left, and the worker waits for them
-        node->status.progress = node->end;
-    if (node->next_asked_ms && (node->down || now - node->next_asked_ms >= NEXT_RUN_MS))
+    if ((node->next_answered && gateway_says_end(node)) ||
+        (node->down && node->down_since_ms >= node->next_asked_ms) ||
+        now - node->next_asked_ms >= NEXT_RUN_MS)
         node->result = CN_OK;
     return CN_OK;
 }

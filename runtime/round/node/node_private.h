@@ -54,7 +54,9 @@ struct cn_node_owner {
     bool wait_told; // the log says that the board waits for the aggregator
     // Clock; when the node asked whether there is another run after this one; 0: it did not.
     uint64_t next_asked_ms;
-    struct cn_progress end;            // of the run that has ended, when it asked
+    bool next_answered;     // the aggregator named the same run again
+    uint64_t end_doubt_ms;  // clock; when the aggregator said that the run goes on; 0: it did not
+    struct cn_progress end; // of the run that has ended, when it asked
     struct cn_log_quota link_lines;    // limits log lines about the aggregator
     struct cn_log_quotas member_lines; // limits the worker's log lines about members
     uint64_t status_ms;                // when the status was written last

@@ -1,5 +1,6 @@
 #include "runtime/round/session/session_private.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,6 +9,9 @@
 #include "runtime/round/session/session_chain.h"
 #include "runtime/update/local_tensors.h"
 #include "runtime/update/update.h"
+
+// A round of a member may have so many times the steps that the job gives it now.
+#define STEPS_TIMES 16
 
 cn_err cn_session_allocate(float **array, size_t total)
 {
@@ -325,6 +329,48 @@ cn_err cn_session_save(struct cn_session *session, uint64_t interval_ms)
     return err;
 }
 
+// Returns whether a round of so many steps may have been begun. The job may have had more steps
+// when it was.
+static bool steps_are_possible(const struct cn_session *session, const struct cn_checkpoint *taken)
+{
+    const struct cn_job *job = session->config.job;
+    const struct cn_checkpoint *held = &session->held;
+    uint64_t most =
+        job->local_steps_most > job->local_steps ? job->local_steps_most : job->local_steps;
+
+    return taken->steps <= STEPS_TIMES * most ||
+           (taken->round == held->round && taken->steps == held->steps);
+}
+
+static bool row_is_finite(const struct cn_row *row, size_t count)
+{
+    bool finite = true;
+
+    for (size_t i = 0; row->data && finite && i < count; i++) {
+        float value;
+
+        cn_row_read(row, i, 1, &value);
+        finite = isfinite(value);
+    }
+    return finite;
+}
+
+// Checks what a round that is given up keeps, so that a state that a member made up does harm for
+// one round at most.
+static bool is_usable(const struct cn_session *session, const struct cn_checkpoint *taken)
+{
+    const struct cn_row kept[] = {taken->residual,
+                                  taken->next_residual,
+                                  taken->change,
+                                  {.data = taken->control.own},
+                                  {.data = taken->control.server}};
+    bool finite = isfinite(taken->control.inverse);
+
+    for (size_t i = 0; i < sizeof(kept) / sizeof(kept[0]); i++)
+        finite = finite && row_is_finite(&kept[i], taken->total);
+    return finite && steps_are_possible(session, taken);
+}
+
 cn_err cn_session_take(struct cn_session *session, const uint8_t *bytes, size_t size, uint32_t most)
 {
     struct cn_checkpoint taken = {0};
@@ -340,13 +386,14 @@ cn_err cn_session_take(struct cn_session *session, const uint8_t *bytes, size_t 
         err = CN_ESTALE;
     else if (taken.round > most || taken.version > most || taken.counted.round > most)
         err = CN_ERANGE;
+    else if (!is_usable(session, &taken))
+        err = CN_EFORMAT;
     if (err) {
         cn_checkpoint_deinit(&taken);
         return err;
     }
     taken.counter = session->held.counter;
-    if (taken.epoch < session->held.epoch)
-        taken.epoch = session->held.epoch;
+    taken.epoch = session->held.epoch;
     cn_checkpoint_deinit(&session->held);
     session->held = taken;
     session->sharing.let_go = false;

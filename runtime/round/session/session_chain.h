@@ -193,7 +193,7 @@ cn_err cn_session_read_own(struct cn_session *session, struct cn_collective *col
 
 // Returns whether this board needs the whole state to be stored before its part: no step of the
 // round was stored yet, or the disk was full.
-bool cn_session_wants_whole_store(const struct cn_session *session);
+bool cn_session_wants_whole_store(struct cn_session *session);
 
 // Stores the parts of the state, on all members that train. The held state stays as it was. A disk
 // that fails is no error. The parts of the store before stay until every member has stored these.

@@ -36,6 +36,8 @@ struct cn_session {
         bool model_unsaved;     // a model file that cannot be replaced has been logged
         uint32_t rows;          // rows of the held state that the disk has (session_rows.c)
         bool rows_in_memory;    // rows that belong on the disk lie in memory: logged
+        bool rows_fit;          // the disk had the room that rows in files need
+        uint64_t rows_fit_ms;   // clock; when that was looked at last; 0: never
         bool no_parts;          // no file of a part is there (session_part_store.c)
         bool parts_failed;      // in this round, stored parts made no state, or differed
         bool part_damaged;      // a damaged one has been logged
@@ -387,8 +389,9 @@ void cn_session_add_unsaved(struct cn_session *session);
 // disk. Where the disk cannot have them, the log says so once.
 bool cn_session_place_rows(struct cn_session *session);
 
-// Returns whether the disk still has the room that rows in files need.
-bool cn_session_has_room_for_rows(const struct cn_session *session);
+// Returns whether the disk still has the room that rows in files need. It is looked at once a
+// second.
+bool cn_session_has_room_for_rows(struct cn_session *session);
 
 // Returns the most bytes that copies of the model take in memory beside the trainer, if this board
 // trains the whole model, or else a share or a part of it; 0 where they lie in files.

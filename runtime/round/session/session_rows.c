@@ -3,13 +3,15 @@
 #include <string.h>
 
 #include "runtime/base/log.h"
+#include "runtime/port/platform.h"
 #include "runtime/round/session/session_private.h"
 #include "runtime/update/update.h"
 #include "runtime/update/variate.h"
 #include "runtime/update/version.h"
 
-#define VALUES 4096 // values that are read at a time
-#define ROWS 4      // copies of the model that a board has at once, as a rule
+#define LOOK_MS 1000 // between two looks at the disk's room
+#define VALUES 4096  // values that are read at a time
+#define ROWS 4       // copies of the model that a board has at once, as a rule
 
 static bool belong_on_disk(const struct cn_session *session, bool divided)
 {
@@ -39,10 +41,17 @@ static bool disk_has_room(const struct cn_session *session)
                                size_of_rows(session));
 }
 
-bool cn_session_has_room_for_rows(const struct cn_session *session)
+bool cn_session_has_room_for_rows(struct cn_session *session)
 {
-    return session->disk.rows_in_memory ||
-           !belong_on_disk(session, cn_session_divides_state(session)) || disk_has_room(session);
+    uint64_t now = cn_platform_now_ms();
+
+    if (session->disk.rows_in_memory || !belong_on_disk(session, cn_session_divides_state(session)))
+        return true;
+    if (!session->disk.rows_fit_ms || now - session->disk.rows_fit_ms >= LOOK_MS) {
+        session->disk.rows_fit = disk_has_room(session); // makes a file
+        session->disk.rows_fit_ms = now;
+    }
+    return session->disk.rows_fit;
 }
 
 bool cn_session_place_rows(struct cn_session *session)

@@ -12,7 +12,7 @@
 enum fingerprint { HEADER = 0x70730001, VALUES, STORED };
 
 // Rows in files need their room as well.
-bool cn_session_wants_whole_store(const struct cn_session *session)
+bool cn_session_wants_whole_store(struct cn_session *session)
 {
     return !cn_session_is_cut(session) || session->held.step == 0 || session->disk.full ||
            session->disk.parts_failed || !cn_session_has_room_for_rows(session);
@@ -208,10 +208,19 @@ static cn_err receive_before(const struct copy *copy, uint32_t from, struct rece
 
     if (err)
         return err;
-    if (memcmp(copy->piece, nothing, sizeof(nothing)) == 0)
-        return CN_OK; // the other member has no file, and says so when all agree
+    if (memcmp(copy->piece, nothing, sizeof(nothing)) == 0) { // the other member has no file
+        received->content = CN_ENOTFOUND;
+        return CN_OK;
+    }
     describe(copy->session, &own);
     err = cn_part_reader_begin(&reader, copy->session->layout, copy->piece, NULL, NULL);
+    if (err == CN_EFORMAT || err == CN_ERANGE) { // what follows has no known size
+        copy->session->disk.parts_failed = true;
+        cn_log(CN_LOG_WARN, "session",
+               "round %u: what the member of part %u gave is no part of a state; this group stores "
+               "the whole state from now on",
+               copy->session->held.round, from + 1);
+    }
     if (!err &&
         (cn_part_state(&reader.header) != cn_part_state(&own) || reader.header.part != from))
         received->content = CN_ESTALE;
@@ -268,7 +277,7 @@ static cn_err agree(struct cn_session *session, struct cn_collective *collective
     words[2] = -words[1];
     err = collective->ops->run(collective, &call);
     *all = words[0] > 0;
-    *alike = words[1] == -words[2]; // the least of them is the largest
+    *alike = (uint64_t)words[1] + (uint64_t)words[2] == 0; // the least of them is the largest
     return err;
 }
 
