@@ -43,18 +43,16 @@ static bool can_claim(const struct cn_schedule_group *group, uint32_t job)
 static uint32_t claim(uint32_t job, uint32_t wanted, struct cn_schedule_group *groups, size_t count)
 {
     uint32_t claimed = 0, ready = 0;
-    for (uint32_t place = 0; place <= 5; place++) {
-        uint32_t far = place / 2;
-        bool heard = place % 2 == 0;
-        for (size_t g = 0; g < count && claimed < wanted; g++) {
-            if (!can_claim(&groups[g], job) || groups[g].heard != heard ||
-                distance(&groups[g], job) != far)
-                continue;
-            groups[g].claimed = job;
-            claimed++;
-            ready += far < 2;
-        }
-    }
+    for (uint32_t far = 0; far <= 2; far++)
+        for (int silent = 0; silent <= 1; silent++)
+            for (size_t g = 0; g < count && claimed < wanted; g++) {
+                if (!can_claim(&groups[g], job) || groups[g].heard == silent ||
+                    distance(&groups[g], job) != far)
+                    continue;
+                groups[g].claimed = job;
+                claimed++;
+                ready += far < 2;
+            }
     return ready;
 }
 

@@ -40,7 +40,7 @@ struct cn_schedule_job {
     uint32_t wanted;   // most groups of use to it
     // Set by the schedule.
     enum cn_schedule_wait wait;
-    uint32_t fit, live; // groups that fit, and those of them that were heard lately
+    uint32_t fit, live; // groups that fit, and those of them that are live
 };
 
 struct cn_schedule_group {

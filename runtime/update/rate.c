@@ -128,6 +128,11 @@ void cn_rate_guess(const struct cn_layout *layout, struct cn_rate_spectrum *spec
     spectrum->zeros = left;
 }
 
+bool cn_rate_guard_is_valid(const struct cn_rate_guard *guard)
+{
+    return guard->factor == 0 || (guard->factor >= FACTOR_MIN && guard->factor <= FACTOR_MAX);
+}
+
 void cn_rate_guard_add(struct cn_rate_guard *guard, double spare)
 {
     if (guard->factor <= 0)

@@ -40,6 +40,9 @@ struct cn_rate_guard {
     uint32_t streak; // rounds in a row that ended in time with much to spare
 };
 
+// Returns whether a guard may have become so by updates.
+bool cn_rate_guard_is_valid(const struct cn_rate_guard *guard);
+
 // Updates the guard after a round. spare is the share of the deadline that was left, negative when
 // the update was late or lost.
 void cn_rate_guard_add(struct cn_rate_guard *guard, double spare);

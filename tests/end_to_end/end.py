@@ -1,4 +1,4 @@
-"""The end of a run, again: what a gateway keeps of an end holds for that one only.
+"""The end of a run: what a gateway keeps of one holds for that one only, and no member can say it for the gateway.
 
     end.py BUILD [SCENARIO...]
 """
@@ -12,6 +12,7 @@ from scenarios import Scenarios
 
 LINGER_S = 20  # longest time that a gateway waits for boards after an end
 ONE = {"lab": ["board-1"]}
+TWO = {"lab": ["board-1", "board-2"]}
 
 scenario = Scenarios()
 
@@ -44,6 +45,23 @@ def a_job_that_ends_long_after_the_run_is_taken_to_its_end(build):
         wait_until(lambda: cluster.processes["gateway"].poll() is not None, "the end of the gateway", 60)
         log = cluster.log("board-1")
         assert "version 3: " in log and "the run has ended" in log, log[-2000:]
+
+
+@scenario
+def a_leader_that_lies_ends_no_other_program(build):
+    """With --until-end the other one stays, and goes on when the liar is gone."""
+    with Cluster(build, TWO, rounds=ENDLESS, quorum=1, local_steps=5) as cluster:
+        honest, cluster.node = cluster.node, os.path.join(build, "..", "tests", "support", "node_that_lies")
+        cluster.start("gateway")
+        cluster.start("board-1")
+        cluster.node = honest
+        cluster.start("board-2", "--until-end")
+        cluster.wait_for_line("board-2", "the group says that the run has ended, but the aggregator says that it goes on")
+        time.sleep(7)  # longer than it asks, twice
+        assert cluster.processes["board-2"].poll() is None, "a lie ended the program"
+        assert cluster.log("board-2").count("the group says that the run has ended") < 10
+        cluster.kill("board-1")
+        cluster.wait_for_version(cluster.version() + 2)
 
 
 if __name__ == "__main__":

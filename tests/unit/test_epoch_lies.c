@@ -85,11 +85,6 @@ static void a_state_far_ahead_is_not_taken(void **state)
     assert_int_equal(world->boards[1].session->held.round, 1);
 }
 
-static void lie_in_steps(struct cn_checkpoint *held)
-{
-    held->steps = UINT32_MAX;
-}
-
 static void lie_in_rule(struct cn_checkpoint *held)
 {
     held->rule.mode = CN_UPDATE_AUTO; // which only jobs have
@@ -100,6 +95,16 @@ static void lie_in_change(struct cn_checkpoint *held)
     ((float *)held->change.data)[7] = NAN;
 }
 
+static void lie_in_size(struct cn_checkpoint *held)
+{
+    ((float *)held->change.data)[7] = 1e30f; // each update would send the largest value of it
+}
+
+static void lie_in_guard(struct cn_checkpoint *held)
+{
+    held->guard.factor = 1e-300;
+}
+
 static void lie_in_next_residual(struct cn_checkpoint *held)
 {
     ((float *)held->next_residual.data)[7] = INFINITY;
@@ -108,8 +113,8 @@ static void lie_in_next_residual(struct cn_checkpoint *held)
 // Whoever took it would train without end, or give up each round from then on, and tell others.
 static void a_state_that_does_harm_for_good_is_not_taken(void **state)
 {
-    static void (*const lies[])(struct cn_checkpoint *) = {lie_in_steps, lie_in_rule, lie_in_change,
-                                                           lie_in_next_residual};
+    static void (*const lies[])(struct cn_checkpoint *) = {lie_in_rule, lie_in_change, lie_in_size,
+                                                           lie_in_guard, lie_in_next_residual};
     struct epoch_world *world = *state;
     uint8_t digest[CN_DIGEST_SIZE];
 
@@ -128,6 +133,32 @@ static void a_state_that_does_harm_for_good_is_not_taken(void **state)
         assert_int_equal(world->boards[1].err, CN_EFORMAT);
         assert_int_equal(world->boards[1].session->held.phase, CN_PHASE_EMPTY);
     }
+}
+
+static void a_round_of_too_many_steps_is_not_taken(void **state)
+{
+    struct epoch_world *world = *state;
+    const struct cn_checkpoint *held;
+    uint8_t digest[CN_DIGEST_SIZE];
+    uint32_t call = 3;
+
+    do { // the second member dies after the first step
+        world_begin_anew(world);
+        world_start(world, 16, 0, 1, call++);
+        cn_mailbox_put_news(&world->boards[0].box, &world->news);
+        assert_false(world_serve_until_upload(world, digest));
+        world_end_epoch(world);
+        held = &world->boards[0].session->held;
+    } while (held->phase != CN_PHASE_TRAIN || held->step != 1);
+    world->boards[0].session->held.steps = 17 * world->job.local_steps;
+    board_close_session(&world->boards[1]);
+    snprintf(world->boards[1].settings.state, CN_PATH_SIZE, "%s/new", world->directory);
+    world_open_session(world, 1);
+    world_start(world, 32, 0, NOBODY, 0);
+    cn_mailbox_put_news(&world->boards[1].box, &world->news);
+    board_join(&world->boards[1]);
+    board_join(&world->boards[0]);
+    assert_int_equal(world->boards[1].err, CN_EFORMAT);
 }
 
 // The sizes come from the gateway: 8 GiB for a model of 19 kB took the board's memory.
@@ -236,6 +267,7 @@ int main(void)
         TEST(a_version_far_ahead_is_not_taken),
         TEST(a_state_far_ahead_is_not_taken),
         TEST(a_state_that_does_harm_for_good_is_not_taken),
+        TEST(a_round_of_too_many_steps_is_not_taken),
         TEST(a_version_of_an_impossible_size_is_not_asked_for),
         TEST(impossible_results_of_a_member_leave_a_version_unmeasured),
         TEST(impossible_shares_are_not_measured),

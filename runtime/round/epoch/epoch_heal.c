@@ -3,9 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/base/log.h"
+#include "runtime/base/log_limit.h"
 #include "runtime/group/ranks.h"
 #include "runtime/port/crypto.h"
+#include "runtime/port/platform.h"
 #include "runtime/port/scratch.h"
 #include "runtime/round/epoch/epoch_limits.h"
 #include "runtime/round/epoch/recovery.h"
@@ -353,9 +354,9 @@ static cn_err take(struct cn_epoch *epoch, uint32_t source, const struct cn_set 
         if (err == CN_ERANGE)
             cn_epoch_disbelieve(epoch, source, most);
         if (err == CN_EFORMAT)
-            cn_log(CN_LOG_ERROR, "epoch",
-                   "%s gave a state that no member of this round can have: it is not taken",
-                   name_of(epoch, source));
+            cn_log_within(cn_log_quota_of(epoch->lines, name_of(epoch, source)),
+                          cn_platform_now_ms(), CN_LOG_ERROR, "epoch",
+                          "%s gave a state that cannot be used", name_of(epoch, source));
         return err;
     }
     cn_log(CN_LOG_WARN, "epoch",

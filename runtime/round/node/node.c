@@ -17,7 +17,7 @@
 #define POLL_MS 50
 #define WAIT_TOLD_MS 10000 // time without the aggregator after which an idle board says so
 #define NEXT_RUN_MS 3000   // longest wait for another job after the end of a run
-#define DOUBT_MS 3000      // between two questions whether a run has ended that goes on
+#define DOUBT_MS 3000      // between two questions whether the run has really ended
 #define STATUS_MS 1000
 
 // The group.
@@ -444,7 +444,7 @@ static cn_err poll_care(struct cn_node_owner *node, uint64_t now)
                                                                        : CN_OK;
 }
 
-// Asks for another run, and whether this one has ended, unless the aggregator has just said so.
+// Asks for another run, and whether this one has ended, unless the aggregator has said so.
 static cn_err ask_for_next(struct cn_node_owner *node, uint64_t now)
 {
     cn_err err = CN_OK;
@@ -454,40 +454,42 @@ static cn_err ask_for_next(struct cn_node_owner *node, uint64_t now)
     node->end = node->status.progress;
     if (!gateway_says_end(node)) { // the group's leader did
         node->status.has_news = false;
-        node->keys.looking = true;
+        node->keys.looking = cn_node_group_is_led(&node->group);
         err = node->link->ops->watch(node->link, true);
     }
     return err ? err : cn_node_register(node);
 }
 
-// Goes on in the group: its leader is wrong, or lies.
-static void doubt_end(struct cn_node_owner *node, uint64_t now)
+// Goes on in the group: its leader is wrong, or lies. Registers again, since what the aggregator
+// has answered meanwhile was not used.
+static cn_err doubt_end(struct cn_node_owner *node, uint64_t now)
 {
-    if (!node->end_doubt_ms)
-        cn_log(CN_LOG_WARN, "node",
-               "a member says that the run has ended, but the aggregator says that it goes on: "
-               "this board stays");
+    cn_log_within(&node->link_lines, now, CN_LOG_WARN, "node",
+                  "the group says that the run has ended, but the aggregator says that it goes on: "
+                  "this board stays");
     node->end_doubt_ms = now;
     node->next_asked_ms = 0;
-    node->status.progress.ended = false;
+    return cn_node_register(node);
 }
 
 // With until_end: once the run has ended, asks whether the gateway has another job for this board,
 // and ends the node when it has none, has left or does not answer.
 static cn_err poll_end(struct cn_node_owner *node, uint64_t now)
 {
+    bool ended = node->status.progress.ended;
+
     if (!node->config.until_end)
         return CN_OK;
-    if (!node->next_asked_ms && node->working && node->status.progress.ended &&
+    if (node->end_doubt_ms)
+        node->status.progress.ended = false;
+    if (!node->next_asked_ms && node->working && ended &&
         (!node->end_doubt_ms || now - node->end_doubt_ms >= DOUBT_MS))
         return ask_for_next(node, now);
     if (!node->next_asked_ms)
         return CN_OK;
     node->status.progress = node->end; // the others may have left, and the worker waits for them
-    if (node->next_answered && has_news_of_run(node) && !gateway_says_end(node)) {
-        doubt_end(node, now);
-        return CN_OK;
-    }
+    if (node->next_answered && has_news_of_run(node) && !gateway_says_end(node))
+        return doubt_end(node, now);
     if ((node->next_answered && gateway_says_end(node)) ||
         (node->down && node->down_since_ms >= node->next_asked_ms) ||
         now - node->next_asked_ms >= NEXT_RUN_MS)

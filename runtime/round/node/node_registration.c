@@ -150,7 +150,8 @@ cn_err cn_node_take_manifest(struct cn_node_owner *node, const struct cn_manifes
         return CN_OK;
     }
     node->next_asked_ms = 0;
-    node->end_doubt_ms = 0;
+    if (!same_run)
+        node->end_doubt_ms = 0;
     if (remembered)
         cn_log_within(&node->link_lines, cn_platform_now_ms(), CN_LOG_WARN, "node",
                       "the aggregator does not answer: going on with the last registration");

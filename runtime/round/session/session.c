@@ -1,5 +1,6 @@
 #include "runtime/round/session/session_private.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,8 +11,11 @@
 #include "runtime/update/local_tensors.h"
 #include "runtime/update/update.h"
 
-// A round of a member may have so many times the steps that the job gives it now.
+// Largest multiple of the job's steps that the round of another member may have: the job may have
+// given it more steps than it gives now.
 #define STEPS_TIMES 16
+// Largest value that a member may say waits to be sent, in multiples of what one update can send.
+#define WAITING_TIMES 64
 
 cn_err cn_session_allocate(float **array, size_t total)
 {
@@ -329,8 +333,6 @@ cn_err cn_session_save(struct cn_session *session, uint64_t interval_ms)
     return err;
 }
 
-// Returns whether a round of so many steps may have been begun. The job may have had more steps
-// when it was.
 static bool steps_are_possible(const struct cn_session *session, const struct cn_checkpoint *taken)
 {
     const struct cn_job *job = session->config.job;
@@ -338,37 +340,50 @@ static bool steps_are_possible(const struct cn_session *session, const struct cn
     uint64_t most =
         job->local_steps_most > job->local_steps ? job->local_steps_most : job->local_steps;
 
-    return taken->steps <= STEPS_TIMES * most ||
+    return taken->phase != CN_PHASE_TRAIN || taken->steps <= STEPS_TIMES * most ||
            (taken->round == held->round && taken->steps == held->steps);
 }
 
-static bool row_is_finite(const struct cn_row *row, size_t count)
+// Returns whether no magnitude of a row is above the largest, nor one that is not finite.
+static bool row_is_within(const struct cn_row *row, size_t first, size_t count, float largest)
 {
-    bool finite = true;
+    bool within = true;
 
-    for (size_t i = 0; row->data && finite && i < count; i++) {
+    for (size_t i = first; row->data && within && i < first + count; i++) {
         float value;
 
         cn_row_read(row, i, 1, &value);
-        finite = isfinite(value);
+        within = fabsf(value) <= largest;
     }
-    return finite;
+    return within;
 }
 
-// Checks what a round that is given up keeps, so that a state that a member made up does harm for
-// one round at most.
+// Checks rows of changes that wait to be sent. Local tensors wait for ever, with any values.
+static bool waiting_is_usable(const struct cn_session *session, const struct cn_row *row)
+{
+    const struct cn_layout *layout = session->layout;
+    bool usable = true;
+
+    for (size_t t = 0; usable && t < layout->tensor_count; t++) {
+        const struct cn_tensor_info *tensor = &layout->tensors[t];
+
+        usable = row_is_within(row, tensor->offset, tensor->count,
+                               tensor->local ? FLT_MAX : WAITING_TIMES * CN_UPDATE_VALUE_MAX);
+    }
+    return usable;
+}
+
+// Checks what outlives a round, so that a state that a member made up does no harm for good.
 static bool is_usable(const struct cn_session *session, const struct cn_checkpoint *taken)
 {
-    const struct cn_row kept[] = {taken->residual,
-                                  taken->next_residual,
-                                  taken->change,
-                                  {.data = taken->control.own},
-                                  {.data = taken->control.server}};
-    bool finite = isfinite(taken->control.inverse);
+    const struct cn_row control[] = {{.data = taken->control.own}, {.data = taken->control.server}};
 
-    for (size_t i = 0; i < sizeof(kept) / sizeof(kept[0]); i++)
-        finite = finite && row_is_finite(&kept[i], taken->total);
-    return finite && steps_are_possible(session, taken);
+    return steps_are_possible(session, taken) && cn_rate_guard_is_valid(&taken->guard) &&
+           isfinite(taken->control.inverse) && waiting_is_usable(session, &taken->residual) &&
+           waiting_is_usable(session, &taken->next_residual) &&
+           waiting_is_usable(session, &taken->change) &&
+           row_is_within(&control[0], 0, taken->total, FLT_MAX) &&
+           row_is_within(&control[1], 0, taken->total, FLT_MAX);
 }
 
 cn_err cn_session_take(struct cn_session *session, const uint8_t *bytes, size_t size, uint32_t most)
