@@ -1,4 +1,4 @@
-"""The end of a run: what a gateway keeps of one holds for that one only, and no member can say it for the gateway.
+"""The end of a run: a gateway forgets it when the run goes on, and the word of a member ends no program.
 
     end.py BUILD [SCENARIO...]
 """

@@ -16,8 +16,6 @@
 
 #define POLL_MS 50
 #define WAIT_TOLD_MS 10000 // time without the aggregator after which an idle board says so
-#define NEXT_RUN_MS 3000   // longest wait for another job after the end of a run
-#define DOUBT_MS 3000      // between two questions whether the run has really ended
 #define STATUS_MS 1000
 
 // The group.
@@ -63,35 +61,6 @@ static cn_err worker_left(struct cn_node_owner *node, const struct cn_left *left
     return err ? err : cn_node_watch(node, true);
 }
 
-static bool has_news_of_run(const struct cn_node_owner *node)
-{
-    return node->status.has_news && node->status.news.run == node->manifest.run;
-}
-
-static bool gateway_says_end(const struct cn_node_owner *node)
-{
-    return has_news_of_run(node) && node->status.news.state == CN_ROUND_ENDED;
-}
-
-// Returns whether the run has ended. It needs no group then: a board that comes late must not wait
-// for members that have left.
-static bool run_is_over(const struct cn_node_owner *node)
-{
-    if (node->registered && node->status.progress.ended && !node->end_doubt_ms)
-        return true; // the group's leader said so
-    return gateway_says_end(node);
-}
-
-// Says once that the run has ended: a board that waits for the next one is silent otherwise.
-static void tell_end(struct cn_node_owner *node)
-{
-    bool over = run_is_over(node);
-
-    if (over && !node->end_told)
-        cn_log(CN_LOG_INFO, "node", "the run has ended: this board trains no more");
-    node->end_told = over;
-}
-
 // Says once what a board waits for that has nothing to train while the aggregator is away. The run
 // may have ended meanwhile.
 static void tell_wait(struct cn_node_owner *node, uint64_t now)
@@ -103,7 +72,7 @@ static void tell_wait(struct cn_node_owner *node, uint64_t now)
         node->wait_told = false;
         return;
     }
-    if (node->wait_told || trains || !progress->size || run_is_over(node) ||
+    if (node->wait_told || trains || !progress->size || cn_node_run_is_over(node) ||
         now - node->down_since_ms < WAIT_TOLD_MS)
         return;
     node->wait_told = true;
@@ -118,7 +87,7 @@ static cn_err poll_group(struct cn_node_owner *node, uint64_t now)
 {
     struct cn_membership *membership = node->group.membership;
 
-    if (membership && run_is_over(node))
+    if (membership && cn_node_run_is_over(node))
         cn_membership_hurry(membership);
     if (cn_node_group_poll(&node->group, &node->box, now))
         return cn_node_watch(node, node->group.leads);
@@ -244,7 +213,7 @@ static cn_err take_event(struct cn_node_owner *node, const struct cn_link_event 
         be_away(node, true);
         return CN_OK;
     case CN_LINK_DOWN:
-        if (run_is_over(node))
+        if (cn_node_run_is_over(node))
             cn_log_within(&node->link_lines, cn_platform_now_ms(), CN_LOG_INFO, "node",
                           "the run has ended, and its aggregator has left");
         else
@@ -444,59 +413,6 @@ static cn_err poll_care(struct cn_node_owner *node, uint64_t now)
                                                                        : CN_OK;
 }
 
-// Asks for another run, and whether this one has ended, unless the aggregator has said so.
-static cn_err ask_for_next(struct cn_node_owner *node, uint64_t now)
-{
-    cn_err err = CN_OK;
-
-    node->next_asked_ms = now;
-    node->next_answered = false;
-    node->end = node->status.progress;
-    if (!gateway_says_end(node)) { // the group's leader did
-        node->status.has_news = false;
-        node->keys.looking = cn_node_group_is_led(&node->group);
-        err = node->link->ops->watch(node->link, true);
-    }
-    return err ? err : cn_node_register(node);
-}
-
-// Goes on in the group: its leader is wrong, or lies. Registers again, since what the aggregator
-// has answered meanwhile was not used.
-static cn_err doubt_end(struct cn_node_owner *node, uint64_t now)
-{
-    cn_log_within(&node->link_lines, now, CN_LOG_WARN, "node",
-                  "the group says that the run has ended, but the aggregator says that it goes on: "
-                  "this board stays");
-    node->end_doubt_ms = now;
-    node->next_asked_ms = 0;
-    return cn_node_register(node);
-}
-
-// With until_end: once the run has ended, asks whether the gateway has another job for this board,
-// and ends the node when it has none, has left or does not answer.
-static cn_err poll_end(struct cn_node_owner *node, uint64_t now)
-{
-    bool ended = node->status.progress.ended;
-
-    if (!node->config.until_end)
-        return CN_OK;
-    if (node->end_doubt_ms)
-        node->status.progress.ended = false;
-    if (!node->next_asked_ms && node->working && ended &&
-        (!node->end_doubt_ms || now - node->end_doubt_ms >= DOUBT_MS))
-        return ask_for_next(node, now);
-    if (!node->next_asked_ms)
-        return CN_OK;
-    node->status.progress = node->end; // the others may have left, and the worker waits for them
-    if (node->next_answered && has_news_of_run(node) && !gateway_says_end(node))
-        return doubt_end(node, now);
-    if ((node->next_answered && gateway_says_end(node)) ||
-        (node->down && node->down_since_ms >= node->next_asked_ms) ||
-        now - node->next_asked_ms >= NEXT_RUN_MS)
-        node->result = CN_OK;
-    return CN_OK;
-}
-
 // Returns CN_EIO when a thread was stopped by a file that was cut off while it read it.
 static cn_err poll_fault(struct cn_node_owner *node)
 {
@@ -527,7 +443,7 @@ static cn_err run_loop(struct cn_node_owner *node)
         if (!err)
             err = poll_worker(node, cn_platform_now_ms());
         if (!err)
-            err = poll_end(node, cn_platform_now_ms());
+            err = cn_node_poll_end(node, cn_platform_now_ms());
         if (!err)
             err = poll_group(node, cn_platform_now_ms());
         if (!err)
@@ -540,7 +456,7 @@ static cn_err run_loop(struct cn_node_owner *node)
             err = cn_node_poll_trouble(node);
         if (!err)
             err = poll_care(node, cn_platform_now_ms());
-        tell_end(node);
+        cn_node_tell_end(node);
         tell_wait(node, cn_platform_now_ms());
         update_status(node, cn_platform_now_ms());
         cn_node_metrics_step(&node->metrics, cn_platform_now_ms());

@@ -126,6 +126,18 @@ cn_err cn_node_take_manifest(struct cn_node_owner *node, const struct cn_manifes
 // leader may be the member that was revoked.
 cn_err cn_node_poll_keys(struct cn_node_owner *node, uint64_t now_ms);
 
+// Returns whether the run has ended. It needs no group then: a board that comes late must not wait
+// for members that have left.
+bool cn_node_run_is_over(const struct cn_node_owner *node);
+
+// Says once that the run has ended: a board that waits for the next one is silent otherwise.
+void cn_node_tell_end(struct cn_node_owner *node);
+
+// With until_end: once the run has ended, asks whether the gateway has another job for this board,
+// and ends the node when it has none, has left or does not answer. Goes on when the gateway says
+// that the run does.
+cn_err cn_node_poll_end(struct cn_node_owner *node, uint64_t now_ms);
+
 // Tells the aggregator when the state cannot be stored, a round was given up or the epoch's members
 // cannot train together, and when that is over.
 cn_err cn_node_poll_trouble(struct cn_node_owner *node);

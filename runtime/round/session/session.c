@@ -344,7 +344,7 @@ static bool steps_are_possible(const struct cn_session *session, const struct cn
            (taken->round == held->round && taken->steps == held->steps);
 }
 
-// Returns whether no magnitude of a row is above the largest, nor one that is not finite.
+// Returns whether these values of a row are at most `largest` in magnitude, and none is NaN.
 static bool row_is_within(const struct cn_row *row, size_t first, size_t count, float largest)
 {
     bool within = true;

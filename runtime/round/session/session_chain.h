@@ -191,8 +191,8 @@ cn_err cn_session_read_own(struct cn_session *session, struct cn_collective *col
 // one member holds is stored by the member of the next part as well; of one that several members
 // hold each stores it. So one member that is lost takes no part with it.
 
-// Returns whether this board needs the whole state to be stored before its part: no step of the
-// round was stored yet, or the disk was full.
+// Returns whether this board needs the whole state to be stored in place of its part: no step of
+// the round was stored yet, the disk was full or lacks room, or stored parts made no state.
 bool cn_session_wants_whole_store(struct cn_session *session);
 
 // Stores the parts of the state, on all members that train. The held state stays as it was. A disk

@@ -40,6 +40,7 @@ struct cn_session {
         uint64_t rows_fit_ms;   // clock; when that was looked at last; 0: never
         bool no_parts;          // no file of a part is there (session_part_store.c)
         bool parts_failed;      // in this round, stored parts made no state, or differed
+        bool parts_void;        // that no member's count in this round has been logged
         bool part_damaged;      // a damaged one has been logged
         uint32_t part_slot;     // of those files, the one that is written next
     } disk;

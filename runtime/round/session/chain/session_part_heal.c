@@ -95,13 +95,15 @@ static cn_err exchange(struct cn_session *session, struct cn_collective *collect
         own[PART] = offer->part;
     }
     err = view->size > 1 ? collective->ops->run(collective, &call) : CN_OK;
-    for (uint32_t m = 0; m < view->size; m++) {
-        if (!err && words[m][0])
+    for (uint32_t m = 0; m < view->size && !err; m++) {
+        if (words[m][0] && !session->disk.parts_void)
             cn_log(CN_LOG_WARN, "session",
-                   "no stored part counts now: on %s they made no state in the epoch before",
+                   "round %u: no stored part counts: %s says that they made no state",
+                   session->held.round,
                    session->config.settings->group.members[view->ranks[m]].name);
         failed |= words[m][0] != 0;
     }
+    session->disk.parts_void |= failed;
     for (uint32_t m = 0; m < view->size; m++)
         for (uint32_t f = 0; f < CN_PART_OFFERS; f++) {
             const int64_t *from = &words[m][1 + f * WORDS];

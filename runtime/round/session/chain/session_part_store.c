@@ -313,7 +313,7 @@ void cn_session_forget_parts(struct cn_session *session)
     struct cn_store *store = session->config.store;
     cn_err err = CN_OK;
 
-    session->disk.parts_failed = false;
+    session->disk.parts_failed = session->disk.parts_void = false;
     if (session->disk.no_parts)
         return;
     for (uint32_t f = 0; !err && f < CN_STORED_FILES * CN_STORED_SLOTS; f++)
