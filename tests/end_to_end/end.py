@@ -55,7 +55,7 @@ def a_leader_that_lies_ends_no_other_program(build):
         cluster.start("gateway")
         cluster.start("board-1")
         cluster.node = honest
-        cluster.start("board-2", "--until-end")
+        cluster.start("board-2")
         cluster.wait_for_line("board-2", "the group says that the run has ended, but the aggregator says that it goes on")
         time.sleep(7)  # longer than it asks, twice
         assert cluster.processes["board-2"].poll() is None, "a lie ended the program"

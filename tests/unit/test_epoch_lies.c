@@ -110,7 +110,7 @@ static void lie_in_next_residual(struct cn_checkpoint *held)
     ((float *)held->next_residual.data)[7] = INFINITY;
 }
 
-// Whoever took it would train without end, or give up each round from then on, and tell others.
+// Whoever took it could send nothing of use in any later round, and would give it to others.
 static void a_state_that_does_harm_for_good_is_not_taken(void **state)
 {
     static void (*const lies[])(struct cn_checkpoint *) = {lie_in_rule, lie_in_change, lie_in_size,
