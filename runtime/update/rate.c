@@ -107,6 +107,48 @@ void cn_rate_measure(const struct cn_layout *layout, const float *values,
     }
 }
 
+void cn_rate_measure_share(const struct cn_update_share *share, const float *values,
+                           struct cn_rate_spectrum *spectrum)
+{
+    begin(share->whole, spectrum);
+    for (size_t t = 0; t < share->own->tensor_count; t++) {
+        const struct cn_tensor_info *tensor = &share->own->tensors[t];
+
+        if (share->owned[t] && is_sparse(tensor))
+            measure_tensor(tensor, values + tensor->offset, spectrum);
+    }
+}
+
+void cn_rate_get_sums(const struct cn_rate_spectrum *spectrum, int64_t sums[CN_RATE_SUMS])
+{
+    for (uint32_t i = 0; i < CN_RATE_BINS; i++) {
+        sums[i] = (int64_t)spectrum->counts[i];
+        sums[CN_RATE_BINS + i] = (int64_t)spectrum->own[i];
+    }
+    sums[CN_RATE_SUMS - 1] = (int64_t)spectrum->zeros;
+}
+
+bool cn_rate_set_sums(const int64_t sums[CN_RATE_SUMS], struct cn_rate_spectrum *spectrum)
+{
+    uint64_t total = spectrum->total, left = total;
+
+    for (uint32_t i = 0; i < CN_RATE_SUMS; i++) {
+        bool counts = i < CN_RATE_BINS || i == CN_RATE_SUMS - 1;
+
+        if (sums[i] < 0 || (uint64_t)sums[i] > (counts ? left : total))
+            return false;
+        left -= counts ? (uint64_t)sums[i] : 0;
+    }
+    if (left)
+        return false;
+    for (uint32_t i = 0; i < CN_RATE_BINS; i++) {
+        spectrum->counts[i] = (uint64_t)sums[i];
+        spectrum->own[i] = (uint64_t)sums[CN_RATE_BINS + i];
+    }
+    spectrum->zeros = (uint64_t)sums[CN_RATE_SUMS - 1];
+    return true;
+}
+
 void cn_rate_guess(const struct cn_layout *layout, struct cn_rate_spectrum *spectrum)
 {
     const size_t top = CN_UPDATE_CODE_MAX >> BIN_SHIFT; // magnitude 16: a share of e^-16 is above

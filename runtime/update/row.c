@@ -64,6 +64,12 @@ void cn_row_write(struct cn_row *row, size_t first, size_t count, const float *f
         halves[i] = to_half(from[i]);
 }
 
+void cn_row_round(float *values, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        values[i] = from_half(to_half(values[i]));
+}
+
 void cn_row_fill(void *to, const float *values, size_t count)
 {
     struct cn_row_filling *filling = to;

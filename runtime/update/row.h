@@ -27,6 +27,9 @@ size_t cn_row_width(const struct cn_row *row);
 void cn_row_read(const struct cn_row *row, size_t first, size_t count, float *to);
 void cn_row_write(struct cn_row *row, size_t first, size_t count, const float *from);
 
+// Rounds values as a half row does.
+void cn_row_round(float *values, size_t count);
+
 // A row that is filled from its first value on.
 struct cn_row_filling {
     struct cn_row row;

@@ -307,7 +307,8 @@ MUST = {"empty": set(), "base": {"base"}, "train": {"weights"},
         "send": {"base", "next residual", "change"}}
 KEPT = {"optimizer", "residual", "second", "control", "server control"}
 MAY = {"empty": set(), "base": KEPT, "train": {"base"} | KEPT, "send": KEPT}
-CONTROL = struct.Struct("<IIIf")  # the rest of the header in version 5
+CONTROL = struct.Struct("<IIIf")  # the rest of the header in version 5,
+WAITING = struct.Struct("<QII")  # and in version 6
 CHECKPOINT = struct.Struct("<8sQQQIIIIQQII32s32s32sQddQQQQQ32sIIddIIIBBHQ32sII32s")
 
 
@@ -353,6 +354,7 @@ class Checkpoint(NamedTuple):
     counted: bytes
     frame: bytes = b""
     control: tuple = (0, 0, 0, 0.0)  # epoch, updates, version, inverse distance
+    waiting: tuple = (0, 0)  # the set of files with what waits, its array that is the residual
 
 
 def get_array(data, count):
@@ -364,16 +366,27 @@ def get_array(data, count):
 def read_checkpoint(data):
     refuse(len(data) < CHECKPOINT.size + 32, "a checkpoint is too short")
     found = Checkpoint(*CHECKPOINT.unpack_from(data))
-    refuse(found.magic not in (b"cairnck4", b"cairnck5") or found.size != len(data), "magic or size of a checkpoint")
-    newest = found.magic == b"cairnck5"
-    refuse(newest and len(data) < CHECKPOINT.size + CONTROL.size + 32, "a checkpoint is too short")
-    found = found._replace(control=CONTROL.unpack_from(data, CHECKPOINT.size)) if newest else found
+    version = {b"cairnck4": 4, b"cairnck5": 5, b"cairnck6": 6}.get(found.magic, 0)
+    refuse(not version or found.size != len(data), "magic or size of a checkpoint")
+    at, newer = CHECKPOINT.size, [CONTROL, WAITING][: version - 4]
+    refuse(len(data) < at + sum(fields.size for fields in newer) + 32, "a checkpoint is too short")
+    if version >= 5:
+        found = found._replace(control=CONTROL.unpack_from(data, at))
+    if version >= 6:
+        *waiting, zero = WAITING.unpack_from(data, at + CONTROL.size)
+        refuse(zero or not waiting[0], "what is not in use")
+        found = found._replace(waiting=tuple(waiting))
+    at += sum(fields.size for fields in newer)
     refuse(found.halves > 1 or found.scale > 64 or found.counted_own > 1, "what is not in use")
     refuse(found.phase >= len(PHASES) or found.arrays >= 1 << len(ARRAYS), "phase or arrays")
-    phase, at, arrays = PHASES[found.phase], CHECKPOINT.size + (CONTROL.size if newest else 0), {}
-    refuse(not newest and found.arrays >> 7, "control variates in an older checkpoint")
+    phase, arrays = PHASES[found.phase], {}
+    refuse(version < 5 and found.arrays >> 7, "control variates in an older checkpoint")
     names = [name for bit, name in enumerate(ARRAYS) if found.arrays >> bit & 1]
-    refuse(not MUST[phase] <= set(names) <= MUST[phase] | MAY[phase], "arrays of another phase")
+    must, may = MUST[phase], MUST[phase] | MAY[phase]
+    if version >= 6:
+        refuse(found.waiting[1] not in {"send": [0], "base": [4, 5], "train": [4, 5]}.get(phase, []), "array of what waits")
+        must, may = must - HALVES, may - HALVES
+    refuse(not must <= set(names) <= may, "arrays of another phase")
     refuse(bool(found.frame_size) != (phase == "send"), "a frame in another phase")
     sizes = {name: found.count * (2 if found.halves and name in HALVES else 4) for name in names}
     refuse(len(data) != at + sum(sizes.values()) + found.frame_size + 32, "size of a checkpoint")

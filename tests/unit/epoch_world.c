@@ -210,15 +210,15 @@ void world_store_each_step(struct epoch_world *world)
         world->boards[i].mortal.stores = true;
 }
 
-void world_hold_three_parts(struct epoch_world *world, int count)
+static void hold_parts(struct epoch_world *world, int count, uint32_t parts, const char *cut)
 {
     world->job.parallel.scope = CN_SCOPE_SHARED;
     world_take_model(world, DIGITS "digits-cnn.onnx");
     for (int i = 0; i < world->count; i++)
         board_close_session(&world->boards[i]);
     world->count = count;
-    world->job.pipeline.parts = 3;
-    snprintf(world->job.pipeline.cut, sizeof(world->job.pipeline.cut), "2.* 6.*");
+    world->job.pipeline.parts = parts;
+    snprintf(world->job.pipeline.cut, sizeof(world->job.pipeline.cut), "%s", cut);
     for (int i = 0; i < count; i++) {
         world_init_board(world, i);
         board_close_session(&world->boards[i]);
@@ -226,6 +226,16 @@ void world_hold_three_parts(struct epoch_world *world, int count)
         world_open_session(world, i);
     }
     world_store_each_step(world);
+}
+
+void world_hold_three_parts(struct epoch_world *world, int count)
+{
+    hold_parts(world, count, 3, "2.* 6.*");
+}
+
+void world_hold_two_parts(struct epoch_world *world, int count)
+{
+    hold_parts(world, count, 2, "6.*");
 }
 
 static bool dies(struct cn_collective *collective)

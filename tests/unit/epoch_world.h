@@ -92,9 +92,10 @@ void world_open_session(struct epoch_world *world, int index);
 // Ends the process, as a kill does: nothing more is stored.
 void board_close_session(struct epoch_board *board);
 
-// Cuts the CNN of the digits into three parts, on `count` members with the samples of the first,
-// which store a divided state after each step.
+// Cut the CNN of the digits into parts, on `count` members with the samples of the first, which
+// store a divided state after each step.
 void world_hold_three_parts(struct epoch_world *world, int count);
+void world_hold_two_parts(struct epoch_world *world, int count);
 
 // Begins all members from the start, with empty disks.
 void world_begin_anew(struct epoch_world *world);

@@ -116,6 +116,42 @@ static void control_variates_come_back_as_they_were_saved(void **state)
         }
 }
 
+// Only version 6 names the files that have what waits; the state then has none of these rows.
+static void the_set_of_what_waits_comes_back(void **state)
+{
+    struct fixture *f = *state;
+
+    for (enum cn_phase phase = CN_PHASE_BASE; phase <= CN_PHASE_SEND; phase++)
+        for (int corrects = 0; corrects < 2; corrects++) {
+            struct cn_checkpoint back = {0};
+            struct cn_buffer out;
+
+            cn_checkpoint_deinit(&f->saved);
+            make_state(phase, &f->saved);
+            f->saved.control.epoch = corrects ? 4 : 0;
+            f->saved.waiting = (struct cn_waiting_set){0x8877665544332211,
+                                                       phase == CN_PHASE_SEND ? 0 : CN_PART_CHANGE};
+            cn_buffer_init(&out, 1 << 16);
+            assert_int_equal(cn_checkpoint_encode(&f->saved, &out), CN_OK);
+            assert_memory_equal(out.data, "cairnck6", 8);
+            assert_int_equal(
+                cn_checkpoint_decode(out.data, out.size, TOTAL, FRAME_LIMIT, NULL, &back), CN_OK);
+            assert_int_equal(back.waiting.set, f->saved.waiting.set);
+            assert_int_equal(back.waiting.array, f->saved.waiting.array);
+            assert_int_equal(back.control.epoch, f->saved.control.epoch);
+            assert_null(back.residual.data);
+            cn_row_deinit(&f->saved.residual);
+            cn_row_deinit(&f->saved.next_residual);
+            cn_row_deinit(&f->saved.change);
+            expect_same(&f->saved, &back);
+            cn_checkpoint_deinit(&back);
+            assert_int_equal(cn_checkpoint_save(f->store, &f->saved), CN_OK);
+            assert_int_equal(load(f), CN_OK);
+            assert_int_equal(f->loaded.waiting.set, f->saved.waiting.set);
+            cn_buffer_deinit(&out);
+        }
+}
+
 static void halve(struct cn_row *row)
 {
     struct cn_row half = {0};
@@ -384,6 +420,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(every_phase_comes_back_as_it_was_saved),
         TEST(control_variates_come_back_as_they_were_saved),
+        TEST(the_set_of_what_waits_comes_back),
         TEST(a_residual_in_halves_comes_back_as_it_was_saved),
         TEST(an_empty_store_has_no_checkpoint),
         TEST(the_newest_of_many_saves_is_loaded),

@@ -182,6 +182,55 @@ static void a_sealed_state_with_impossible_numbers_is_refused(void **state)
     cn_buffer_deinit(&bytes);
 }
 
+// A state that names files with what waits: the name, the array and the rows must fit each other.
+static void a_sealed_state_with_an_impossible_set_is_refused(void **state)
+{
+    static const struct {
+        enum cn_phase phase;
+        size_t offset;
+        uint8_t value;
+    } lies[] = {{CN_PHASE_SEND, 408, 4},
+                {CN_PHASE_BASE, 408, 0},
+                {CN_PHASE_BASE, 408, 3},
+                {CN_PHASE_BASE, 408, 6},
+                {CN_PHASE_TRAIN, 408, 0},
+                {CN_PHASE_BASE, 412, 1},
+                {CN_PHASE_BASE, 400, 0},
+                {CN_PHASE_BASE, 7, '5'},
+                {CN_PHASE_BASE, 68, 0x09},
+                {CN_PHASE_SEND, 68, 0x31},
+                {CN_PHASE_BASE, 36, CN_PHASE_EMPTY}};
+    struct fixture *f = *state;
+    struct cn_buffer bytes;
+
+    cn_buffer_init(&bytes, 100000);
+    for (size_t i = 0; i < sizeof(lies) / sizeof(lies[0]); i++) {
+        cn_checkpoint_deinit(&f->saved);
+        make_state(lies[i].phase, &f->saved);
+        f->saved.waiting =
+            (struct cn_waiting_set){7, lies[i].phase == CN_PHASE_SEND ? 0 : CN_PART_NEXT_RESIDUAL};
+        bytes.size = 0;
+        assert_int_equal(cn_checkpoint_encode(&f->saved, &bytes), CN_OK);
+        assert_int_equal(
+            cn_checkpoint_decode(bytes.data, bytes.size, TOTAL, FRAME_LIMIT, NULL, &f->loaded),
+            CN_OK);
+        cn_checkpoint_deinit(&f->loaded);
+        bytes.data[lies[i].offset] = lies[i].value;
+        if (lies[i].offset == 68) { // rows that the state must not have, with a size that fits
+            assert_int_equal(cn_buffer_resize(&bytes, bytes.size + (i == 8 ? 4u : 8u) * TOTAL),
+                             CN_OK);
+            cn_put_u64(bytes.data + 8, bytes.size);
+        }
+        if (lies[i].offset == 36) // nothing but its header
+            cn_put_u32(bytes.data + 68, 0);
+        cn_crypto_digest(bytes.data, bytes.size - CN_DIGEST_SIZE,
+                         bytes.data + bytes.size - CN_DIGEST_SIZE);
+        if (!cn_checkpoint_decode(bytes.data, bytes.size, TOTAL, FRAME_LIMIT, NULL, &f->loaded))
+            fail_msg("lie %zu was believed", i);
+    }
+    cn_buffer_deinit(&bytes);
+}
+
 // The frame cut out of a state of SEND, with all sizes and digests made to fit.
 static void a_state_to_send_without_a_frame_is_refused(void **state)
 {
@@ -217,6 +266,7 @@ int main(void)
         TEST(a_first_save_that_fails_can_be_repeated),
         TEST(a_load_that_fails_never_reports_an_empty_store),
         TEST(a_sealed_state_with_impossible_numbers_is_refused),
+        TEST(a_sealed_state_with_an_impossible_set_is_refused),
         TEST(a_state_to_send_without_a_frame_is_refused),
     };
 

@@ -175,6 +175,31 @@ static void a_header_keeps_its_numbers(void **state)
     assert_int_equal(cn_part_file_check(world->store, "part.b", &layout, &header), CN_ENOTFOUND);
 }
 
+// What waits has arrays of its own, and the digest of a frame, by which sets are told apart.
+static void a_file_of_what_waits_keeps_its_frame(void **state)
+{
+    struct world *world = *state;
+    struct cn_part_header header;
+    uint64_t set;
+    size_t taken = 0;
+
+    world->header.arrays = CN_PART_WAITING;
+    memset(world->header.frame, 0xcd, CN_DIGEST_SIZE);
+    set = cn_part_state(&world->header);
+    write_part(world);
+    memset(rows, 0, sizeof(rows));
+    assert_int_equal(cn_part_file_take(world->store, NAME, &layout, take, &taken, &header), CN_OK);
+    assert_int_equal(taken, 2 * world->header.values);
+    assert_true(fabsf(rows[CN_PART_CHANGE][7] - value_of(CN_PART_CHANGE, 7)) <= 0);
+    assert_true(fabsf(rows[CN_PART_NEXT_RESIDUAL][4114] - value_of(CN_PART_NEXT_RESIDUAL, 4114)) <=
+                0);
+    assert_memory_equal(header.frame, world->header.frame, CN_DIGEST_SIZE);
+    assert_true(cn_part_state(&header) == set);
+    assert_int_equal(cn_part_size(&world->header), CN_PART_HEADER_SIZE + 12 + 8 * 4008 + 32);
+    header.frame[31]++;
+    assert_true(cn_part_state(&header) != set);
+}
+
 // No byte can change unseen.
 static void a_byte_that_flips_anywhere_is_seen(void **state)
 {
@@ -211,9 +236,9 @@ static void headers_that_lie_are_refused(void **state)
 {
     struct world *world = *state;
     const struct cn_part_header good = world->header;
-    struct cn_part_header lies[9], header;
+    struct cn_part_header lies[12], header;
 
-    for (size_t i = 0; i < 9; i++)
+    for (size_t i = 0; i < 12; i++)
         lies[i] = good;
     lies[0].parts = 1;
     lies[1].parts = CN_CUT_PARTS_MAX + 1;
@@ -224,7 +249,10 @@ static void headers_that_lie_are_refused(void **state)
     lies[6].loss_scale.factor = 3;
     lies[7].loss_scale.factor = -2;
     lies[8].loss_scale.factor = INFINITY;
-    for (size_t i = 0; i < 9; i++) {
+    lies[9].arrays = 1u << CN_PART_CHANGE;
+    lies[10].arrays = CN_PART_WAITING | 1u << CN_PART_WEIGHTS;
+    lies[11].arrays = CN_PART_WAITING | 1u << CN_PART_RESIDUAL;
+    for (size_t i = 0; i < 12; i++) {
         world->header = lies[i];
         write_part(world);
         assert_int_equal(cn_part_file_check(world->store, NAME, &layout, &header), CN_EFORMAT);
@@ -357,6 +385,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         FILE_TEST(values_come_to_their_places_in_pieces_of_any_size),
         FILE_TEST(a_header_keeps_its_numbers),
+        FILE_TEST(a_file_of_what_waits_keeps_its_frame),
         FILE_TEST(a_byte_that_flips_anywhere_is_seen),
         FILE_TEST(a_file_that_ends_early_or_late_is_refused),
         FILE_TEST(headers_that_lie_are_refused),

@@ -8,7 +8,7 @@
 #include "runtime/port/scratch.h"
 #include "runtime/round/checkpoint/checkpoint_private.h"
 
-const uint8_t cn_checkpoint_magic[8] = "cairnck5";
+const uint8_t cn_checkpoint_magic[8] = "cairnck6";
 
 const char *const cn_checkpoint_slots[2] = {"checkpoint.a", "checkpoint.b"};
 
@@ -18,6 +18,11 @@ const struct cn_checkpoint_phase cn_checkpoint_phases[CN_PHASE_SEND + 1] = {
     [CN_PHASE_TRAIN] = {.required = 0x02, .allowed = 0x1cf},
     [CN_PHASE_SEND] = {.required = 0x31, .allowed = 0x1fd, .has_frame = true},
 };
+
+uint32_t cn_checkpoint_required(enum cn_phase phase, bool waits)
+{
+    return cn_checkpoint_phases[phase].required & ~(waits ? WAITING : 0u);
+}
 
 static void arrays_of(const struct cn_checkpoint *checkpoint, const void *arrays[ARRAY_COUNT])
 {
@@ -79,7 +84,8 @@ static uint32_t presence_of(const struct cn_checkpoint *checkpoint)
     arrays_of(checkpoint, arrays);
     for (uint32_t i = 0; i < ARRAY_COUNT; i++)
         presence |= (uint32_t)(arrays[i] != NULL) << i;
-    return presence & cn_checkpoint_phases[checkpoint->phase].allowed;
+    return presence & cn_checkpoint_phases[checkpoint->phase].allowed &
+           ~(checkpoint->waiting.set ? WAITING : 0u);
 }
 
 cn_err cn_checkpoint_body_size(uint32_t presence, size_t total, bool halves, size_t frame_size,
@@ -97,12 +103,14 @@ cn_err cn_checkpoint_body_size(uint32_t presence, size_t total, bool halves, siz
     return CN_OK;
 }
 
-// Returns the size of the header. A state without control variates has the header of version 4.
+// Returns the size of the header: that of the oldest version that has all fields of the state.
 static size_t header_size_of(const struct cn_checkpoint *checkpoint, uint32_t presence)
 {
     bool control = checkpoint->control.epoch && checkpoint->phase != CN_PHASE_EMPTY;
 
-    return control || presence >> CN_PART_CONTROL ? HEADER_SIZE : HEADER_SIZE_4;
+    if (checkpoint->waiting.set)
+        return HEADER_SIZE;
+    return control || presence >> CN_PART_CONTROL ? HEADER_SIZE_5 : HEADER_SIZE_4;
 }
 
 static void put_header(const struct cn_checkpoint *checkpoint, uint64_t counter, uint32_t presence,
@@ -155,8 +163,11 @@ static void put_header(const struct cn_checkpoint *checkpoint, uint64_t counter,
     cn_put_u32(header + 388, checkpoint->control.count);
     cn_put_u32(header + 392, checkpoint->control.version);
     memcpy(header + 396, &checkpoint->control.inverse, sizeof(float));
-    if (header_size_of(checkpoint, presence) == HEADER_SIZE_4)
-        header[7] = '4';
+    cn_put_u64(header + 400, checkpoint->waiting.set);
+    cn_put_u32(header + 408, checkpoint->waiting.array);
+    cn_put_u32(header + 412, 0);
+    if (header_size_of(checkpoint, presence) < HEADER_SIZE)
+        header[7] = header_size_of(checkpoint, presence) == HEADER_SIZE_5 ? '5' : '4';
 }
 
 // The destination of encoded bytes: a buffer or a file of a store.
@@ -223,7 +234,7 @@ static cn_err put_arrays(const struct cn_checkpoint *checkpoint, uint32_t presen
 // Computes the encoded size of a state with these arrays. Returns CN_EINVAL when one is missing.
 static cn_err size_with(const struct cn_checkpoint *checkpoint, uint32_t presence, size_t *size)
 {
-    uint32_t required = cn_checkpoint_phases[checkpoint->phase].required;
+    uint32_t required = cn_checkpoint_required(checkpoint->phase, checkpoint->waiting.set != 0);
     bool has_frame = cn_checkpoint_phases[checkpoint->phase].has_frame;
     cn_err err;
 

@@ -17,9 +17,9 @@
 #include "runtime/update/rate.h"
 #include "runtime/update/row.h"
 
-// Newest version of the format. A state without control variates is written as version 4, which
-// older releases read.
-#define CN_CHECKPOINT_VERSION 5
+// Newest version of the format. A state whose residual does not lie in files of its own is written
+// as version 5, and without control variates as version 4: older releases read these.
+#define CN_CHECKPOINT_VERSION 6
 #define CN_CHECKPOINT_OLDEST 3 // oldest version of the format that can be read
 
 enum cn_phase {
@@ -44,6 +44,13 @@ struct cn_variates {
     uint32_t version;    // version that server belongs to
     float inverse;       // of the round under way or in the outbox; variate.h has its formula
     float *own, *server; // arrays of the checkpoint's total, owned, of scratch.h; NULL: zeros
+};
+
+// What waits to be sent, where each member of a chain has that of its part only, in files of its
+// own (part_file.h). The state then has no residual, next residual or change.
+struct cn_waiting_set {
+    uint64_t set;   // digest of the set of files, never 0; 0: the residual is whole
+    uint32_t array; // array of the files that is the residual; 0 in CN_PHASE_SEND: undecided
 };
 
 // The parts of an encoded state, in this order.
@@ -109,6 +116,7 @@ struct cn_checkpoint {
     struct cn_row next_residual; // CN_PHASE_SEND: replaces the residual if the frame is accepted
     // CN_PHASE_SEND: weights - base of the round; goes into the residual if it is not accepted.
     struct cn_row change;
+    struct cn_waiting_set waiting;
     struct cn_variates control;
 
     uint8_t *frame; // CN_PHASE_SEND: the outbox, owned, of malloc

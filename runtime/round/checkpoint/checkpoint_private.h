@@ -3,11 +3,13 @@
 
 #include "runtime/round/checkpoint/checkpoint.h"
 
-#define HEADER_SIZE 400
+#define HEADER_SIZE 416
+#define HEADER_SIZE_5 400 // in version 5, which has no waiting set
 #define HEADER_SIZE_4 384 // in version 4, which has no control variates
 #define HEADER_SIZE_3 344 // in version 3, which has no counted updates
 #define ARRAY_COUNT 9     // parts before the frame
 #define HALVES 0x38u      // arrays that may be in bfloat16: the residual and its successors
+#define WAITING HALVES    // arrays that a state with a waiting set does not have
 
 // "cairnck" and the digit of CN_CHECKPOINT_VERSION.
 extern const uint8_t cn_checkpoint_magic[8];
@@ -22,6 +24,9 @@ struct cn_checkpoint_phase {
 };
 
 extern const struct cn_checkpoint_phase cn_checkpoint_phases[CN_PHASE_SEND + 1];
+
+// Returns the arrays that a state of a phase must have, with a waiting set or without.
+uint32_t cn_checkpoint_required(enum cn_phase phase, bool waits);
 
 // Returns the bytes of an array.
 size_t cn_checkpoint_array_size(uint32_t index, size_t total, bool halves);

@@ -60,7 +60,7 @@ static struct cn_loss_scale decode_scale(const uint8_t bytes[4])
     return (struct cn_loss_scale){ldexpf(1, bytes[1] - 1), (uint32_t)(bytes[2] | bytes[3] << 8)};
 }
 
-_Static_assert(CN_CHECKPOINT_OLDEST == 3 && CN_CHECKPOINT_VERSION == 5, "header_size knows these");
+_Static_assert(CN_CHECKPOINT_OLDEST == 3 && CN_CHECKPOINT_VERSION == 6, "header_size knows these");
 
 // Returns 0 for an unknown version.
 static size_t header_size(const uint8_t *bytes)
@@ -68,6 +68,7 @@ static size_t header_size(const uint8_t *bytes)
     if (memcmp(bytes, cn_checkpoint_magic, sizeof(cn_checkpoint_magic) - 1) != 0)
         return 0;
     return bytes[7] == cn_checkpoint_magic[7] ? HEADER_SIZE
+           : bytes[7] == '5'                  ? HEADER_SIZE_5
            : bytes[7] == '4'                  ? HEADER_SIZE_4
            : bytes[7] == '3'                  ? HEADER_SIZE_3
                                               : 0;
@@ -112,12 +113,29 @@ static void get_numbers(const uint8_t *header, struct cn_checkpoint *checkpoint)
     checkpoint->counted.round = cn_get_u32(header + 344);
     checkpoint->counted.own = cn_get_u32(header + 348) != 0;
     memcpy(checkpoint->counted.digest, header + 352, CN_DIGEST_SIZE);
-    if (header_size(header) < HEADER_SIZE)
+    if (header_size(header) < HEADER_SIZE_5)
         return;
     checkpoint->control.epoch = cn_get_u32(header + 384);
     checkpoint->control.count = cn_get_u32(header + 388);
     checkpoint->control.version = cn_get_u32(header + 392);
     checkpoint->control.inverse = cn_get_f32(header + 396);
+    if (header_size(header) < HEADER_SIZE)
+        return;
+    checkpoint->waiting =
+        (struct cn_waiting_set){cn_get_u64(header + 400), cn_get_u32(header + 408)};
+}
+
+// Checks the name of the waiting set, which only a state of the newest version has.
+static bool waiting_makes_sense(const uint8_t *bytes, uint32_t phase, uint32_t presence)
+{
+    uint32_t array = cn_get_u32(bytes + 408);
+
+    if (header_size(bytes) < HEADER_SIZE)
+        return true;
+    return cn_get_u64(bytes + 400) != 0 && cn_get_u32(bytes + 412) == 0 && !(presence & WAITING) &&
+           phase != CN_PHASE_EMPTY &&
+           (phase == CN_PHASE_SEND ? array == 0
+                                   : array == CN_PART_NEXT_RESIDUAL || array == CN_PART_CHANGE);
 }
 
 // Checks the phase, the arrays and the sizes, which must be within the limits and add up to `size`
@@ -133,12 +151,16 @@ static cn_err check_sizes(const uint8_t *bytes, uint64_t size, size_t total_limi
     const struct cn_update_rule rule = {.mode = (enum cn_update_mode)cn_get_u32(bytes + 264),
                                         .value_bits = cn_get_u32(bytes + 268),
                                         .density = cn_get_f64(bytes + 272)};
+    uint32_t required;
     size_t expected;
 
-    if (phase > CN_PHASE_SEND ||
-        (presence & cn_checkpoint_phases[phase].required) != cn_checkpoint_phases[phase].required ||
+    required = phase > CN_PHASE_SEND ? 0
+                                     : cn_checkpoint_required((enum cn_phase)phase,
+                                                              header_size(bytes) == HEADER_SIZE);
+    if (phase > CN_PHASE_SEND || (presence & required) != required ||
         (presence & ~cn_checkpoint_phases[phase].allowed) ||
-        (header_size(bytes) < HEADER_SIZE && presence >> CN_PART_CONTROL) ||
+        (header_size(bytes) < HEADER_SIZE_5 && presence >> CN_PART_CONTROL) ||
+        !waiting_makes_sense(bytes, phase, presence) ||
         cn_checkpoint_phases[phase].has_frame != (frame_size > 0)) {
         cn_diag_add(diag,
                     "checkpoint: phase %u with arrays 0x%x and a frame of %" PRIu64

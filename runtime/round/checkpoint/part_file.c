@@ -6,12 +6,18 @@
 
 #define PIECE ((size_t)1 << 16) // bytes that are read at a time
 #define ARRAYS (1u << CN_PART_WEIGHTS | 1u << CN_PART_OPTIMIZER | 1u << CN_PART_SECOND)
+#define FRAME_AT 176 // place of the frame's digest in the header
 
 static const uint8_t magic[8] = "cairnpt1";
 
 const char *const cn_stored_names[CN_STORED_FILES][CN_STORED_SLOTS] = {
     [CN_STORED_OWN] = {"part.a", "part.b"},
     [CN_STORED_BEFORE] = {"part-before.a", "part-before.b"},
+};
+
+const char *const cn_waiting_names[CN_STORED_FILES][CN_STORED_SLOTS] = {
+    [CN_STORED_OWN] = {"waits.a", "waits.b"},
+    [CN_STORED_BEFORE] = {"waits-before.a", "waits-before.b"},
 };
 
 // --- header ---
@@ -27,11 +33,16 @@ static uint64_t rest_of(const struct cn_part_header *header)
     return (uint64_t)header->tensors * sizeof(uint32_t) + bytes + CN_DIGEST_SIZE;
 }
 
+uint64_t cn_part_size(const struct cn_part_header *header)
+{
+    return CN_PART_HEADER_SIZE + rest_of(header);
+}
+
 static void put_header(const struct cn_part_header *header, uint8_t bytes[CN_PART_HEADER_SIZE])
 {
     memset(bytes, 0, CN_PART_HEADER_SIZE);
     memcpy(bytes, magic, sizeof(magic));
-    cn_put_u64(bytes + 8, CN_PART_HEADER_SIZE + rest_of(header));
+    cn_put_u64(bytes + 8, cn_part_size(header));
     cn_put_u64(bytes + 16, header->run);
     cn_put_u64(bytes + 24, header->epoch);
     cn_put_u32(bytes + 32, header->lineage);
@@ -51,6 +62,7 @@ static void put_header(const struct cn_part_header *header, uint8_t bytes[CN_PAR
     cn_put_u32(bytes + 156, header->part);
     cn_put_u32(bytes + 160, header->tensors);
     cn_put_u64(bytes + 168, header->values);
+    memcpy(bytes + FRAME_AT, header->frame, CN_DIGEST_SIZE);
 }
 
 uint64_t cn_part_state(const struct cn_part_header *header)
@@ -87,6 +99,7 @@ static void get_header(const uint8_t bytes[CN_PART_HEADER_SIZE], struct cn_part_
         .values = cn_get_u64(bytes + 168),
     };
     memcpy(header->base, bytes + 48, CN_DIGEST_SIZE);
+    memcpy(header->frame, bytes + FRAME_AT, CN_DIGEST_SIZE);
     for (uint32_t s = 0; s < CN_GROUP_MAX; s++)
         header->micro[s] = cn_get_u16(bytes + 120 + 2 * s);
 }
@@ -102,12 +115,18 @@ static bool is_scale(struct cn_loss_scale scale)
            exponent >= 1 && exponent <= 64 && scale.steps <= UINT16_MAX;
 }
 
+static bool has_arrays(const struct cn_part_header *header)
+{
+    return header->arrays == CN_PART_WAITING ||
+           ((header->arrays & ~ARRAYS) == 0 && header->arrays >> CN_PART_WEIGHTS & 1);
+}
+
 static bool makes_sense(const struct cn_part_header *header, const struct cn_layout *layout)
 {
     return header->parts >= 2 && header->parts <= CN_CUT_PARTS_MAX &&
-           header->part < header->parts && (header->arrays & ~ARRAYS) == 0 &&
-           header->arrays >> CN_PART_WEIGHTS & 1 && header->tensors <= layout->tensor_count &&
-           header->values <= layout->total && is_scale(header->loss_scale);
+           header->part < header->parts && has_arrays(header) &&
+           header->tensors <= layout->tensor_count && header->values <= layout->total &&
+           is_scale(header->loss_scale);
 }
 
 // --- writing ---
@@ -285,18 +304,26 @@ static cn_err read_bytes(struct cn_store *store, struct cn_store_file *file, uin
     return err == CN_EIO ? store->ops->read(file, offset, bytes, size) : err;
 }
 
+// What becomes of a file's values; take is NULL where they are only checked.
+struct taker {
+    void (*take)(void *context, enum cn_checkpoint_part array, size_t first, size_t count,
+                 const float *values);
+    void *context;
+};
+
 static cn_err check(struct cn_store *store, struct cn_store_file *file, uint64_t size,
-                    const struct cn_layout *layout, bool whole, uint8_t *piece,
+                    const struct cn_layout *layout, const struct taker *taker, uint8_t *piece,
                     struct cn_part_reader *reader)
 {
     uint64_t offset = CN_PART_HEADER_SIZE;
     cn_err err = size < offset ? CN_EFORMAT : read_bytes(store, file, 0, piece, (size_t)offset);
 
     if (!err)
-        err = cn_part_reader_begin(reader, layout, piece, NULL, NULL);
+        err = cn_part_reader_begin(reader, layout, piece, taker ? taker->take : NULL,
+                                   taker ? taker->context : NULL);
     if (!err && reader->left != size - offset)
         err = CN_EFORMAT;
-    while (!err && whole && reader->left > 0) {
+    while (!err && taker && reader->left > 0) {
         size_t some = least(PIECE, (size_t)reader->left);
 
         err = read_bytes(store, file, offset, piece, some);
@@ -307,8 +334,9 @@ static cn_err check(struct cn_store *store, struct cn_store_file *file, uint64_t
     return err;
 }
 
+// Without a taker only the header is read.
 static cn_err check_file(struct cn_store *store, const char *name, const struct cn_layout *layout,
-                         bool whole, struct cn_part_header *header)
+                         const struct taker *taker, struct cn_part_header *header)
 {
     struct cn_part_reader reader = {.left = 0};
     struct cn_store_file *file;
@@ -319,7 +347,7 @@ static cn_err check_file(struct cn_store *store, const char *name, const struct 
     if (err)
         return err;
     piece = malloc(PIECE);
-    err = piece ? check(store, file, size, layout, whole, piece, &reader) : CN_ENOMEM;
+    err = piece ? check(store, file, size, layout, taker, piece, &reader) : CN_ENOMEM;
     *header = reader.header;
     cn_part_reader_end(&reader);
     free(piece);
@@ -330,11 +358,23 @@ static cn_err check_file(struct cn_store *store, const char *name, const struct 
 cn_err cn_part_file_read(struct cn_store *store, const char *name, const struct cn_layout *layout,
                          struct cn_part_header *header)
 {
-    return check_file(store, name, layout, false, header);
+    return check_file(store, name, layout, NULL, header);
 }
 
 cn_err cn_part_file_check(struct cn_store *store, const char *name, const struct cn_layout *layout,
                           struct cn_part_header *header)
 {
-    return check_file(store, name, layout, true, header);
+    const struct taker taker = {NULL, NULL};
+
+    return check_file(store, name, layout, &taker, header);
+}
+
+cn_err cn_part_file_take(struct cn_store *store, const char *name, const struct cn_layout *layout,
+                         void (*take)(void *context, enum cn_checkpoint_part array, size_t first,
+                                      size_t count, const float *values),
+                         void *context, struct cn_part_header *header)
+{
+    const struct taker taker = {take, context};
+
+    return check_file(store, name, layout, &taker, header);
 }

@@ -3,7 +3,8 @@
 // Where a model is cut into parts, no member holds the whole state while it trains. Every few
 // seconds each writes the values of its part to a file, and the same bytes go to one other member.
 // A state can be used if the files of all its parts are found. CHECKPOINT.md, "Parts of a state",
-// has the format. Threading: none; the caller serialises access to the store.
+// has the format. At the end of a round each writes what waits to be sent of its part to such a
+// file, too ("What waits, in parts"). Threading: none; the caller serialises access to the store.
 #pragma once
 
 #include "runtime/engine/graph/cut.h"
@@ -18,6 +19,9 @@
 enum cn_stored_file { CN_STORED_OWN, CN_STORED_BEFORE, CN_STORED_FILES };
 extern const char *const cn_stored_names[CN_STORED_FILES][CN_STORED_SLOTS];
 
+// The same, of what waits.
+extern const char *const cn_waiting_names[CN_STORED_FILES][CN_STORED_SLOTS];
+
 // The header of a file. All parts of a state have the same numbers, but for part, tensors and
 // values.
 struct cn_part_header {
@@ -30,16 +34,24 @@ struct cn_part_header {
     double train_loss;
     struct cn_loss_scale loss_scale;
     uint16_t micro[CN_GROUP_MAX];
-    uint32_t arrays;  // bits by enum cn_checkpoint_part: weights, optimizer, second
-    uint32_t part;    // 0 to parts - 1
-    uint32_t tensors; // tensors of the part
-    uint64_t values;  // of each array
+    // Bits by enum cn_checkpoint_part: weights, optimizer and second, or CN_PART_WAITING.
+    uint32_t arrays;
+    uint32_t part;                 // 0 to parts - 1
+    uint32_t tensors;              // tensors of the part
+    uint64_t values;               // of each array
+    uint8_t frame[CN_DIGEST_SIZE]; // digest of the frame that was made with what waits; else zeros
 };
 
-// Returns a digest of the numbers that all parts of a state have alike: never 0.
+#define CN_PART_WAITING (1u << CN_PART_NEXT_RESIDUAL | 1u << CN_PART_CHANGE)
+
+// Returns a digest of the numbers that all parts of a state, or of a waiting set, have alike: never
+// 0.
 uint64_t cn_part_state(const struct cn_part_header *header);
 
 // --- writing ---
+
+// Returns the bytes of a file with this header.
+uint64_t cn_part_size(const struct cn_part_header *header);
 
 // Takes the bytes of a file in order. After an error the calls do nothing.
 struct cn_part_writer {
@@ -101,3 +113,10 @@ cn_err cn_part_file_read(struct cn_store *store, const char *name, const struct 
 // Reads a whole file and checks it. Errors as above, those of the store, and CN_ENOTFOUND.
 cn_err cn_part_file_check(struct cn_store *store, const char *name, const struct cn_layout *layout,
                           struct cn_part_header *header);
+
+// As cn_part_file_check, and passes the values to take, as cn_part_reader_begin. On an error they
+// are to be discarded.
+cn_err cn_part_file_take(struct cn_store *store, const char *name, const struct cn_layout *layout,
+                         void (*take)(void *context, enum cn_checkpoint_part array, size_t first,
+                                      size_t count, const float *values),
+                         void *context, struct cn_part_header *header);

@@ -304,8 +304,12 @@ cn_err cn_run_store_remove(struct cn_store *board, uint64_t run)
         err = board->ops->list(board, remove_own, &removal);
     if (!err)
         err = find_plain(board, &plain);
-    for (uint32_t f = 0; !err && plain == run && f < CN_STORED_FILES * CN_STORED_SLOTS; f++)
+    for (uint32_t f = 0; !err && plain == run && f < CN_STORED_FILES * CN_STORED_SLOTS; f++) {
         err = board->ops->remove(board, cn_stored_names[f / CN_STORED_SLOTS][f % CN_STORED_SLOTS]);
+        if (!err)
+            err = board->ops->remove(board,
+                                     cn_waiting_names[f / CN_STORED_SLOTS][f % CN_STORED_SLOTS]);
+    }
     if (!err && plain == run)
         err = remove_slots(board, "");
     return err == CN_ENOTFOUND ? CN_OK : err;

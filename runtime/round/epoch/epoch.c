@@ -257,20 +257,26 @@ static void plan_receipt(struct cn_epoch *epoch, const struct cn_errand_answer *
 static cn_err plan_send(struct cn_epoch *epoch, struct cn_epoch_command *command)
 {
     struct cn_errand_answer answer;
+    cn_err err = CN_OK;
 
     if (cn_mailbox_take_answer(epoch->box, CN_ERRAND_UPLOAD, &answer)) {
         plan_receipt(epoch, &answer, command);
         cn_scratch_free(answer.data);
-    } else if (!cn_mailbox_requested(epoch->box, CN_ERRAND_UPLOAD)) {
-        return want_upload(epoch);
+        return CN_OK;
     }
-    return CN_OK;
+    if (!cn_mailbox_requested(epoch->box, CN_ERRAND_UPLOAD))
+        err = want_upload(epoch);
+    if (!err && cn_session_wants_copies(epoch->session))
+        command->kind = CN_EPOCH_COPY; // while the owner sends the update
+    return err;
 }
 
-// Returns whether an action needs a whole model, which too few members for a chain do not have.
-static bool needs_chain(enum cn_round_action action)
+// Returns whether an action needs a whole model, or all of what waits, which too few members for a
+// chain do not have.
+static bool needs_chain(const struct cn_epoch *epoch, enum cn_round_action action)
 {
-    return action == CN_DO_FETCH || action == CN_DO_BEGIN || action == CN_DO_STEP;
+    return action == CN_DO_FETCH || action == CN_DO_BEGIN || action == CN_DO_STEP ||
+           (action == CN_DO_ABANDON && cn_session_held(epoch->session)->waiting.set);
 }
 
 static cn_err plan_command(struct cn_epoch *epoch, struct cn_epoch_command *command)
@@ -289,7 +295,7 @@ static cn_err plan_command(struct cn_epoch *epoch, struct cn_epoch_command *comm
         return CN_OK;
     }
     cn_round_next(cn_session_held(epoch->session), heard ? &news : NULL, &plan);
-    if (cn_session_waits(epoch->session) && needs_chain(plan.action))
+    if (cn_session_waits(epoch->session) && needs_chain(epoch, plan.action))
         return CN_OK;
     if (plan.action == CN_DO_BEGIN && cn_session_wants_layout(epoch->session)) {
         command->kind = CN_EPOCH_REFORM;
@@ -319,6 +325,10 @@ static cn_err plan_command(struct cn_epoch *epoch, struct cn_epoch_command *comm
     case CN_DO_SEND:
         return plan_send(epoch, command);
     case CN_DO_DECIDE:
+        if (cn_session_wants_copies(epoch->session)) {
+            command->kind = CN_EPOCH_COPY;
+            return CN_OK;
+        }
         cn_mailbox_drop_errand(epoch->box); // its receipt is no longer needed
         epoch->refusal[0] = '\0';
         plan_decision(epoch, CN_EPOCH_DECIDE, &plan.decision, command);
@@ -440,10 +450,13 @@ static cn_err do_base(struct cn_epoch *epoch, struct cn_epoch_command *command)
     return err;
 }
 
-static cn_err do_begin(struct cn_session *session, const struct cn_round_order *order)
+static cn_err do_begin(struct cn_epoch *epoch, const struct cn_round_order *order)
 {
-    cn_err err = cn_session_begin(session, order);
+    struct cn_session *session = epoch->session;
+    cn_err err = cn_session_gather_stale(session, epoch->collective);
 
+    if (!err)
+        err = cn_session_begin(session, order);
     if (!err)
         cn_round_file_save(session, order);
     return err;
@@ -469,13 +482,19 @@ static cn_err do_abandon(struct cn_epoch *epoch, const struct cn_decision *decis
     struct cn_session *session = epoch->session;
     const struct cn_checkpoint *held = cn_session_held(session);
     cn_err err = held->phase == CN_PHASE_TRAIN ? CN_OK : CN_EFORMAT;
+    bool counts;
 
     if (!err)
         err = cn_session_collect(session, epoch->collective);
     if (err)
         return err;
-    if (cn_round_outcome(decision, held->round, held->frame_digest) != CN_OUTCOME_NOTHING)
+    counts = cn_round_outcome(decision, held->round, held->frame_digest) != CN_OUTCOME_NOTHING;
+    if (counts)
         cn_epoch_say_other(session);
+    else
+        err = cn_session_gather_waiting(session, epoch->collective);
+    if (err)
+        return err;
     return cn_session_abandon(session, decision);
 }
 
@@ -496,7 +515,7 @@ static cn_err obey(struct cn_epoch *epoch, struct cn_epoch_command *command)
         return cn_epoch_do_control(epoch, command);
     case CN_EPOCH_BEGIN:
         epoch->over = false;
-        return phase == CN_PHASE_BASE ? do_begin(session, &command->begin) : CN_EFORMAT;
+        return phase == CN_PHASE_BASE ? do_begin(epoch, &command->begin) : CN_EFORMAT;
     case CN_EPOCH_STEPS:
         if (phase != CN_PHASE_TRAIN)
             return CN_EFORMAT;
@@ -506,6 +525,8 @@ static cn_err obey(struct cn_epoch *epoch, struct cn_epoch_command *command)
         return do_abandon(epoch, &command->decision);
     case CN_EPOCH_DECIDE:
         return do_decide(epoch, &command->decision);
+    case CN_EPOCH_COPY:
+        return cn_session_store_copies(session, epoch->collective);
     case CN_EPOCH_REFORM:
         return CN_EAGAIN;
     case CN_EPOCH_RESET:

@@ -78,6 +78,7 @@ void cn_epoch_command_put(const struct cn_epoch_command *command,
     case CN_EPOCH_END:
     case CN_EPOCH_REFORM:
     case CN_EPOCH_RESET:
+    case CN_EPOCH_COPY:
         return;
     }
 }
@@ -108,7 +109,7 @@ cn_err cn_epoch_command_get(const uint8_t bytes[CN_EPOCH_COMMAND_SIZE],
 {
     uint32_t number = cn_get_u32(bytes + NUMBER_AT);
 
-    if (bytes[KIND_AT] > CN_EPOCH_CONTROL)
+    if (bytes[KIND_AT] > CN_EPOCH_COPY)
         return CN_EFORMAT;
     *command = (struct cn_epoch_command){.kind = (enum cn_epoch_command_kind)bytes[KIND_AT]};
     switch (command->kind) {
@@ -138,6 +139,7 @@ cn_err cn_epoch_command_get(const uint8_t bytes[CN_EPOCH_COMMAND_SIZE],
     case CN_EPOCH_END:
     case CN_EPOCH_REFORM:
     case CN_EPOCH_RESET:
+    case CN_EPOCH_COPY:
         return CN_OK;
     }
     return CN_EFORMAT;

@@ -20,6 +20,7 @@ enum cn_epoch_command_kind {
     CN_EPOCH_REFORM,  // a board outside the epoch asks to re-form the group, or another cut is due
     CN_EPOCH_RESET,   // the aggregator runs another run
     CN_EPOCH_CONTROL, // take the server's control variate; its bytes follow the command
+    CN_EPOCH_COPY,    // store copies of what waits at the neighbours
 };
 
 struct cn_epoch_command {

@@ -14,8 +14,6 @@
 // Largest multiple of the job's steps that the round of another member may have: the job may have
 // given it more steps than it gives now.
 #define STEPS_TIMES 16
-// Largest value that a member may say waits to be sent, in multiples of what one update can send.
-#define WAITING_TIMES 64
 
 cn_err cn_session_allocate(float **array, size_t total)
 {
@@ -368,7 +366,7 @@ static bool waiting_is_usable(const struct cn_session *session, const struct cn_
         const struct cn_tensor_info *tensor = &layout->tensors[t];
 
         usable = row_is_within(row, tensor->offset, tensor->count,
-                               tensor->local ? FLT_MAX : WAITING_TIMES * CN_UPDATE_VALUE_MAX);
+                               tensor->local ? FLT_MAX : CN_SESSION_WAITING_MAX);
     }
     return usable;
 }

@@ -236,6 +236,12 @@ cn_err cn_session_finish(struct cn_session *session, struct cn_collective *colle
 // waits for room; returns CN_ECANCELED when stopped.
 cn_err cn_session_secure_outbox(struct cn_session *session, struct cn_collective *collective);
 
+// Where each member has what waits of its part only: wants_copies returns whether the members have
+// not yet stored copies of their neighbours' parts in this epoch, and store_copies does it. The
+// leader lets them do so while the update is sent. CN_EFORMAT where none are wanted.
+bool cn_session_wants_copies(const struct cn_session *session);
+cn_err cn_session_store_copies(struct cn_session *session, struct cn_collective *collective);
+
 // Applies the outcome of the outbox. Rejected or late: the whole change goes into the residual.
 // Accepted, or replaced by another member's update: only the part that the frame left out does. So
 // no step counts twice. Durable.
@@ -244,6 +250,13 @@ cn_err cn_session_decide(struct cn_session *session, const struct cn_decision *d
 // Gives every member the state and the trained weights of the members that train. All members call
 // it before cn_session_abandon, unless the round's changes are lost.
 cn_err cn_session_collect(struct cn_session *session, struct cn_collective *collective);
+
+// Give every member the whole of what waits to be sent, where each has a part of it. Before a round
+// begins only if it has waited so long that it decays. All members call gather_waiting before
+// cn_session_abandon if the changes so far go into the residual, and gather_stale before
+// cn_session_begin.
+cn_err cn_session_gather_waiting(struct cn_session *session, struct cn_collective *collective);
+cn_err cn_session_gather_stale(struct cn_session *session, struct cn_collective *collective);
 
 // Gives up a begun round. The changes trained so far go into the residual. If decision says that
 // another part of the group has delivered them, the residual is emptied; if decision is NULL, it

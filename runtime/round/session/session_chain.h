@@ -202,6 +202,57 @@ cn_err cn_session_store_parts(struct cn_session *session, struct cn_collective *
 // Removes the stored parts, which the round does not need any more.
 void cn_session_forget_parts(struct cn_session *session);
 
+// --- session_waiting_store.c, session_waiting_gather.c ---
+//
+// What waits to be sent, by part (CHECKPOINT.md, "What waits, in parts"). held.waiting names the
+// set of files that has it.
+
+// Returns whether the members of a chain make the round's frame together, and each keeps what waits
+// of its part only. Otherwise every member has the whole residual.
+bool cn_session_divides_waiting(const struct cn_session *session);
+
+// What is left of a round's change in one part, in the order of the part's layout.
+struct cn_session_waiting {
+    float *next;   // residual if the frame is accepted; owned, of scratch.h
+    float *change; // residual if it is not; likewise
+    bool lost;     // no member had all of the residual before
+};
+
+void cn_session_free_waiting(struct cn_session_waiting *rows);
+
+// Stores this board's part, until each part is on some disk: where one does not take its own, the
+// member of the next part stores it. Sets *set to the digest of the set. All members of the group
+// call it; rows is NULL on one that looks on. digest is that of the frame. CN_ECANCELED when the
+// node stops before.
+cn_err cn_session_store_waiting(struct cn_session *session, struct cn_collective *collective,
+                                const struct cn_session_waiting *rows,
+                                const struct cn_buffer *frame, const uint8_t digest[CN_DIGEST_SIZE],
+                                uint64_t *set);
+
+// Removes the files of all sets but the one that the held state names.
+void cn_session_forget_waiting(struct cn_session *session);
+
+// Fills part, which has zeros, with the residual of this board's part; NULL on a member that looks
+// on. What no member has stays zeros; then *lost is true on all members. All members of the group
+// call it.
+cn_err cn_session_read_waiting(struct cn_session *session, struct cn_collective *collective,
+                               float *part, bool *lost);
+
+// --- session_chain_frame.c ---
+
+// Makes the frame of a round together with the members of the chain. Sets *waiting to what is left
+// of the change; the caller frees its rows. CN_EDIVERGED and CN_ERANGE on all of them when no frame
+// can hold the change. The held state stays as it is.
+cn_err cn_session_encode_parts(struct cn_session *session, struct cn_collective *collective,
+                               struct cn_buffer *frame, struct cn_session_waiting *waiting);
+
+// --- session_chain_finish.c ---
+
+// Ends a round where cn_session_divides_waiting: makes the frame, stores what waits, and sets the
+// held state to that of the outbox. All members of the group call it. Until it succeeds the held
+// state stays.
+cn_err cn_session_finish_parts(struct cn_session *session, struct cn_collective *collective);
+
 // --- session_chain_samples.c ---
 
 // Notes which parts read which inputs, after the graph was cut.

@@ -13,8 +13,7 @@
 
 #define DISK_RETRY_MS 1000
 
-// Waits for wait_ms or until the node is told to stop.
-static bool is_stopped(const struct cn_session *session, int wait_ms)
+bool cn_session_is_stopped(const struct cn_session *session, int wait_ms)
 {
     struct pollfd stop = {.fd = session->config.stop_fd, .events = POLLIN};
 
@@ -61,7 +60,7 @@ cn_err cn_session_secure_outbox(struct cn_session *session, struct cn_collective
             return err;
         stored = counts[0] < counts[1];
         note_outbox(session, saved, stored);
-        if (!stored && is_stopped(session, DISK_RETRY_MS))
+        if (!stored && cn_session_is_stopped(session, DISK_RETRY_MS))
             return CN_ECANCELED;
     } while (!stored);
     session->disk.saved_ms = cn_platform_now_ms();
@@ -80,16 +79,16 @@ static cn_err compare_with_leader(struct cn_session *session, struct cn_collecti
     return memcmp(digest, session->held.frame_digest, CN_DIGEST_SIZE) ? CN_EDIGEST : CN_OK;
 }
 
-cn_err cn_session_finish(struct cn_session *session, struct cn_collective *collective)
+// Every member gets the whole change and makes the frame of it.
+static cn_err finish_whole(struct cn_session *session, struct cn_collective *collective)
 {
     struct cn_checkpoint *held = &session->held;
     struct cn_buffer frame;
-    cn_err err;
+    cn_err err = cn_session_gather_waiting(session, collective);
 
-    if (cn_dataset_has_changed(session->data.set))
-        return CN_EWEDGED;
     cn_buffer_init(&frame, cn_update_size_max(session->layout));
-    err = cn_session_catch_up(session, collective);
+    if (!err)
+        err = cn_session_catch_up(session, collective);
     if (!err && cn_session_is_sharded(session) && session->plan.trains &&
         session->config.job->keep_optimizer)
         err = cn_session_gather(session, collective);
@@ -103,8 +102,6 @@ cn_err cn_session_finish(struct cn_session *session, struct cn_collective *colle
         cn_buffer_deinit(&frame);
         return err;
     }
-    if (session->config.given_up)
-        atomic_store(session->config.given_up, 0);
     held->phase = CN_PHASE_SEND;
     held->frame = frame.data; // the buffer's memory is now the frame's
     held->frame_size = frame.size;
@@ -112,11 +109,23 @@ cn_err cn_session_finish(struct cn_session *session, struct cn_collective *colle
     cn_scratch_free(held->weights);
     held->weights = NULL;
     if (session->config.job->keep_optimizer)
-        err = cn_session_keep_momentum(session);
-    else
-        cn_session_release_optimizer(session);
+        return cn_session_keep_momentum(session);
+    cn_session_release_optimizer(session);
+    return CN_OK;
+}
+
+cn_err cn_session_finish(struct cn_session *session, struct cn_collective *collective)
+{
+    cn_err err;
+
+    if (cn_dataset_has_changed(session->data.set))
+        return CN_EWEDGED;
+    err = cn_session_divides_waiting(session) ? cn_session_finish_parts(session, collective)
+                                              : finish_whole(session, collective);
     if (err)
         return err;
+    if (session->config.given_up)
+        atomic_store(session->config.given_up, 0);
     err = compare_with_leader(session, collective);
     if (!err)
         err = cn_session_secure_outbox(session, collective);

@@ -43,6 +43,7 @@ struct cn_session {
         bool parts_void;        // that no member's count in this round has been logged
         bool part_damaged;      // a damaged one has been logged
         uint32_t part_slot;     // of those files, the one that is written next
+        uint64_t copied;        // set whose copies were stored in this epoch; 0: none
     } disk;
 
     struct {
@@ -432,7 +433,15 @@ cn_err cn_session_subtract_base(const struct cn_session *session, float *weights
 // Saves the held state. The rows that are then on the disk are freed.
 cn_err cn_session_save_held(struct cn_session *session);
 
+// --- session_finish.c ---
+
+// Waits for wait_ms. Returns true, at once, when the node is told to stop.
+bool cn_session_is_stopped(const struct cn_session *session, int wait_ms);
+
 // --- session_residual.c ---
+
+// Largest value that a member may say waits to be sent: 64 times what one update can send.
+#define CN_SESSION_WAITING_MAX (64 * CN_UPDATE_VALUE_MAX)
 
 // Reduces a residual that has waited long: it was meant for weights that have changed since. Local
 // tensors stay as they are.
@@ -501,6 +510,9 @@ cn_err cn_session_keep_optimizer(struct cn_session *session);
 // Writes what the round has trained (weights - base) to `to`. Local tensors are taken relative
 // to the residual, which holds their earlier part.
 cn_err cn_session_change(struct cn_session *session, float *to);
+
+// Sets the header of the round's update.
+void cn_session_update_header(const struct cn_session *session, struct cn_update_header *header);
 
 // Encodes change + residual by the rule of the round. The part that the frame leaves out becomes
 // next_residual. Change and next_residual reuse the memory of the held weights and the residual, so

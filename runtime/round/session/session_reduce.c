@@ -27,6 +27,7 @@ cn_err cn_session_join(struct cn_session *session, struct cn_collective *collect
     cn_err err;
 
     session->held.epoch = view->epoch;
+    session->disk.copied = 0;
     session->planning.seat = view->ranks[view->rank];
     session->measured.split = (struct cn_step_split){0};
     if (view->size < 2)

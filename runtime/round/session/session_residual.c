@@ -18,15 +18,30 @@ static void scale_row(struct cn_row *row, size_t first, size_t count, float fact
     }
 }
 
+// Returns the versions since the residual changed, if they are so many that it decays; else 0.
+static uint32_t stale_versions(const struct cn_session *session)
+{
+    const struct cn_checkpoint *held = &session->held;
+    uint32_t limit = session->config.job->stale_rounds;
+    uint32_t stale =
+        held->version > held->residual_version ? held->version - held->residual_version : 0;
+
+    return limit && stale > limit ? stale : 0;
+}
+
+cn_err cn_session_gather_stale(struct cn_session *session, struct cn_collective *collective)
+{
+    return stale_versions(session) ? cn_session_gather_waiting(session, collective) : CN_OK;
+}
+
 void cn_session_decay_residual(struct cn_session *session)
 {
     const struct cn_job *job = session->config.job;
     struct cn_checkpoint *held = &session->held;
-    uint32_t stale =
-        held->version > held->residual_version ? held->version - held->residual_version : 0;
+    uint32_t stale = stale_versions(session);
     float kept = 1;
 
-    if (!job->stale_rounds || stale <= job->stale_rounds)
+    if (!stale)
         return;
     for (uint32_t i = job->stale_rounds; i < stale && kept > 0; i++)
         kept *= (float)job->stale_decay;
@@ -48,6 +63,7 @@ static void forget_waiting(struct cn_session *session)
     const struct cn_layout *layout = session->layout;
     struct cn_row *residual = &session->held.residual;
 
+    session->held.waiting = (struct cn_waiting_set){0}; // no tensor is local where this is a set
     for (size_t t = 0; residual->data && t < layout->tensor_count; t++) {
         const struct cn_tensor_info *tensor = &layout->tensors[t];
 
@@ -66,7 +82,7 @@ void cn_session_follow_rollback(struct cn_session *session,
 
     if (version->number < version->forget || held->residual_version >= version->forget)
         return;
-    if (held->residual.data)
+    if (held->residual.data || held->waiting.set)
         cn_log(CN_LOG_INFO, "session",
                "version %u went back to an earlier one: what waited here is forgotten",
                version->forget);
@@ -100,6 +116,8 @@ void cn_session_localize(const struct cn_session *session, float *weights)
 
 cn_err cn_session_allocate_residual(struct cn_session *session)
 {
+    if (session->held.waiting.set)
+        return CN_OK;
     return cn_row_allocate(&session->held.residual, session->held.total,
                            session->config.job->options.residual == CN_RESIDUAL_BF16);
 }
@@ -148,6 +166,8 @@ cn_err cn_session_decide(struct cn_session *session, const struct cn_decision *d
     if (decision->verdict != CN_VERDICT_REJECTED)
         cn_rate_guard_add(&held->guard,
                           decision->verdict == CN_VERDICT_LATE ? -1 : decision->spare);
+    if (held->waiting.set)
+        held->waiting.array = waits ? CN_PART_CHANGE : CN_PART_NEXT_RESIDUAL;
     cn_row_deinit(&held->residual);
     held->residual = residual;
     held->residual_version = held->version;
@@ -162,7 +182,10 @@ cn_err cn_session_decide(struct cn_session *session, const struct cn_decision *d
     held->frame_size = 0;
     held->phase = CN_PHASE_BASE;
     cn_session_forget_parts(session);
-    return cn_session_save(session, 0);
+    err = cn_session_save(session, 0);
+    if (!err && !session->disk.full)
+        cn_session_forget_waiting(session);
+    return err;
 }
 
 static cn_err keep_change(struct cn_session *session)

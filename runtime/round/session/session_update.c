@@ -292,22 +292,31 @@ static cn_err encode_halves(struct cn_session *session, const struct cn_update_h
     return CN_OK;
 }
 
-cn_err cn_session_encode(struct cn_session *session, struct cn_buffer *frame)
+void cn_session_update_header(const struct cn_session *session, struct cn_update_header *header)
 {
-    struct cn_checkpoint *held = &session->held;
-    struct cn_update_header header = {
+    const struct cn_checkpoint *held = &session->held;
+    uint64_t samples = held->samples + session->steps.unsaved_counts.samples;
+
+    *header = (struct cn_update_header){
         .run = held->run,
         .round = held->round,
-        .weight = held->samples < CN_UPDATE_WEIGHT_MAX ? held->samples : CN_UPDATE_WEIGHT_MAX,
+        .weight = samples < CN_UPDATE_WEIGHT_MAX ? samples : CN_UPDATE_WEIGHT_MAX,
         .rule = held->rule,
         .leave_statistics = session->config.job->statistics == CN_STATISTICS_LOCAL,
         .leave_staying = cn_local_tensors_stay(session->layout),
         .small_signs = cn_tensor_rules_sign(session->layout),
     };
+    snprintf(header->group, sizeof(header->group), "%s", session->config.group);
+    memcpy(header->base, held->base_digest, CN_DIGEST_SIZE);
+}
+
+cn_err cn_session_encode(struct cn_session *session, struct cn_buffer *frame)
+{
+    struct cn_checkpoint *held = &session->held;
+    struct cn_update_header header;
     cn_err err;
 
-    snprintf(header.group, sizeof(header.group), "%s", session->config.group);
-    memcpy(header.base, held->base_digest, CN_DIGEST_SIZE);
+    cn_session_update_header(session, &header);
     err = weights_to_change(session);
     if (!err)
         err = held->residual.half ? encode_halves(session, &header, frame)

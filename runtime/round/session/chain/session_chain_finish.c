@@ -1,0 +1,142 @@
+// session_chain_finish.c - the end of a round of a chain whose members make the frame together.
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/port/crypto.h"
+#include "runtime/round/session/session_chain.h"
+#include "runtime/update/update.h"
+
+enum fingerprint { FRAME_SIZE = 0x707a0001, FRAME };
+
+// What the members that trained tell those that look on. LOSS is a float64.
+enum word { RESULT, SIZE, SAMPLES, CURSOR, UPDATES, LOSS, WORDS };
+
+static void count(const struct cn_session *session, int64_t words[WORDS])
+{
+    const struct cn_checkpoint *held = &session->held;
+    const struct cn_session_counts *since = &session->steps.unsaved_counts;
+    double loss = held->train_loss + since->train_loss;
+
+    words[SAMPLES] = (int64_t)(held->samples + since->samples);
+    words[CURSOR] = (int64_t)(held->cursor + since->cursor);
+    words[UPDATES] = cn_trainer_has_second(session->trainer)
+                         ? (int64_t)cn_trainer_updates(session->trainer)
+                         : (int64_t)held->updates;
+    memcpy(&words[LOSS], &loss, sizeof(loss));
+}
+
+// Gives the frame to the members that look on, or the error with which all give the round up.
+static cn_err give_frame(struct cn_session *session, struct cn_collective *collective, cn_err made,
+                         struct cn_buffer *frame, int64_t words[WORDS])
+{
+    const struct cn_session_sets *sets = session->planning.sets;
+    uint32_t source = (uint32_t)__builtin_ctz(sets->train);
+    uint32_t lookers = cn_session_everybody(sets) & ~sets->train;
+    const struct cn_set set = cn_ranks_set(lookers | 1u << source);
+    struct cn_collective_call call = {.kind = CN_COLLECTIVE_BROADCAST,
+                                      .set = set.size == sets->view.size ? NULL : &set,
+                                      .peer = source,
+                                      .data = words,
+                                      .count = WORDS * sizeof(*words),
+                                      .fingerprint = FRAME_SIZE};
+    cn_err err;
+
+    words[RESULT] = made;
+    words[SIZE] = (int64_t)frame->size;
+    count(session, words);
+    if (!lookers || !(set.id >> sets->view.rank & 1))
+        return made;
+    err = collective->ops->run(collective, &call);
+    if (err || words[RESULT])
+        return err ? err : words[RESULT] == CN_ERANGE ? CN_ERANGE : CN_EDIVERGED;
+    if (words[SIZE] < CN_DIGEST_SIZE || (uint64_t)words[SIZE] > frame->limit)
+        return CN_EFORMAT;
+    err = cn_buffer_resize(frame, (size_t)words[SIZE]);
+    call.data = frame->data;
+    call.count = frame->size;
+    call.fingerprint = FRAME;
+    return err ? err : collective->ops->run(collective, &call);
+}
+
+static cn_err make_frame(struct cn_session *session, struct cn_collective *collective,
+                         struct cn_buffer *frame, struct cn_session_waiting *waiting,
+                         int64_t words[WORDS])
+{
+    cn_err err = CN_OK;
+
+    if (session->plan.trains)
+        err = cn_session_encode_parts(session, collective, frame, waiting);
+    else if (session->held.waiting.set)
+        err = cn_session_read_waiting(session, collective, NULL, &waiting->lost);
+    if (err && err != CN_EDIVERGED && err != CN_ERANGE)
+        return err;
+    return give_frame(session, collective, err, frame, words);
+}
+
+// A member that looked on has the counts of the others.
+static void take_counts(struct cn_session *session, const int64_t words[WORDS])
+{
+    struct cn_checkpoint *held = &session->held;
+
+    held->step = held->steps;
+    held->samples = (uint64_t)words[SAMPLES];
+    held->cursor = (uint64_t)words[CURSOR];
+    held->updates = (uint64_t)words[UPDATES];
+    memcpy(&held->train_loss, &words[LOSS], sizeof(held->train_loss));
+    session->steps.unsaved = 0;
+    cn_session_record_micro(session);
+}
+
+// From here on the held state is that of the outbox, in which no row but the base is left.
+static void hold_frame(struct cn_session *session, struct cn_buffer *frame, uint64_t set,
+                       const uint8_t digest[CN_DIGEST_SIZE])
+{
+    struct cn_checkpoint *held = &session->held;
+
+    held->phase = CN_PHASE_SEND;
+    held->frame = frame->data; // the buffer's memory is now the frame's
+    held->frame_size = frame->size;
+    memcpy(held->frame_digest, digest, CN_DIGEST_SIZE);
+    held->waiting = (struct cn_waiting_set){.set = set};
+    cn_session_mark_synced(session);
+    cn_row_deinit(&held->residual);
+    held->residual = (struct cn_row){0};
+    cn_session_change_row(session, CN_ROWS_RESIDUAL);
+    cn_scratch_free(held->weights);
+    held->weights = NULL;
+    cn_session_release_optimizer(session);
+}
+
+cn_err cn_session_finish_parts(struct cn_session *session, struct cn_collective *collective)
+{
+    struct cn_session_waiting waiting = {NULL, NULL, false};
+    int64_t words[WORDS] = {0};
+    uint8_t digest[CN_DIGEST_SIZE];
+    struct cn_buffer frame;
+    bool lost;
+    uint64_t set;
+    cn_err err;
+
+    cn_buffer_init(&frame, cn_update_size_max(session->layout));
+    err = make_frame(session, collective, &frame, &waiting, words);
+    if (!err) {
+        cn_crypto_digest(frame.data, frame.size, digest);
+        err = cn_session_store_waiting(session, collective, waiting.next ? &waiting : NULL, &frame,
+                                       digest, &set);
+    }
+    if (!err && session->plan.trains)
+        err = cn_trainer_discard(session->trainer);
+    lost = waiting.lost;
+    cn_session_free_waiting(&waiting);
+    if (err) {
+        cn_buffer_deinit(&frame);
+        return err;
+    }
+    if (session->plan.trains)
+        cn_session_add_unsaved(session);
+    else
+        take_counts(session, words);
+    session->held.resets += lost;
+    hold_frame(session, &frame, set, digest);
+    return CN_OK;
+}
