@@ -1,4 +1,4 @@
-// Three members hold three parts of a model, and store their parts after each step but the first.
+// Three members hold three parts of a model, and store their parts after each step.
 // Whoever dies, and whoever loses a disk, the update is that of a round without a death.
 #include <setjmp.h>
 #include <stdarg.h>
@@ -120,7 +120,7 @@ static void one_lost_disk_takes_no_part_with_it_and_two_only_steps(void **state)
     uint32_t call;
 
     begin(world, undisturbed);
-    call = find_call(&world->boards[1].mortal, STORE_DONE, 1);
+    call = find_call(&world->boards[1].mortal, STORE_DONE, 2);
     for (int lost = 0; lost < PARTS; lost++) {
         break_after_three_steps(world, call);
         for (int i = 0; i < PARTS; i++)
@@ -128,7 +128,7 @@ static void one_lost_disk_takes_no_part_with_it_and_two_only_steps(void **state)
                 lose_disk(world, i);
             else
                 restart(world, i);
-        assert_int_equal(world->boards[(lost + 1) % PARTS].session->held.step, 1);
+        assert_int_equal(world->boards[(lost + 1) % PARTS].session->held.step, 0);
         finish(world, undisturbed);
         assert_true(took_parts(world));
     }
@@ -148,7 +148,7 @@ static void a_damaged_part_is_taken_from_the_other_member(void **state)
     uint32_t call;
 
     begin(world, undisturbed);
-    call = find_call(&world->boards[1].mortal, STORE_DONE, 1);
+    call = find_call(&world->boards[1].mortal, STORE_DONE, 2);
     break_after_three_steps(world, call);
     for (int i = 0; i < PARTS; i++)
         restart(world, i);
@@ -176,7 +176,7 @@ static void parts_are_removed_when_the_round_has_ended(void **state)
     struct cn_part_header header;
 
     begin(world, undisturbed);
-    break_after_three_steps(world, find_call(&world->boards[1].mortal, STORE_DONE, 1));
+    break_after_three_steps(world, find_call(&world->boards[1].mortal, STORE_DONE, 2));
     for (int i = 0; i < PARTS; i++)
         for (int slot = 0; slot < CN_STORED_SLOTS; slot++) {
             const struct epoch_board *board = &world->boards[i];
@@ -185,7 +185,7 @@ static void parts_are_removed_when_the_round_has_ended(void **state)
                                                 board->session->layout, &header),
                              CN_OK);
             assert_int_equal(header.part, i);
-            assert_int_equal(header.step, 2 + slot);
+            assert_int_equal(header.step, 3 - slot);
             assert_int_equal(cn_part_file_check(board->store,
                                                 cn_stored_names[CN_STORED_BEFORE][slot],
                                                 board->session->layout, &header),
@@ -242,7 +242,7 @@ static void offers_that_lie_end_one_epoch(void **state)
     uint32_t call;
 
     begin(world, undisturbed);
-    call = find_call(&world->boards[1].mortal, STORE_DONE, 1);
+    call = find_call(&world->boards[1].mortal, STORE_DONE, 2);
     for (int far = 0; far < 2; far++) {
         bool sent = false;
         uint32_t epochs = 0;

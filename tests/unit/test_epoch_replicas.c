@@ -49,8 +49,8 @@ static const struct {
     {0xffffffff, 0x73657401, FORM},    {0xffffffff, 0x70690001, FORM},
     {0xffffffff, 0x70690003, FORM},    {0xffffffff, 0x70700003, MEASURE},
     {0xffff00ff, 0x70700001, FORWARD}, {0xffff00ff, 0x70700002, BACKWARD},
-    {0xffffffff, 0x70710001, SUM},     {0xffff00ff, 0x70690002, STORE},
-    {0xffff0000, 0x706a0000, FINISH},
+    {0xffffffff, 0x70710001, SUM},     {0xffff0000, 0x70770000, FINISH},
+    {0xffff0000, 0x70790000, FINISH},
 };
 
 static enum phase phase_of(const struct cn_collective_call *call)

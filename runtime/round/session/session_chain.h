@@ -3,12 +3,12 @@
 //
 // The members that hold the parts of one model are a chain (runtime/group/ranks.h). Chains are
 // formed when an epoch begins, by the members that are there, and stay until it ends. Each member
-// has the whole base version on its disk and in its held state; its trainer has its part only. As
-// with shards, the whole state is gathered and stored: once in an epoch, and then each
-// member's part every few seconds. The steps since the whole state count as unsaved. After a
-// failure all members return to it, or to a newer one that the stored parts make (session_store.c,
-// session_part_store.c). At the end of a round the weights are gathered, so that every member makes
-// the update of one board that trains the same micro-batches alone.
+// has the whole base version on its disk; its trainer has its part only. A whole state is stored
+// once in an epoch, and then each member's part every few seconds. The steps since the whole state
+// count as unsaved. After a failure all members return to it, or to a newer one that the stored
+// parts make (session_store.c, session_part_store.c). At the end of a round the members make the
+// update together, with the bytes of one board that trains the same micro-batches alone, and each
+// keeps what waits of its part (session_chain_finish.c).
 #pragma once
 
 #include "runtime/group/layout_facts.h"
@@ -191,8 +191,9 @@ cn_err cn_session_read_own(struct cn_session *session, struct cn_collective *col
 // one member holds is stored by the member of the next part as well; of one that several members
 // hold each stores it. So one member that is lost takes no part with it.
 
-// Returns whether this board needs the whole state to be stored in place of its part: no step of
-// the round was stored yet, the disk was full or lacks room, or stored parts made no state.
+// Returns whether this board needs the whole state to be stored in place of its part: it does not
+// follow from the version where no step of the round was stored yet, the disk was full or lacks
+// room, or stored parts made no state.
 bool cn_session_wants_whole_store(struct cn_session *session);
 
 // Stores the parts of the state, on all members that train. The held state stays as it was. A disk

@@ -43,6 +43,7 @@ struct cn_session {
         bool parts_void;        // that no member's count in this round has been logged
         bool part_damaged;      // a damaged one has been logged
         uint32_t part_slot;     // of those files, the one that is written next
+        uint32_t first_of;      // round whose state before the first step was stored; 0: none
         uint64_t copied;        // set whose copies were stored in this epoch; 0: none
     } disk;
 

@@ -170,6 +170,30 @@ static cn_err gather_to_disk(struct cn_session *session, struct cn_collective *c
     return err;
 }
 
+static bool is_first(const struct cn_session *session)
+{
+    return session->held.step == 0 && !session->config.job->keep_optimizer;
+}
+
+// Stores the state before the round's first step, which follows from the version: nothing has to be
+// gathered. So the parts of a chain's later steps have a state to belong to. Done once in a round.
+static cn_err store_first(struct cn_session *session)
+{
+    cn_err err;
+
+    if (!is_first(session) || session->disk.first_of == session->held.round)
+        return CN_OK;
+    err = cn_session_recall(session);
+    if (!err)
+        err = cn_session_store_held(session);
+    if (err)
+        return err;
+    if (!session->disk.full)
+        session->disk.first_of = session->held.round;
+    let_go(session); // also where the disk is full
+    return CN_OK;
+}
+
 bool cn_session_store_due(const struct cn_session *session)
 {
     uint64_t wait_ms = STORE_FACTOR * session->disk.store_took_ms;
@@ -190,7 +214,9 @@ cn_err cn_session_store(struct cn_session *session, struct cn_collective *collec
     if (!cn_session_is_sharded(session) || !session->plan.trains)
         return CN_OK;
     if (!whole) {
-        err = cn_session_store_parts(session, collective);
+        err = store_first(session);
+        if (!err)
+            err = cn_session_store_parts(session, collective);
     } else if (!session->disk.full && cn_session_has_room(session)) {
         err = gather_to_disk(session, collective);
     } else {
@@ -215,11 +241,6 @@ cn_err cn_session_first_weights(struct cn_session *session)
     memcpy(held->weights, held->base, held->total * sizeof(float));
     cn_session_localize(session, held->weights);
     return CN_OK;
-}
-
-static bool is_first(const struct cn_session *session)
-{
-    return session->held.step == 0 && !session->config.job->keep_optimizer;
 }
 
 void cn_session_let_go_first(struct cn_session *session)

@@ -11,10 +11,13 @@
 
 enum fingerprint { HEADER = 0x70730001, VALUES, STORED };
 
-// Rows in files need their room as well.
+// Rows in files need their room as well. Before the first step the optimizer's state is zeros,
+// unless it is kept from round to round.
 bool cn_session_wants_whole_store(struct cn_session *session)
 {
-    return !cn_session_is_cut(session) || session->held.step == 0 || session->disk.full ||
+    bool kept = session->held.step == 0 && session->config.job->keep_optimizer;
+
+    return !cn_session_is_cut(session) || kept || session->disk.full ||
            session->disk.parts_failed || !cn_session_has_room_for_rows(session);
 }
 
