@@ -128,9 +128,13 @@ void cn_rate_get_sums(const struct cn_rate_spectrum *spectrum, int64_t sums[CN_R
     sums[CN_RATE_SUMS - 1] = (int64_t)spectrum->zeros;
 }
 
-bool cn_rate_set_sums(const int64_t sums[CN_RATE_SUMS], struct cn_rate_spectrum *spectrum)
+bool cn_rate_of_sums(const struct cn_layout *layout, const int64_t sums[CN_RATE_SUMS],
+                     struct cn_rate_spectrum *spectrum)
 {
-    uint64_t total = spectrum->total, left = total;
+    uint64_t total, left;
+
+    begin(layout, spectrum);
+    total = left = spectrum->total;
 
     for (uint32_t i = 0; i < CN_RATE_SUMS; i++) {
         bool counts = i < CN_RATE_BINS || i == CN_RATE_SUMS - 1;

@@ -33,14 +33,14 @@ void cn_rate_measure(const struct cn_layout *layout, const float *values,
                      struct cn_rate_spectrum *spectrum);
 
 // Where several members make a frame together (update_shares.h), each fills a spectrum from the
-// tensors that it owns, and they add up these sums: get copies them from a spectrum, set to one.
-// Then all have the spectrum of the whole change. set returns false, and changes nothing, for sums
-// that no counts give.
+// tensors that it owns, and they add up these sums. of_sums makes the spectrum of the whole change
+// from them; it returns false for sums that no counts give.
 #define CN_RATE_SUMS (2 * CN_RATE_BINS + 1)
 void cn_rate_measure_share(const struct cn_update_share *share, const float *values,
                            struct cn_rate_spectrum *spectrum);
 void cn_rate_get_sums(const struct cn_rate_spectrum *spectrum, int64_t sums[CN_RATE_SUMS]);
-bool cn_rate_set_sums(const int64_t sums[CN_RATE_SUMS], struct cn_rate_spectrum *spectrum);
+bool cn_rate_of_sums(const struct cn_layout *layout, const int64_t sums[CN_RATE_SUMS],
+                     struct cn_rate_spectrum *spectrum);
 
 // Fills spectrum with magnitudes of a Laplace distribution, for use before any change exists.
 void cn_rate_guess(const struct cn_layout *layout, struct cn_rate_spectrum *spectrum);

@@ -114,11 +114,11 @@ static void a_control_variate_travels_with_its_epoch_and_size(void **state)
 static void other_commands_are_their_kind(void **state)
 {
     const enum cn_epoch_command_kind kinds[] = {CN_EPOCH_IDLE, CN_EPOCH_END, CN_EPOCH_REFORM,
-                                                CN_EPOCH_RESET};
-    const uint8_t bytes[] = {0, 6, 7, 8};
+                                                CN_EPOCH_RESET, CN_EPOCH_COPY};
+    const uint8_t bytes[] = {0, 6, 7, 8, 10};
 
     (void)state;
-    for (size_t i = 0; i < 4; i++) {
+    for (size_t i = 0; i < sizeof(bytes); i++) {
         struct cn_epoch_command command = {.kind = kinds[i]};
         struct wire wire = wire_of(bytes[i], 0, 0, false);
 
@@ -129,7 +129,7 @@ static void other_commands_are_their_kind(void **state)
 static void what_no_leader_sends_is_refused(void **state)
 {
     const struct wire wrong[] = {
-        wire_of(10, 0, 0, false),                      // unknown kind
+        wire_of(11, 0, 0, false),                      // unknown kind
         wire_of(255, 0, 0, false),                     //
         wire_of(3, CN_BFLOAT16 + 1, 1 << 20, false),   // unknown number format
         wire_of(5, CN_VERDICT_LATE + 1, 9, true),      // unknown verdict

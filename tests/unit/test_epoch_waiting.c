@@ -7,10 +7,13 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <dirent.h>
 #include <math.h>
 #include <string.h>
 
+#include "runtime/port/crypto.h"
 #include "runtime/round/checkpoint/part_file.h"
+#include "runtime/round/epoch/round_file.h"
 #include "runtime/round/session/session_chain.h"
 #include "tests/unit/epoch_world.h"
 
@@ -47,25 +50,44 @@ static void put_news(struct epoch_world *world, const struct run *run)
     cn_mailbox_put_news(&world->boards[0].box, &news);
 }
 
-// Returns whether the board has a copy of the part before, of this round.
-static bool has_copy(const struct epoch_world *world, int index, uint32_t round)
+// Counts the files of a board with what waits. part: only those of this part; round: only those of
+// this round; UINT32_MAX: all.
+static int count_in_folder(const struct epoch_world *world, int index, uint32_t part,
+                           uint32_t round)
 {
-    bool has = false;
+    DIR *folder = opendir(world->boards[index].settings.state);
+    const struct dirent *entry;
+    int count = 0;
 
-    for (int slot = 0; slot < CN_STORED_SLOTS; slot++) {
-        char path[CN_PATH_SIZE + 32];
+    assert_non_null(folder);
+    while ((entry = readdir(folder))) {
+        char path[CN_PATH_SIZE + 300];
         uint8_t header[CN_PART_HEADER_SIZE];
+        uint32_t of;
+        uint64_t set;
         FILE *file;
 
-        snprintf(path, sizeof(path), "%s/%s", world->boards[index].settings.state,
-                 cn_waiting_names[CN_STORED_BEFORE][slot]);
+        if (!cn_waiting_parse(entry->d_name, &set, &of) || (part != UINT32_MAX && of != part))
+            continue;
+        snprintf(path, sizeof(path), "%s/%s", world->boards[index].settings.state, entry->d_name);
         file = fopen(path, "rb");
         if (!file)
             continue;
-        has |= fread(header, sizeof(header), 1, file) == 1 && cn_get_u32(header + 36) == round;
+        count += fread(header, sizeof(header), 1, file) == 1 &&
+                 (round == UINT32_MAX || cn_get_u32(header + 36) == round);
         assert_int_equal(fclose(file), 0);
     }
-    return has;
+    assert_int_equal(closedir(folder), 0);
+    return count;
+}
+
+// Returns whether the board has a copy of another part, of this round.
+static bool has_copy(const struct epoch_world *world, int index, uint32_t round)
+{
+    uint32_t parts = world->job.pipeline.parts;
+    uint32_t before = ((uint32_t)index + parts - 1) % parts;
+
+    return count_in_folder(world, index, before, round) > 0;
 }
 
 // The copies are made while the update is sent.
@@ -182,51 +204,38 @@ static void lose_disk(struct epoch_world *world, int index)
     world_open_session(world, index);
 }
 
-// Counts the files of a board, or only those of the set that its state names.
-static int count_some(struct epoch_world *world, int index, bool all)
+// Counts the files of the set that a board's state names.
+static int count_files(struct epoch_world *world, int index)
 {
     const struct epoch_board *board = &world->boards[index];
     struct cn_part_header header;
+    char name[CN_WAITING_NAME_SIZE];
     int count = 0;
 
-    for (int f = 0; f < CN_STORED_FILES * CN_STORED_SLOTS; f++)
-        count += cn_part_file_check(board->store,
-                                    cn_waiting_names[f / CN_STORED_SLOTS][f % CN_STORED_SLOTS],
-                                    board->session->layout, &header) == CN_OK &&
-                 (all || cn_part_state(&header) == board->session->held.waiting.set);
+    for (uint32_t p = 0; p < PARTS; p++) {
+        cn_waiting_name(board->session->held.waiting.set, p, name);
+        count += cn_part_file_check(board->store, name, board->session->layout, &header) == CN_OK &&
+                 cn_part_state(&header) == board->session->held.waiting.set && header.part == p;
+    }
     return count;
-}
-
-static int count_files(struct epoch_world *world, int index)
-{
-    return count_some(world, index, false);
 }
 
 static void each_member_has_its_part_and_the_one_before(void **state)
 {
     struct epoch_world *world = *state;
     struct run run;
-    struct cn_part_header header;
 
     begin(world, &run);
     for (int i = 0; i < PARTS; i++) {
         const struct cn_checkpoint *held = &world->boards[i].session->held;
-        int slot;
 
         assert_int_equal(count_files(world, i), 2);
+        assert_true(has_copy(world, i, ROUNDS));
         assert_null(held->residual.data);
-        assert_true(held->phase == CN_PHASE_SEND || held->waiting.array > 0);
-        for (slot = 0; slot < CN_STORED_SLOTS; slot++) {
-            cn_err err =
-                cn_part_file_read(world->boards[i].store, cn_waiting_names[CN_STORED_BEFORE][slot],
-                                  world->boards[i].session->layout, &header);
-
-            if (!err)
-                assert_int_equal(header.part, (i + PARTS - 1) % PARTS);
-        }
-        assert_int_equal(count_some(world, i, true), 4); // and those of the round before
+        assert_int_equal(held->phase, CN_PHASE_SEND);
+        assert_int_equal(count_in_folder(world, i, UINT32_MAX, UINT32_MAX), 4); // and of round 2
         cn_session_forget_waiting(world->boards[i].session);
-        assert_int_equal(count_some(world, i, true), 2);
+        assert_int_equal(count_in_folder(world, i, UINT32_MAX, UINT32_MAX), 2);
         assert_int_equal(count_files(world, i), 2);
     }
 }
@@ -354,8 +363,7 @@ static void spoil_file(const char *path)
 {
     FILE *file = fopen(path, "r+b");
 
-    if (!file)
-        return;
+    assert_non_null(file);
     assert_int_equal(fseek(file, -100, SEEK_END), 0);
     assert_int_equal(fputc(0x5a, file), 0x5a);
     assert_int_equal(fclose(file), 0);
@@ -365,16 +373,14 @@ static void a_damaged_file_is_taken_from_the_other_member(void **state)
 {
     struct epoch_world *world = *state;
     struct run undisturbed, run;
-    char path[CN_PATH_SIZE + 32];
+    char name[CN_WAITING_NAME_SIZE], path[CN_PATH_SIZE + 32];
 
     begin(world, &undisturbed);
     run = start_run(world);
     assert_true(train(world, &run, 1, NOBODY, 0));
-    for (int slot = 0; slot < CN_STORED_SLOTS; slot++) {
-        snprintf(path, sizeof(path), "%s/%s", world->boards[1].settings.state,
-                 cn_waiting_names[CN_STORED_OWN][slot]);
-        spoil_file(path);
-    }
+    cn_waiting_name(world->boards[1].session->held.waiting.set, 1, name);
+    snprintf(path, sizeof(path), "%s/%s", world->boards[1].settings.state, name);
+    spoil_file(path);
     restart(world, 1);
     assert_true(train(world, &run, ROUNDS, NOBODY, 0));
     expect_same(&run, &undisturbed);
@@ -410,16 +416,16 @@ static void a_part_that_is_none_is_not_stored(void **state)
     assert_int_equal(count_files(world, 0), 2);
 }
 
-#define WORDS 9 // whether a member has all; parts and sizes of four files
-
-// Says that it has the third part, of the size that it has elsewhere.
+// Says that it has the third part, with as many values as another file, or with more than there
+// are.
 static void offer_third_part(struct mortal *mortal, const struct cn_collective_call *call)
 {
-    int64_t *words = call->data, *own = words + 1 * WORDS;
+    struct cn_waiting_offers *own = (struct cn_waiting_offers *)call->data + 1;
 
-    assert_int_equal(call->count, PARTS * WORDS);
-    own[1] = 3;
-    own[5] = mortal->lie > 0 ? INT64_MAX - 3 : 4096;
+    assert_int_equal(call->count, PARTS * sizeof(*own) / sizeof(int64_t));
+    own->parts |= 4;
+    own->tensors[2] = mortal->lie > 0 ? INT64_MAX : 1;
+    own->values[2] = mortal->lie > 0 ? INT64_MAX : 100;
     mortal->lies++;
 }
 
@@ -448,13 +454,13 @@ static void an_offer_of_a_file_that_is_none_loses_nothing(void **state)
 
 static void spoil_given(struct mortal *mortal, const struct cn_collective_call *call)
 {
-    if (call->peer != 0)
+    if (call->peer != (uint32_t)mortal->lie)
         return;
     memset(call->data, 0x7f, call->count);
     mortal->lies++;
 }
 
-// The only member with a part gives something else: the part is lost, and the run goes on.
+// The members with a part give something else: the part is lost, and the run goes on.
 static void a_part_that_is_given_wrong_is_lost(void **state)
 {
     struct epoch_world *world = *state;
@@ -464,11 +470,16 @@ static void a_part_that_is_given_wrong_is_lost(void **state)
     run = start_run(world);
     assert_true(train(world, &run, 1, NOBODY, 0));
     lose_disk(world, 2);
-    world->boards[0].mortal.changes = GATHER_BYTES;
-    world->boards[0].mortal.change = spoil_given;
+    for (int i = 0; i < 2; i++) {
+        world->boards[i].mortal.changes = GATHER_BYTES;
+        world->boards[i].mortal.change = spoil_given;
+        world->boards[i].mortal.lie = (float)i;
+    }
     assert_true(train(world, &run, ROUNDS, NOBODY, 0));
-    world->boards[0].mortal.change = NULL;
-    assert_true(world->boards[0].mortal.lies > 0);
+    for (int i = 0; i < 2; i++) {
+        world->boards[i].mortal.change = NULL;
+        assert_true(world->boards[i].mortal.lies > 0);
+    }
     for (int i = 0; i < PARTS; i++)
         assert_int_equal(world->boards[i].session->held.resets, 1);
 }
@@ -607,8 +618,9 @@ static void a_member_that_looks_on_gets_the_frame_only(void **state)
 
     hold_parts(world, PARTS + 1);
     run = start_run(world);
+    run.no_copies = 1; // it is the one that looks on who has a copy of the last part
     assert_true(train(world, &run, 2, NOBODY, 0));
-    assert_int_equal(count_files(world, PARTS), 0);
+    assert_true(count_files(world, PARTS) <= 1);
     for (int i = 0; i <= PARTS; i++) {
         const struct cn_checkpoint *held = &world->boards[i].session->held;
 
@@ -618,6 +630,139 @@ static void a_member_that_looks_on_gets_the_frame_only(void **state)
     }
     restart(world, PARTS);
     assert_true(train(world, &run, ROUNDS, NOBODY, 0));
+}
+
+// --- what a review found ---
+
+// Ends an epoch in which the last update is decided, and makes what waits so old that it decays.
+static void make_stale(struct epoch_world *world, struct run *run)
+{
+    uint64_t until = cn_platform_now_ms() + 10000;
+    struct cn_round_info news = world->news;
+    int based = 0;
+
+    news.round = 1;
+    news.decided_round = 1;
+    news.decided_accepted = true;
+    memcpy(news.decided_digest, run->digests[1], CN_DIGEST_SIZE);
+    world_start(world, run->number, world_newest(world), NOBODY, 0);
+    run->number += 16;
+    cn_mailbox_put_news(&world->boards[0].box, &news);
+    while (based < world->count) {
+        assert_true(cn_platform_now_ms() < until);
+        cn_platform_sleep_ms(20);
+        based = 0;
+        for (int i = 0; i < world->count; i++)
+            based += cn_mailbox_progress(&world->boards[i].box).phase == CN_PHASE_BASE;
+    }
+    world_end_epoch(world);
+    for (int i = 0; i < world->count; i++) {
+        assert_int_equal(world->boards[i].session->held.phase, CN_PHASE_BASE);
+        world->boards[i].session->held.version = 5;
+        assert_int_equal(cn_session_save(world->boards[i].session, 0), CN_OK);
+        restart(world, i);
+    }
+    world->news.version = 5;
+    world->job.stale_rounds = 3;
+    world->job.stale_decay = 0.9;
+}
+
+static void store_seldom(struct epoch_world *world)
+{
+    for (int i = 0; i < world->count; i++) {
+        world->boards[i].mortal.stores = false;
+        world->boards[i].session->disk.saved_ms = cn_platform_now_ms();
+    }
+}
+
+// A board that is killed in a round before which what waited was gathered begins it again when the
+// gateway tells of it: alone it cannot gather.
+static void a_round_that_began_with_stale_parts_is_not_resumed_alone(void **state)
+{
+    struct epoch_world *world = *state;
+    struct run run;
+
+    hold_parts(world, PARTS);
+    run = start_run(world);
+    assert_true(train(world, &run, 1, NOBODY, 0));
+    make_stale(world, &run);
+    store_seldom(world);
+    (void)train(world, &run, 2, 1, 34);
+    restart(world, 0);
+    assert_int_equal(cn_round_file_resume(world->boards[0].session), CN_OK);
+    store_seldom(world);
+    run.no_copies = EVERYBODY;
+    run.round = run.round > 2 ? run.round : 2;
+    assert_true(train(world, &run, ROUNDS, NOBODY, 0));
+    assert_int_equal(world->boards[0].session->held.resets, 0);
+}
+
+static void die_next(struct mortal *mortal, const struct cn_collective_call *call)
+{
+    (void)call;
+    mortal->calls_left = 0;
+}
+
+// What was gathered into memory still lies in the files that the disk's state names.
+static void files_that_the_disk_names_stay_when_what_waits_was_gathered(void **state)
+{
+    struct epoch_world *world = *state;
+    struct run run;
+
+    take_rules(world);
+    world_hold_two_parts(world, 4);
+    run = start_run(world);
+    run.no_copies = EVERYBODY;
+    assert_true(train(world, &run, 1, NOBODY, 0));
+    make_stale(world, &run);
+    store_seldom(world);
+    world->boards[0].mortal.changes = STORED;
+    world->boards[0].mortal.change = die_next;
+    assert_false(train(world, &run, 2, NOBODY, 0));
+    world->boards[0].mortal.change = NULL;
+    for (int i = 0; i < world->count; i++)
+        restart(world, i);
+    store_seldom(world);
+    assert_true(train(world, &run, 2, NOBODY, 0));
+    for (int i = 0; i < world->count; i++)
+        assert_int_equal(world->boards[i].session->held.resets, 0);
+}
+
+// A member is replaced after the copies were stored, and the parts are held by others: copies are
+// made again, and none is overwritten.
+static void a_new_member_gets_a_copy_that_takes_no_place(void **state)
+{
+    struct epoch_world *world = *state;
+    struct run run;
+
+    hold_parts(world, PARTS + 1);
+    run = start_run(world);
+    run.no_copies = 1;
+    assert_true(train(world, &run, 1, NOBODY, 0));
+    lose_disk(world, 1);
+    world->boards[1].session->chain.samples ^= 1; // it looks on
+    run.no_copies = EVERYBODY;
+    assert_true(train(world, &run, 2, NOBODY, 0));
+    for (int i = 0; i < world->count; i++)
+        assert_int_equal(world->boards[i].session->held.resets, 0);
+}
+
+// A state with a frame that is none cannot be copied, and the round goes on without copies.
+static void a_frame_that_is_none_ends_no_epoch(void **state)
+{
+    struct epoch_world *world = *state;
+    struct cn_checkpoint *held;
+    struct run run;
+
+    hold_parts(world, PARTS);
+    run = start_run(world);
+    run.no_copies = EVERYBODY;
+    assert_true(train(world, &run, 1, NOBODY, 0));
+    held = &world->boards[1].session->held;
+    held->samples++; // newer than the others
+    memset(held->frame + 120, 0xff, held->frame_size - 120);
+    cn_crypto_digest(held->frame, held->frame_size, held->frame_digest);
+    assert_true(train(world, &run, 2, NOBODY, 0));
 }
 
 static void a_death_after_any_call_changes_nothing(void **state)
@@ -647,6 +792,10 @@ int main(int argc, char **argv)
         TEST(a_part_that_no_disk_takes_is_stored_again),
         TEST(a_closed_round_waits_as_a_whole),
         TEST(a_member_that_looks_on_gets_the_frame_only),
+        TEST(a_round_that_began_with_stale_parts_is_not_resumed_alone),
+        TEST(files_that_the_disk_names_stay_when_what_waits_was_gathered),
+        TEST(a_new_member_gets_a_copy_that_takes_no_place),
+        TEST(a_frame_that_is_none_ends_no_epoch),
     };
     const struct CMUnitTest all[] = {
         TEST(a_death_after_any_call_changes_nothing),

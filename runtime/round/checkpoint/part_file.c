@@ -1,6 +1,8 @@
 #include "runtime/round/checkpoint/part_file.h"
 
+#include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,10 +17,23 @@ const char *const cn_stored_names[CN_STORED_FILES][CN_STORED_SLOTS] = {
     [CN_STORED_BEFORE] = {"part-before.a", "part-before.b"},
 };
 
-const char *const cn_waiting_names[CN_STORED_FILES][CN_STORED_SLOTS] = {
-    [CN_STORED_OWN] = {"waits.a", "waits.b"},
-    [CN_STORED_BEFORE] = {"waits-before.a", "waits-before.b"},
-};
+#define WAITING_NAME "waits-%016" PRIx64 "-%02" PRIu32
+
+void cn_waiting_name(uint64_t set, uint32_t part, char name[CN_WAITING_NAME_SIZE])
+{
+    snprintf(name, CN_WAITING_NAME_SIZE, WAITING_NAME, set, part);
+}
+
+bool cn_waiting_parse(const char *name, uint64_t *set, uint32_t *part)
+{
+    char again[CN_WAITING_NAME_SIZE];
+
+    // NOLINTNEXTLINE(cert-err34-c): what does not fit gives another name
+    if (sscanf(name, "waits-%16" SCNx64 "-%2" SCNu32, set, part) != 2)
+        return false;
+    cn_waiting_name(*set, *part, again);
+    return strcmp(name, again) == 0;
+}
 
 // --- header ---
 
@@ -61,6 +76,7 @@ static void put_header(const struct cn_part_header *header, uint8_t bytes[CN_PAR
     cn_put_u32(bytes + 152, header->arrays);
     cn_put_u32(bytes + 156, header->part);
     cn_put_u32(bytes + 160, header->tensors);
+    cn_put_u32(bytes + 164, header->cut);
     cn_put_u64(bytes + 168, header->values);
     memcpy(bytes + FRAME_AT, header->frame, CN_DIGEST_SIZE);
 }
@@ -96,6 +112,7 @@ static void get_header(const uint8_t bytes[CN_PART_HEADER_SIZE], struct cn_part_
         .arrays = cn_get_u32(bytes + 152),
         .part = cn_get_u32(bytes + 156),
         .tensors = cn_get_u32(bytes + 160),
+        .cut = cn_get_u32(bytes + 164),
         .values = cn_get_u64(bytes + 168),
     };
     memcpy(header->base, bytes + 48, CN_DIGEST_SIZE);
@@ -171,18 +188,42 @@ cn_err cn_part_writer_end(struct cn_part_writer *writer, cn_err err)
 
 // --- reading ---
 
+cn_err cn_part_header_read(const uint8_t bytes[CN_PART_HEADER_SIZE], const struct cn_layout *layout,
+                           struct cn_part_header *header)
+{
+    get_header(bytes, header);
+    return memcmp(bytes, magic, sizeof(magic)) == 0 && makes_sense(header, layout) &&
+                   cn_get_u64(bytes + 8) == cn_part_size(header)
+               ? CN_OK
+               : CN_EFORMAT;
+}
+
+cn_err cn_part_check_tensors(const struct cn_part_header *header, const uint32_t *tensors,
+                             const struct cn_layout *layout)
+{
+    uint64_t values = 0;
+
+    for (uint32_t t = 0; t < header->tensors; t++) {
+        if (tensors[t] >= layout->tensor_count || (t > 0 && tensors[t] <= tensors[t - 1]))
+            return CN_EFORMAT;
+        values += layout->tensors[tensors[t]].count;
+    }
+    return values == header->values ? CN_OK : CN_EFORMAT;
+}
+
 cn_err cn_part_reader_begin(struct cn_part_reader *reader, const struct cn_layout *layout,
                             const uint8_t header[CN_PART_HEADER_SIZE],
                             void (*take)(void *context, enum cn_checkpoint_part array, size_t first,
                                          size_t count, const float *values),
                             void *context)
 {
+    cn_err err;
+
     *reader = (struct cn_part_reader){.layout = layout, .take = take, .context = context};
-    get_header(header, &reader->header);
+    err = cn_part_header_read(header, layout, &reader->header);
     reader->left = rest_of(&reader->header);
-    if (memcmp(header, magic, sizeof(magic)) != 0 || !makes_sense(&reader->header, layout) ||
-        cn_get_u64(header + 8) != CN_PART_HEADER_SIZE + reader->left)
-        return CN_EFORMAT;
+    if (err)
+        return err;
     reader->tensors = calloc((size_t)reader->header.tensors + 1, sizeof(*reader->tensors));
     if (!reader->tensors)
         return CN_ENOMEM;
@@ -190,20 +231,6 @@ cn_err cn_part_reader_begin(struct cn_part_reader *reader, const struct cn_layou
     cn_sha256_init(&reader->sha);
     cn_sha256_add(&reader->sha, header, CN_PART_HEADER_SIZE);
     return CN_OK;
-}
-
-// Checks that the tensors ascend, and that they have as many values as the header says.
-static cn_err check_tensors(const struct cn_part_reader *reader)
-{
-    uint64_t values = 0;
-
-    for (uint32_t t = 0; t < reader->header.tensors; t++) {
-        if (reader->tensors[t] >= reader->layout->tensor_count ||
-            (t > 0 && reader->tensors[t] <= reader->tensors[t - 1]))
-            return CN_EFORMAT;
-        values += reader->layout->tensors[reader->tensors[t]].count;
-    }
-    return values == reader->header.values ? CN_OK : CN_EFORMAT;
 }
 
 // Goes on to the next array when all tensors of this one have come.
@@ -270,7 +297,7 @@ cn_err cn_part_reader_put(struct cn_part_reader *reader, const uint8_t *bytes, s
         size -= some;
     }
     if (reader->read == names)
-        err = check_tensors(reader);
+        err = cn_part_check_tensors(&reader->header, reader->tensors, reader->layout);
     if (!err && reader->read >= names && reader->read < names + values && size > 0) {
         some = least(size, names + values - reader->read);
         cn_sha256_add(&reader->sha, bytes, some);

@@ -19,8 +19,11 @@
 enum cn_stored_file { CN_STORED_OWN, CN_STORED_BEFORE, CN_STORED_FILES };
 extern const char *const cn_stored_names[CN_STORED_FILES][CN_STORED_SLOTS];
 
-// The same, of what waits.
-extern const char *const cn_waiting_names[CN_STORED_FILES][CN_STORED_SLOTS];
+// The name of a file of what waits: of a part of a set (cn_part_state). parse returns whether a
+// name is one.
+#define CN_WAITING_NAME_SIZE 32
+void cn_waiting_name(uint64_t set, uint32_t part, char name[CN_WAITING_NAME_SIZE]);
+bool cn_waiting_parse(const char *name, uint64_t *set, uint32_t *part);
 
 // The header of a file. All parts of a state have the same numbers, but for part, tensors and
 // values.
@@ -39,6 +42,7 @@ struct cn_part_header {
     uint32_t part;                 // 0 to parts - 1
     uint32_t tensors;              // tensors of the part
     uint64_t values;               // of each array
+    uint32_t cut;                  // of what waits: tells cuts apart; else 0
     uint8_t frame[CN_DIGEST_SIZE]; // digest of the frame that was made with what waits; else zeros
 };
 
@@ -98,6 +102,14 @@ cn_err cn_part_reader_begin(struct cn_part_reader *reader, const struct cn_layou
                             void (*take)(void *context, enum cn_checkpoint_part array, size_t first,
                                          size_t count, const float *values),
                             void *context);
+
+// Reads a header alone. CN_EFORMAT for bytes that are none of this layout.
+cn_err cn_part_header_read(const uint8_t bytes[CN_PART_HEADER_SIZE], const struct cn_layout *layout,
+                           struct cn_part_header *header);
+
+// Checks the tensors that a header has: they ascend, and have as many values as it says.
+cn_err cn_part_check_tensors(const struct cn_part_header *header, const uint32_t *tensors,
+                             const struct cn_layout *layout);
 
 // Takes the next bytes: a multiple of 4, at most reader->left. CN_EFORMAT for tensors that the
 // layout does not have; CN_EDIGEST, with the last bytes, if the digest is another.

@@ -274,6 +274,15 @@ static cn_err remove_own(void *context, const char *name)
     return removal->board->ops->remove(removal->board, name);
 }
 
+static cn_err remove_waiting(void *context, const char *name)
+{
+    struct cn_store *board = context;
+    uint32_t part;
+    uint64_t set;
+
+    return cn_waiting_parse(name, &set, &part) ? board->ops->remove(board, name) : CN_OK;
+}
+
 // Removes the slots with this prefix, the older one first: whatever ends the program, no older
 // state takes the place of a newer one.
 static cn_err remove_slots(struct cn_store *board, const char *prefix)
@@ -304,12 +313,10 @@ cn_err cn_run_store_remove(struct cn_store *board, uint64_t run)
         err = board->ops->list(board, remove_own, &removal);
     if (!err)
         err = find_plain(board, &plain);
-    for (uint32_t f = 0; !err && plain == run && f < CN_STORED_FILES * CN_STORED_SLOTS; f++) {
+    for (uint32_t f = 0; !err && plain == run && f < CN_STORED_FILES * CN_STORED_SLOTS; f++)
         err = board->ops->remove(board, cn_stored_names[f / CN_STORED_SLOTS][f % CN_STORED_SLOTS]);
-        if (!err)
-            err = board->ops->remove(board,
-                                     cn_waiting_names[f / CN_STORED_SLOTS][f % CN_STORED_SLOTS]);
-    }
+    if (!err && plain == run)
+        err = board->ops->list(board, remove_waiting, board);
     if (!err && plain == run)
         err = remove_slots(board, "");
     return err == CN_ENOTFOUND ? CN_OK : err;

@@ -481,20 +481,17 @@ static cn_err do_abandon(struct cn_epoch *epoch, const struct cn_decision *decis
 {
     struct cn_session *session = epoch->session;
     const struct cn_checkpoint *held = cn_session_held(session);
+    bool counts = cn_round_outcome(decision, held->round, held->frame_digest) != CN_OUTCOME_NOTHING;
     cn_err err = held->phase == CN_PHASE_TRAIN ? CN_OK : CN_EFORMAT;
-    bool counts;
 
+    if (!err && !counts) // before the weights: nothing may fail between them and the abandonment
+        err = cn_session_gather_waiting(session, epoch->collective);
     if (!err)
         err = cn_session_collect(session, epoch->collective);
     if (err)
         return err;
-    counts = cn_round_outcome(decision, held->round, held->frame_digest) != CN_OUTCOME_NOTHING;
     if (counts)
         cn_epoch_say_other(session);
-    else
-        err = cn_session_gather_waiting(session, epoch->collective);
-    if (err)
-        return err;
     return cn_session_abandon(session, decision);
 }
 

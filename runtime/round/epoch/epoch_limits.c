@@ -61,6 +61,8 @@ bool cn_epoch_may_obey(struct cn_epoch *epoch, const struct cn_epoch_command *co
     case CN_EPOCH_STEPS:
         return !waits;
     case CN_EPOCH_ABANDON:
+        return !(waits && cn_session_held(epoch->session)->waiting.set) &&
+               is_near(epoch, command->decision.round);
     case CN_EPOCH_DECIDE:
         return is_near(epoch, command->decision.round);
     default:

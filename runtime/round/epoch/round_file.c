@@ -74,7 +74,7 @@ cn_err cn_round_file_resume(struct cn_session *session)
     memcpy(&order.rule.density, body + DENSITY_AT, 8);
     memcpy(order.newest.digest, body + NEWEST_DIGEST_AT, CN_DIGEST_SIZE);
     err = cn_session_begin(session, &order);
-    if (err == CN_EFORMAT) // written by another release
+    if (err == CN_EFORMAT) // written by another release, or what waits has to be gathered before
         return CN_OK;
     if (!err)
         cn_log(CN_LOG_INFO, "session", "beginning round %u again", order.round);

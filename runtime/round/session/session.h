@@ -168,7 +168,8 @@ void cn_session_plan(const struct cn_session *session, uint32_t round,
 
 // Begins a round: weights = base, step 0. With CN_UPDATE_AUTO it is durable, so that the round is
 // resumed with the same order. Otherwise a kill before the first save begins the round again, with
-// the same result. Returns CN_EFORMAT for an order that no session makes.
+// the same result. Returns CN_EFORMAT for an order that no session makes, and where
+// cn_session_gather_stale was not called before.
 cn_err cn_session_begin(struct cn_session *session, const struct cn_round_order *order);
 
 // Enters the epoch of the view: the held state gets its number. With several members, gradients

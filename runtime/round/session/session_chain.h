@@ -203,10 +203,12 @@ cn_err cn_session_store_parts(struct cn_session *session, struct cn_collective *
 // Removes the stored parts, which the round does not need any more.
 void cn_session_forget_parts(struct cn_session *session);
 
-// --- session_waiting_store.c, session_waiting_gather.c ---
+// --- session_waiting_files.c, session_waiting_store.c, session_waiting_gather.c ---
 //
 // What waits to be sent, by part (CHECKPOINT.md, "What waits, in parts"). held.waiting names the
 // set of files that has it.
+
+struct cn_part_header;
 
 // Returns whether the members of a chain make the round's frame together, and each keeps what waits
 // of its part only. Otherwise every member has the whole residual.
@@ -219,19 +221,52 @@ struct cn_session_waiting {
     bool lost;     // no member had all of the residual before
 };
 
+// Allocate rows of zeros, and free them.
+cn_err cn_session_allocate_waiting(struct cn_session_waiting *rows, size_t count);
 void cn_session_free_waiting(struct cn_session_waiting *rows);
 
+// Describes the file of a part of the present cut, at the end of the round under way. tensors has
+// room for those of the layout.
+void cn_session_describe_waiting(const struct cn_session *session, uint32_t part,
+                                 const uint8_t frame[CN_DIGEST_SIZE], struct cn_part_header *header,
+                                 uint32_t *tensors);
+
+// Stores a file. Its values are rounded where the job rounds residuals.
+cn_err cn_session_write_waiting(const struct cn_session *session,
+                                const struct cn_part_header *header, const uint32_t *tensors,
+                                const struct cn_session_waiting *rows);
+
+// What a member has of the set that the held state names, in numbers that travel.
+struct cn_waiting_offers {
+    int64_t has_all;                   // it lacks nothing
+    int64_t parts;                     // bit per part of which it has a file
+    int64_t tensors[CN_CUT_PARTS_MAX]; // by part: of that file
+    int64_t values[CN_CUT_PARTS_MAX];
+};
+
+// Lists the files of this board, which it checks.
+void cn_session_list_waiting(struct cn_session *session, struct cn_waiting_offers *own);
+
+// Returns whether a member offers a part, with numbers that are possible.
+bool cn_session_is_offer(const struct cn_session *session, const struct cn_waiting_offers *offers,
+                         uint32_t part);
+
+// Removes files of sets that nothing names, if there are many, before those of `set` are stored.
+void cn_session_bound_waiting(struct cn_session *session, uint64_t set);
+
+// Removes the files of all sets but those that the held state and the stored one name.
+void cn_session_forget_waiting(struct cn_session *session);
+
+// Returns the name of the set that the end of the round under way makes; 0: no memory.
+uint64_t cn_session_name_waiting(const struct cn_session *session,
+                                 const uint8_t frame[CN_DIGEST_SIZE]);
+
 // Stores this board's part, until each part is on some disk: where one does not take its own, the
-// member of the next part stores it. Sets *set to the digest of the set. All members of the group
-// call it; rows is NULL on one that looks on. digest is that of the frame. CN_ECANCELED when the
-// node stops before.
+// member of the next part stores it. All members of the group call it; rows is NULL on one that
+// looks on. frame is the digest of the frame. CN_ECANCELED when the node stops before.
 cn_err cn_session_store_waiting(struct cn_session *session, struct cn_collective *collective,
                                 const struct cn_session_waiting *rows,
-                                const struct cn_buffer *frame, const uint8_t digest[CN_DIGEST_SIZE],
-                                uint64_t *set);
-
-// Removes the files of all sets but the one that the held state names.
-void cn_session_forget_waiting(struct cn_session *session);
+                                const uint8_t frame[CN_DIGEST_SIZE], uint64_t set);
 
 // Fills part, which has zeros, with the residual of this board's part; NULL on a member that looks
 // on. What no member has stays zeros; then *lost is true on all members. All members of the group

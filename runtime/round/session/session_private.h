@@ -45,6 +45,7 @@ struct cn_session {
         uint32_t part_slot;     // of those files, the one that is written next
         uint32_t first_of;      // round whose state before the first step was stored; 0: none
         uint64_t copied;        // set whose copies were stored in this epoch; 0: none
+        uint64_t named;         // set that the newest state on the disk names; 0: none
     } disk;
 
     struct {
@@ -447,6 +448,9 @@ bool cn_session_is_stopped(const struct cn_session *session, int wait_ms);
 // Reduces a residual that has waited long: it was meant for weights that have changed since. Local
 // tensors stay as they are.
 void cn_session_decay_residual(struct cn_session *session);
+
+// Returns whether it would have to be reduced, but is not whole (cn_session_gather_stale).
+bool cn_session_has_stale_parts(const struct cn_session *session);
 
 // Records the newest counted update. If the group delivered it without this board's frame, this
 // board's residual was part of it and is forgotten.

@@ -29,6 +29,11 @@ static uint32_t stale_versions(const struct cn_session *session)
     return limit && stale > limit ? stale : 0;
 }
 
+bool cn_session_has_stale_parts(const struct cn_session *session)
+{
+    return session->held.waiting.set && stale_versions(session);
+}
+
 cn_err cn_session_gather_stale(struct cn_session *session, struct cn_collective *collective)
 {
     return stale_versions(session) ? cn_session_gather_waiting(session, collective) : CN_OK;

@@ -111,6 +111,7 @@ void cn_session_note_rows(struct cn_session *session, bool stored)
         session->sharing.gone = 0;
         return;
     }
+    session->disk.named = session->held.waiting.set;
     if (phase != CN_PHASE_EMPTY)
         session->disk.rows |= CN_ROWS_BASE;
     if (phase == CN_PHASE_BASE || phase == CN_PHASE_TRAIN)

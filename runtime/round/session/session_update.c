@@ -169,7 +169,8 @@ cn_err cn_session_begin(struct cn_session *session, const struct cn_round_order 
     struct cn_checkpoint *held = &session->held;
     cn_err err;
 
-    if (!is_possible(session, order) || !cn_session_has_control(session))
+    if (!is_possible(session, order) || !cn_session_has_control(session) ||
+        cn_session_has_stale_parts(session))
         return CN_EFORMAT;
     cn_session_begin_control(session, order->round, order->steps);
     cn_session_forget_parts(session);

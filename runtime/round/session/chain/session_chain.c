@@ -278,7 +278,7 @@ cn_err cn_session_begin_chains(struct cn_session *session, struct cn_collective 
     err = prepare_sets(session, collective);
     if (!err && !again && place->idle)
         tell_left_over(session, place);
-    if (!err && again && place->idle) // it is given a state at the round's end
+    if (!err && again && place->idle) // it looks on until the round's end
         err = cn_session_recall(session);
     if (err || place->idle)
         return err;

@@ -6,10 +6,10 @@
 #include "runtime/round/session/session_chain.h"
 #include "runtime/update/update.h"
 
-enum fingerprint { FRAME_SIZE = 0x707a0001, FRAME };
+enum fingerprint { WORDS_OF = 0x707a0001, FRAME, SPECTRUM };
 
 // What the members that trained tell those that look on. LOSS is a float64.
-enum word { RESULT, SIZE, SAMPLES, CURSOR, UPDATES, LOSS, WORDS };
+enum word { RESULT, SIZE, SET, SAMPLES, CURSOR, UPDATES, LOSS, WORDS };
 
 static void count(const struct cn_session *session, int64_t words[WORDS])
 {
@@ -25,6 +25,44 @@ static void count(const struct cn_session *session, int64_t words[WORDS])
     memcpy(&words[LOSS], &loss, sizeof(loss));
 }
 
+static cn_err tell(struct cn_collective *collective, const struct cn_set *set, uint32_t source,
+                   void *data, size_t size, enum fingerprint what)
+{
+    const struct cn_collective_call call = {.kind = CN_COLLECTIVE_BROADCAST,
+                                            .set = set,
+                                            .peer = source,
+                                            .data = data,
+                                            .count = size,
+                                            .fingerprint = what};
+
+    return collective->ops->run(collective, &call);
+}
+
+// Gives what the change looks like, for the choice of the next rule.
+static cn_err give_spectrum(struct cn_session *session, struct cn_collective *collective,
+                            const struct cn_set *set, uint32_t source)
+{
+    struct cn_rate_spectrum *spectrum = session->measured.spectrum;
+    int64_t sums[CN_RATE_SUMS] = {-1};
+    bool gets = !session->plan.trains;
+    cn_err err;
+
+    if (session->config.job->up.mode != CN_UPDATE_AUTO)
+        return CN_OK;
+    if (!gets && spectrum)
+        cn_rate_get_sums(spectrum, sums);
+    err = tell(collective, set, source, sums, sizeof(sums), SPECTRUM);
+    if (err || !gets)
+        return err;
+    free(spectrum);
+    session->measured.spectrum = spectrum = calloc(1, sizeof(*spectrum));
+    if (spectrum && !cn_rate_of_sums(session->layout, sums, spectrum)) {
+        free(spectrum); // without it the next choice is a guess
+        session->measured.spectrum = NULL;
+    }
+    return CN_OK;
+}
+
 // Gives the frame to the members that look on, or the error with which all give the round up.
 static cn_err give_frame(struct cn_session *session, struct cn_collective *collective, cn_err made,
                          struct cn_buffer *frame, int64_t words[WORDS])
@@ -32,36 +70,35 @@ static cn_err give_frame(struct cn_session *session, struct cn_collective *colle
     const struct cn_session_sets *sets = session->planning.sets;
     uint32_t source = (uint32_t)__builtin_ctz(sets->train);
     uint32_t lookers = cn_session_everybody(sets) & ~sets->train;
-    const struct cn_set set = cn_ranks_set(lookers | 1u << source);
-    struct cn_collective_call call = {.kind = CN_COLLECTIVE_BROADCAST,
-                                      .set = set.size == sets->view.size ? NULL : &set,
-                                      .peer = source,
-                                      .data = words,
-                                      .count = WORDS * sizeof(*words),
-                                      .fingerprint = FRAME_SIZE};
+    const struct cn_set some = cn_ranks_set(lookers | 1u << source);
+    const struct cn_set *set = some.size == sets->view.size ? NULL : &some;
+    struct cn_update_header header;
+    struct cn_diag diag;
     cn_err err;
 
-    words[RESULT] = made;
-    words[SIZE] = (int64_t)frame->size;
-    count(session, words);
-    if (!lookers || !(set.id >> sets->view.rank & 1))
+    if (!lookers || !(some.id >> sets->view.rank & 1))
         return made;
-    err = collective->ops->run(collective, &call);
+    err = tell(collective, set, source, words, WORDS * sizeof(*words), WORDS_OF);
     if (err || words[RESULT])
         return err ? err : words[RESULT] == CN_ERANGE ? CN_ERANGE : CN_EDIVERGED;
-    if (words[SIZE] < CN_DIGEST_SIZE || (uint64_t)words[SIZE] > frame->limit)
+    if (words[SIZE] < CN_DIGEST_SIZE || (uint64_t)words[SIZE] > frame->limit || !words[SET])
         return CN_EFORMAT;
     err = cn_buffer_resize(frame, (size_t)words[SIZE]);
-    call.data = frame->data;
-    call.count = frame->size;
-    call.fingerprint = FRAME;
-    return err ? err : collective->ops->run(collective, &call);
+    if (!err)
+        err = tell(collective, set, source, frame->data, frame->size, FRAME);
+    if (!err)
+        err = give_spectrum(session, collective, set, source);
+    cn_diag_init(&diag);
+    if (!err && cn_update_check(frame->data, frame->size, session->layout, &diag, &header))
+        err = CN_EFORMAT;
+    return err;
 }
 
 static cn_err make_frame(struct cn_session *session, struct cn_collective *collective,
                          struct cn_buffer *frame, struct cn_session_waiting *waiting,
                          int64_t words[WORDS])
 {
+    uint8_t digest[CN_DIGEST_SIZE];
     cn_err err = CN_OK;
 
     if (session->plan.trains)
@@ -70,6 +107,13 @@ static cn_err make_frame(struct cn_session *session, struct cn_collective *colle
         err = cn_session_read_waiting(session, collective, NULL, &waiting->lost);
     if (err && err != CN_EDIVERGED && err != CN_ERANGE)
         return err;
+    words[RESULT] = err;
+    words[SIZE] = (int64_t)frame->size;
+    count(session, words);
+    if (session->plan.trains && !err) {
+        cn_crypto_digest(frame->data, frame->size, digest);
+        words[SET] = (int64_t)cn_session_name_waiting(session, digest);
+    }
     return give_frame(session, collective, err, frame, words);
 }
 
@@ -107,6 +151,15 @@ static void hold_frame(struct cn_session *session, struct cn_buffer *frame, uint
     cn_session_release_optimizer(session);
 }
 
+// Adds what the steps since the stored state counted, on all members alike.
+static void take_steps(struct cn_session *session, const int64_t words[WORDS])
+{
+    if (session->plan.trains)
+        cn_session_add_unsaved(session);
+    else
+        take_counts(session, words);
+}
+
 cn_err cn_session_finish_parts(struct cn_session *session, struct cn_collective *collective)
 {
     struct cn_session_waiting waiting = {NULL, NULL, false};
@@ -114,15 +167,18 @@ cn_err cn_session_finish_parts(struct cn_session *session, struct cn_collective 
     uint8_t digest[CN_DIGEST_SIZE];
     struct cn_buffer frame;
     bool lost;
-    uint64_t set;
     cn_err err;
 
     cn_buffer_init(&frame, cn_update_size_max(session->layout));
     err = make_frame(session, collective, &frame, &waiting, words);
+    if (err == CN_EDIVERGED || err == CN_ERANGE)
+        take_steps(session, words); // the round is given up: its samples have been drawn
     if (!err) {
         cn_crypto_digest(frame.data, frame.size, digest);
-        err = cn_session_store_waiting(session, collective, waiting.next ? &waiting : NULL, &frame,
-                                       digest, &set);
+        err = words[SET]
+                  ? cn_session_store_waiting(session, collective, waiting.next ? &waiting : NULL,
+                                             digest, (uint64_t)words[SET])
+                  : CN_ENOMEM;
     }
     if (!err && session->plan.trains)
         err = cn_trainer_discard(session->trainer);
@@ -132,11 +188,8 @@ cn_err cn_session_finish_parts(struct cn_session *session, struct cn_collective 
         cn_buffer_deinit(&frame);
         return err;
     }
-    if (session->plan.trains)
-        cn_session_add_unsaved(session);
-    else
-        take_counts(session, words);
+    take_steps(session, words);
     session->held.resets += lost;
-    hold_frame(session, &frame, set, digest);
+    hold_frame(session, &frame, (uint64_t)words[SET], digest);
     return CN_OK;
 }

@@ -176,8 +176,8 @@ static cn_err sum_counts(struct encoding *encoding)
     if (!err)
         err = reduce(encoding, CN_REDUCE_MIN, bounds, 2, BOUNDS);
     if (!err)
-        err = reduce(encoding, CN_REDUCE_SUM, encoding->counts, 1, COUNTS);
-    if (err || bounds[0] < 1 || bounds[0] > -bounds[1] || -bounds[1] >= CN_UPDATE_SHARES_COUNTS)
+        err = reduce(encoding, CN_REDUCE_MAX, encoding->counts, 1, COUNTS);
+    if (err || bounds[0] < 1 || bounds[1] <= -CN_UPDATE_SHARES_COUNTS || bounds[0] > -bounds[1])
         return err; // nothing to count
     return reduce(encoding, CN_REDUCE_SUM, encoding->counts + bounds[0],
                   (size_t)(-bounds[1] - bounds[0] + 1), COUNTS);
@@ -273,7 +273,8 @@ static cn_err measure(struct encoding *encoding)
     cn_rate_measure_share(&encoding->share, encoding->values, spectrum);
     cn_rate_get_sums(spectrum, counts);
     err = reduce(encoding, CN_REDUCE_SUM, counts, CN_RATE_SUMS, SPECTRUM);
-    if (err || !cn_rate_set_sums(counts, spectrum)) { // without it the next choice is a guess
+    if (err || !cn_rate_of_sums(session->layout, counts,
+                                spectrum)) { // without it the next choice is a guess
         free(spectrum);
         spectrum = NULL;
     }

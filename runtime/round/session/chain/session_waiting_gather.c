@@ -9,13 +9,8 @@
 #include "runtime/round/session/session_chain.h"
 
 #define PIECE ((size_t)1 << 20) // bytes that travel at a time
-#define FILES (CN_STORED_FILES * CN_STORED_SLOTS)
 
 enum fingerprint { OFFERS = 0x70780001, BYTES };
-
-// What a member says: whether it has all that it needs, and of each file its part, counted from 1,
-// and its bytes; 0: no file of the set.
-enum word { HAS_ALL, PARTS, SIZES = PARTS + FILES, WORDS = SIZES + FILES };
 
 // The values that this board needs: of the tensors of its part, or of all.
 struct wanted {
@@ -27,15 +22,11 @@ struct wanted {
     size_t *at;           // owned; by tensor: place of its values in part; SIZE_MAX: not needed
     uint8_t *has;         // owned; by tensor: 1 once a checked file had it
     uint8_t *coming;      // owned; likewise, of the file that is read now
-    bool odd;             // that file has a value that nothing can wait with
+    bool checks;          // the file comes from another member
+    bool odd;             // it has a value that nothing can wait with
     uint8_t *piece;       // owned
     bool lost;            // no member has all
 };
-
-static const char *name_of(uint32_t file)
-{
-    return cn_waiting_names[file / CN_STORED_SLOTS][file % CN_STORED_SLOTS];
-}
 
 // Returns the tensor with the value `at` of a row.
 static size_t tensor_of(const struct cn_layout *layout, size_t at)
@@ -84,7 +75,7 @@ static void take(void *context, enum cn_checkpoint_part array, size_t first, siz
     if (array != (enum cn_checkpoint_part)wanted->session->held.waiting.array ||
         wanted->at[tensor] == SIZE_MAX || wanted->has[tensor])
         return;
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; wanted->checks && i < count; i++)
         wanted->odd |= !(fabsf(values[i]) <= CN_SESSION_WAITING_MAX);
     wanted->coming[tensor] = 1;
     put(wanted, tensor, first, values, count);
@@ -122,82 +113,61 @@ static bool has_all(const struct wanted *wanted)
 
 // --- this board's files ---
 
-static bool is_of_set(const struct wanted *wanted, const struct cn_part_header *header)
-{
-    return header->arrays == CN_PART_WAITING &&
-           cn_part_state(header) == wanted->session->held.waiting.set;
-}
-
-// Reads the files that are of the set. offers gets those that are whole.
-static void read_own(struct wanted *wanted, int64_t *offers)
+// Reads the files that have something that is still lacking, that of this board's part first.
+static void read_own(struct wanted *wanted)
 {
     struct cn_session *session = wanted->session;
+    uint64_t set = session->held.waiting.set;
 
-    for (uint32_t f = 0; f < FILES; f++) {
+    for (uint32_t i = 0; i < CN_CUT_PARTS_MAX && !has_all(wanted); i++) {
+        uint32_t part = (session->cut.part + i) % CN_CUT_PARTS_MAX;
         struct cn_part_header header;
-        cn_err err = cn_part_file_read(session->config.store, name_of(f), session->layout, &header);
+        char name[CN_WAITING_NAME_SIZE];
+        cn_err err;
 
-        if (err == CN_ENOTFOUND || (!err && !is_of_set(wanted, &header)))
-            continue;
+        cn_waiting_name(set, part, name);
+        err = cn_part_file_read(session->config.store, name, session->layout, &header);
+        if (!err && (cn_part_state(&header) != set || header.arrays != CN_PART_WAITING))
+            err = CN_ESTALE;
         if (!err)
-            err = cn_part_file_take(session->config.store, name_of(f), session->layout, take,
-                                    wanted, &header);
-        if (err)
-            cn_log(CN_LOG_WARN, "session", "%s is not used: %s", name_of(f), cn_err_text(err));
+            err = cn_part_file_take(session->config.store, name, session->layout, take, wanted,
+                                    &header);
         end_file(wanted, err);
-        if (err)
-            continue;
-        offers[PARTS + f] = header.part + 1;
-        offers[SIZES + f] = (int64_t)cn_part_size(&header);
     }
 }
 
 // --- those of others ---
 
-// Returns whether a file may have so many bytes.
-static bool is_size(const struct wanted *wanted, int64_t size)
-{
-    const struct cn_layout *layout = wanted->session->layout;
-    struct cn_part_header most = {.arrays = CN_PART_WAITING,
-                                  .tensors = (uint32_t)layout->tensor_count,
-                                  .values = layout->total};
-
-    return size > CN_PART_HEADER_SIZE && (uint64_t)size <= cn_part_size(&most) &&
-           size % (int64_t)sizeof(float) == 0;
-}
-
 // A file that one member gives to those that lack something.
 struct transfer {
     struct cn_set set;
-    uint32_t source, file;
+    uint32_t source, part;
     uint64_t size;
 };
 
 // What all members said, and which of their files were given already.
 struct offers {
-    int64_t words[CN_GROUP_MAX][WORDS];
-    bool given[CN_GROUP_MAX][FILES];
-    uint32_t lacking; // bit per rank: it has not all that it needs
+    struct cn_waiting_offers of[CN_GROUP_MAX];
+    uint32_t given[CN_GROUP_MAX]; // bit per part
+    uint32_t lacking;             // bit per rank: it has not all that it needs
 };
 
-// Finds the first member with a file of this part that was not given yet. Own files are tried
-// before those of neighbours.
+// Finds the first member with a file of this part that was not given yet.
 static bool find_source(const struct wanted *wanted, struct offers *offers, uint32_t part,
                         struct transfer *transfer)
 {
-    for (uint32_t f = 0; f < FILES; f++)
-        for (uint32_t m = 0; m < wanted->view.size; m++) {
-            const int64_t *words = offers->words[m];
+    for (uint32_t m = 0; m < wanted->view.size; m++) {
+        const struct cn_waiting_offers *of = &offers->of[m];
+        struct cn_part_header header = {.arrays = CN_PART_WAITING};
 
-            if (offers->given[m][f] || words[PARTS + f] != (int64_t)part + 1 ||
-                !is_size(wanted, words[SIZES + f]))
-                continue;
-            offers->given[m][f] = true;
-            transfer->source = m;
-            transfer->file = f;
-            transfer->size = (uint64_t)words[SIZES + f];
-            return true;
-        }
+        if (offers->given[m] >> part & 1 || !cn_session_is_offer(wanted->session, of, part))
+            continue;
+        offers->given[m] |= 1u << part;
+        header.tensors = (uint32_t)of->tensors[part];
+        header.values = (uint64_t)of->values[part];
+        *transfer = (struct transfer){.source = m, .part = part, .size = cn_part_size(&header)};
+        return true;
+    }
     return false;
 }
 
@@ -206,9 +176,12 @@ static cn_err send_file(const struct wanted *wanted, const struct transfer *tran
 {
     struct cn_store *store = wanted->session->config.store;
     struct cn_store_file *file = NULL;
+    char name[CN_WAITING_NAME_SIZE];
     uint64_t size;
-    cn_err err = CN_OK, read = store->ops->open(store, name_of(transfer->file), &file, &size);
+    cn_err err = CN_OK, read;
 
+    cn_waiting_name(wanted->session->held.waiting.set, transfer->part, name);
+    read = store->ops->open(store, name, &file, &size);
     if (!read && size != transfer->size)
         read = CN_ESTALE;
     for (uint64_t at = 0; !err && at < transfer->size; at += call->count) {
@@ -229,6 +202,7 @@ static cn_err receive_file(struct wanted *wanted, const struct transfer *transfe
     struct cn_part_reader reader = {.left = 0};
     cn_err err = CN_OK, content = CN_OK;
 
+    wanted->checks = true;
     for (uint64_t at = 0; !err && at < transfer->size; at += call->count) {
         size_t head = at == 0 ? CN_PART_HEADER_SIZE : 0;
 
@@ -239,7 +213,8 @@ static cn_err receive_file(struct wanted *wanted, const struct transfer *transfe
         if (head) {
             content =
                 cn_part_reader_begin(&reader, wanted->session->layout, wanted->piece, take, wanted);
-            if (!content && (!is_of_set(wanted, &reader.header) ||
+            if (!content && (cn_part_state(&reader.header) != wanted->session->held.waiting.set ||
+                             reader.header.arrays != CN_PART_WAITING ||
                              reader.left != transfer->size - CN_PART_HEADER_SIZE))
                 content = CN_ESTALE;
         }
@@ -251,6 +226,7 @@ static cn_err receive_file(struct wanted *wanted, const struct transfer *transfe
                name_of_member(wanted, transfer->source),
                content ? cn_err_text(content) : "a value is not finite or too large");
     end_file(wanted, err ? err : content);
+    wanted->checks = false;
     cn_part_reader_end(&reader);
     return err;
 }
@@ -286,20 +262,22 @@ static cn_err exchange(struct wanted *wanted, struct offers *offers)
 {
     const struct cn_collective_call call = {.kind = CN_COLLECTIVE_ALL_GATHER,
                                             .type = CN_INT64,
-                                            .data = offers->words,
-                                            .count = wanted->view.size * WORDS,
+                                            .data = offers->of,
+                                            .count = wanted->view.size *
+                                                     (sizeof(offers->of[0]) / sizeof(int64_t)),
                                             .fingerprint = OFFERS};
     cn_err err;
 
-    offers->words[wanted->view.rank][HAS_ALL] = has_all(wanted);
+    offers->of[wanted->view.rank].has_all = has_all(wanted);
     err = run(wanted, &call);
     offers->lacking = 0;
     for (uint32_t m = 0; m < wanted->view.size; m++)
-        offers->lacking |= (uint32_t)(offers->words[m][HAS_ALL] == 0) << m;
+        offers->lacking |= (uint32_t)(offers->of[m].has_all == 0) << m;
     return err;
 }
 
-// A file that turns out to be wrong is replaced by that of another member, while there is one.
+// Whoever lacks something is told of all files, and given them. One that turns out to be wrong is
+// replaced by that of another member, while there is one.
 static cn_err bring(struct wanted *wanted)
 {
     struct offers *offers = calloc(1, sizeof(*offers));
@@ -308,8 +286,12 @@ static cn_err bring(struct wanted *wanted)
 
     if (err)
         return err;
-    read_own(wanted, offers->words[wanted->view.rank]);
+    read_own(wanted);
     err = exchange(wanted, offers);
+    if (!err && offers->lacking) {
+        cn_session_list_waiting(wanted->session, &offers->of[wanted->view.rank]);
+        err = exchange(wanted, offers);
+    }
     while (!err && offers->lacking && gave) {
         err = bring_parts(wanted, offers, &gave);
         if (!err && gave)
@@ -318,7 +300,8 @@ static cn_err bring(struct wanted *wanted)
     wanted->lost = offers->lacking != 0;
     if (!err && wanted->lost)
         cn_log(CN_LOG_WARN, "session",
-               "round %u: no member has all of what waits to be sent: what is missing is lost",
+               "round %u: no member that is here has all of what waits to be sent: what is missing "
+               "is lost",
                wanted->session->held.round);
     free(offers);
     return err;

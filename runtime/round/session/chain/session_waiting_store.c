@@ -1,4 +1,5 @@
-// session_waiting_store.c - what waits to be sent, in files of the parts of a chain.
+// session_waiting_store.c - what waits to be sent: each part on the disk of its member when a round
+// ends, and a copy of it on that of another.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,203 +11,13 @@
 #include "runtime/update/update.h"
 
 #define PIECE ((size_t)1 << 18) // values that travel at a time
-#define VALUES 4096             // values that are rounded at a time
 #define RETRY_MS 1000
 
-enum fingerprint { ROWS = 0x70770001, STORED, HAS };
+enum fingerprint { ROWS = 0x70770001, STORED, HOLDERS };
 
-bool cn_session_divides_waiting(const struct cn_session *session)
+static bool rounds(const struct cn_session *session)
 {
-    return cn_session_is_cut(session) && session->plan.chain.parts > 1 &&
-           !session->config.job->keep_optimizer && !cn_session_has_local(session);
-}
-
-// Describes the file of a part; its tensors are those of the present cut. tensors has room for
-// those of the layout.
-static void describe(const struct cn_session *session, uint32_t part,
-                     const uint8_t frame[CN_DIGEST_SIZE], struct cn_part_header *header,
-                     uint32_t *tensors)
-{
-    const struct cn_checkpoint *held = &session->held;
-
-    *header = (struct cn_part_header){.run = held->run,
-                                      .lineage = held->lineage,
-                                      .round = held->round,
-                                      .step = held->steps,
-                                      .parts = session->cut.at.parts,
-                                      .arrays = CN_PART_WAITING,
-                                      .part = part};
-    memcpy(header->base, held->base_digest, sizeof(header->base));
-    memcpy(header->frame, frame, sizeof(header->frame));
-    for (size_t t = 0; t < session->layout->tensor_count; t++) {
-        if (!(session->cut.holders[t] >> part & 1))
-            continue;
-        tensors[header->tensors++] = (uint32_t)t;
-        header->values += session->layout->tensors[t].count;
-    }
-}
-
-static bool is_of_set(const struct cn_session *session, enum cn_stored_file file, uint32_t slot,
-                      uint64_t set)
-{
-    struct cn_part_header header;
-
-    return set &&
-           cn_part_file_read(session->config.store, cn_waiting_names[file][slot], session->layout,
-                             &header) == CN_OK &&
-           cn_part_state(&header) == set;
-}
-
-// Returns the slot for a file of a set: that of this board's own part of it; else not one of the
-// set that the held state names.
-static uint32_t slot_for(const struct cn_session *session, enum cn_stored_file file, uint64_t set)
-{
-    uint64_t held = session->held.waiting.set;
-
-    for (uint32_t slot = 0; slot < CN_STORED_SLOTS; slot++)
-        if (is_of_set(session, CN_STORED_OWN, slot, set))
-            return slot;
-    return held != set && is_of_set(session, file, 0, held) ? 1 : 0;
-}
-
-static void put_rounded(const struct cn_session *session, struct cn_part_writer *writer,
-                        const float *values, size_t count)
-{
-    float rounded[VALUES];
-
-    if (session->config.job->options.residual != CN_RESIDUAL_BF16) {
-        cn_part_writer_put(writer, values, count);
-        return;
-    }
-    for (size_t done = 0, some; done < count; done += some) {
-        some = count - done < VALUES ? count - done : VALUES;
-        memcpy(rounded, values + done, some * sizeof(*rounded));
-        cn_row_round(rounded, some);
-        cn_part_writer_put(writer, rounded, some);
-    }
-}
-
-// Stores a file of this board's part, or of the part before.
-static cn_err write_file(const struct cn_session *session, enum cn_stored_file file, uint32_t part,
-                         const struct cn_session_waiting *rows, const uint8_t frame[CN_DIGEST_SIZE])
-{
-    struct cn_part_writer *writer = malloc(sizeof(*writer));
-    uint32_t *tensors = calloc(session->layout->tensor_count + 1, sizeof(*tensors));
-    struct cn_part_header header;
-    cn_err err = writer && tensors ? CN_OK : CN_ENOMEM;
-
-    if (!err && !cn_session_has_room(session))
-        err = CN_ENOSPC;
-    if (!err) {
-        describe(session, part, frame, &header, tensors);
-        cn_part_writer_begin(
-            writer, session->config.store,
-            cn_waiting_names[file][slot_for(session, file, cn_part_state(&header))], &header,
-            tensors);
-        put_rounded(session, writer, rows->next, (size_t)header.values);
-        put_rounded(session, writer, rows->change, (size_t)header.values);
-        err = cn_part_writer_end(writer, CN_OK);
-    }
-    free(writer);
-    free(tensors);
-    return err;
-}
-
-static cn_err allocate(struct cn_session_waiting *rows, size_t count)
-{
-    *rows = (struct cn_session_waiting){
-        .next = cn_scratch_allocate((count + 1) * sizeof(*rows->next)),
-        .change = cn_scratch_allocate((count + 1) * sizeof(*rows->change))};
-    return rows->next && rows->change ? CN_OK : CN_ENOMEM;
-}
-
-void cn_session_free_waiting(struct cn_session_waiting *rows)
-{
-    cn_scratch_free(rows->next);
-    cn_scratch_free(rows->change);
-    *rows = (struct cn_session_waiting){0};
-}
-
-// --- to another member, and from one ---
-
-// What waits of this board's part, and that of the part before.
-struct copying {
-    struct cn_session *session;
-    struct cn_collective *collective;
-    const uint8_t *frame; // of the round; size bytes
-    size_t size;
-    struct cn_session_waiting own, before;
-    bool has_own;    // own has values; otherwise zeros are given, which count for nothing
-    bool has_before; // likewise
-    float *piece;    // owned
-};
-
-// Returns the values of a part.
-static size_t values_of(const struct cn_session *session, uint32_t part)
-{
-    size_t count = 0;
-
-    for (size_t t = 0; t < session->layout->tensor_count; t++)
-        if (session->cut.holders[t] >> part & 1)
-            count += session->layout->tensors[t].count;
-    return count;
-}
-
-// One direction between two members: this board gives its values, or gets those of the other.
-static cn_err move(const struct copying *copying, const struct cn_set *pair, uint32_t peer,
-                   bool gives, void *data, size_t size, enum fingerprint what)
-{
-    const struct cn_collective_call call = {.kind =
-                                                gives ? CN_COLLECTIVE_SEND : CN_COLLECTIVE_RECEIVE,
-                                            .set = pair,
-                                            .peer = peer,
-                                            .data = data,
-                                            .count = size,
-                                            .fingerprint = what};
-
-    return copying->collective->ops->run(copying->collective, &call);
-}
-
-static cn_err move_row(const struct copying *copying, const struct cn_set *pair, uint32_t peer,
-                       bool gives, float *row, size_t count)
-{
-    cn_err err = CN_OK;
-
-    for (size_t done = 0, some; !err && done < count; done += some) {
-        some = count - done < PIECE ? count - done : PIECE;
-        err = move(copying, pair, peer, gives, row + done, some * sizeof(*row), ROWS);
-    }
-    return err;
-}
-
-// Two members give each other their values at the same time.
-static cn_err swap_row(const struct copying *copying, const struct cn_set *pair, float *own,
-                       size_t own_count, float *other, size_t other_count)
-{
-    uint32_t place = pair->ranks[1] == copying->session->planning.sets->view.rank;
-    float *buffer = copying->piece;
-    struct cn_collective_call call = {.kind = CN_COLLECTIVE_ALL_GATHER,
-                                      .type = CN_FLOAT32,
-                                      .set = pair,
-                                      .data = buffer,
-                                      .fingerprint = ROWS};
-    size_t most = own_count > other_count ? own_count : other_count;
-    cn_err err = CN_OK;
-
-    for (size_t done = 0, some; !err && done < most; done += some) {
-        size_t mine = done < own_count ? own_count - done : 0;
-        size_t theirs = done < other_count ? other_count - done : 0;
-
-        some = most - done < PIECE ? most - done : PIECE;
-        mine = mine < some ? mine : some;
-        theirs = theirs < some ? theirs : some;
-        memset(buffer + place * some, 0, some * sizeof(*buffer));
-        memcpy(buffer + place * some, own + done, mine * sizeof(*buffer));
-        call.count = 2 * some;
-        err = copying->collective->ops->run(copying->collective, &call);
-        memcpy(other + done, buffer + (1 - place) * some, theirs * sizeof(*buffer));
-    }
-    return err;
+    return session->config.job->options.residual == CN_RESIDUAL_BF16;
 }
 
 static bool are_possible(const float *values, size_t count)
@@ -218,24 +29,250 @@ static bool are_possible(const float *values, size_t count)
     return possible;
 }
 
-// The part before, while the sent values are taken from its change.
+// Moves values from one member of a pair to the other.
+static cn_err move(struct cn_collective *collective, const struct cn_set *pair, uint32_t peer,
+                   bool gives, float *values, size_t count)
+{
+    struct cn_collective_call call = {.kind = gives ? CN_COLLECTIVE_SEND : CN_COLLECTIVE_RECEIVE,
+                                      .set = pair,
+                                      .peer = peer,
+                                      .fingerprint = ROWS};
+    cn_err err = CN_OK;
+
+    for (size_t done = 0, some; !err && done < count; done += some) {
+        some = count - done < PIECE ? count - done : PIECE;
+        call.data = values + done;
+        call.count = some * sizeof(*values);
+        err = collective->ops->run(collective, &call);
+    }
+    return err;
+}
+
+// --- the end of a round ---
+
+// What this board stores of the part that it holds, and of the part before it where that part's
+// member cannot.
+struct storing {
+    struct cn_session *session;
+    struct cn_collective *collective;
+    const struct cn_session_waiting *rows; // NULL on members that look on
+    const uint8_t *frame;                  // its digest
+    struct cn_part_header header;
+    uint32_t *tensors; // owned; room for those of the layout
+    bool own, before;  // stored
+    bool tried;        // told that a disk has no room
+};
+
+static cn_err write_own(struct storing *storing)
+{
+    struct cn_session *session = storing->session;
+    cn_err err;
+
+    cn_session_describe_waiting(session, session->cut.part, storing->frame, &storing->header,
+                                storing->tensors);
+    err = cn_session_write_waiting(session, &storing->header, storing->tensors, storing->rows);
+    storing->own = !err;
+    cn_session_note_saved(session, err);
+    return CN_OK;
+}
+
+static cn_err receive_before(struct storing *storing, const struct cn_set *pair, uint32_t from)
+{
+    struct cn_session *session = storing->session;
+    const struct cn_chain_place *place = &session->plan.chain;
+    uint32_t peer = cn_ranks_of_part(place, from);
+    struct cn_session_waiting rows;
+    size_t count;
+    cn_err err;
+
+    cn_session_describe_waiting(session, from, storing->frame, &storing->header, storing->tensors);
+    count = (size_t)storing->header.values;
+    err = cn_session_allocate_waiting(&rows, count);
+    if (!err)
+        err = move(storing->collective, pair, peer, false, rows.next, count);
+    if (!err)
+        err = move(storing->collective, pair, peer, false, rows.change, count);
+    if (!err && are_possible(rows.next, count) && are_possible(rows.change, count))
+        storing->before =
+            cn_session_write_waiting(session, &storing->header, storing->tensors, &rows) == CN_OK;
+    cn_session_free_waiting(&rows);
+    return err;
+}
+
+// Gives the parts that no disk has taken to the members of the next ones.
+static cn_err give_on(struct storing *storing, const int64_t stored[CN_CUT_PARTS_MAX])
+{
+    struct cn_session *session = storing->session;
+    const struct cn_chain_place *place = &session->plan.chain;
+    size_t count = cn_trainer_layout(session->trainer)->total;
+    cn_err err = CN_OK;
+
+    for (uint32_t p = 0; !err && p < place->parts; p++) {
+        uint32_t to = (p + 1) % place->parts;
+        struct cn_set pair = cn_ranks_parts(place, 1u << p | 1u << to);
+
+        if (stored[p] > 0 || (place->part != p && place->part != to))
+            continue;
+        if (place->part == to) {
+            err = receive_before(storing, &pair, p);
+            continue;
+        }
+        err = move(storing->collective, &pair, cn_ranks_of_part(place, to), true,
+                   storing->rows->next, count);
+        if (!err)
+            err = move(storing->collective, &pair, cn_ranks_of_part(place, to), true,
+                       storing->rows->change, count);
+    }
+    return err;
+}
+
+// Counts on how many disks each part is. Sets *all to whether each is on one.
+static cn_err agree(const struct storing *storing, int64_t stored[CN_CUT_PARTS_MAX], bool *all)
+{
+    const struct cn_chain_place *place = &storing->session->plan.chain;
+    const struct cn_collective_call call = {.kind = CN_COLLECTIVE_ALL_REDUCE,
+                                            .how = CN_REDUCE_SUM,
+                                            .type = CN_INT64,
+                                            .data = stored,
+                                            .count = CN_CUT_PARTS_MAX,
+                                            .fingerprint = STORED};
+    cn_err err;
+
+    for (uint32_t p = 0; p < CN_CUT_PARTS_MAX; p++)
+        stored[p] = storing->rows && p >= place->parts;
+    if (storing->rows) {
+        stored[place->part] += storing->own;
+        stored[(place->part + place->parts - 1) % place->parts] += storing->before;
+    }
+    err = storing->collective->ops->run(storing->collective, &call);
+    *all = true;
+    for (uint32_t p = 0; p < CN_CUT_PARTS_MAX; p++)
+        *all &= stored[p] > 0;
+    return err;
+}
+
+// What is stored already is not written again.
+static cn_err store_once(struct storing *storing, bool *all)
+{
+    int64_t stored[CN_CUT_PARTS_MAX];
+    cn_err err = CN_OK;
+
+    if (storing->rows && !storing->own)
+        err = write_own(storing);
+    if (!err)
+        err = agree(storing, stored, all);
+    if (err || *all)
+        return err;
+    if (!storing->tried)
+        cn_log(CN_LOG_WARN, "session",
+               "round %u: a disk has no room for what waits of its part: trying the next member",
+               storing->session->held.round);
+    storing->tried = true;
+    if (storing->rows)
+        err = give_on(storing, stored);
+    return err ? err : agree(storing, stored, all);
+}
+
+uint64_t cn_session_name_waiting(const struct cn_session *session,
+                                 const uint8_t frame[CN_DIGEST_SIZE])
+{
+    uint32_t *tensors = calloc(session->layout->tensor_count + 1, sizeof(*tensors));
+    struct cn_part_header header;
+
+    if (!tensors)
+        return 0;
+    cn_session_describe_waiting(session, session->cut.part, frame, &header, tensors);
+    free(tensors);
+    return cn_part_state(&header);
+}
+
+cn_err cn_session_store_waiting(struct cn_session *session, struct cn_collective *collective,
+                                const struct cn_session_waiting *rows,
+                                const uint8_t frame[CN_DIGEST_SIZE], uint64_t set)
+{
+    struct storing storing = {session, collective, rows, frame};
+    bool all = false;
+    cn_err err = CN_OK;
+
+    storing.tensors = calloc(session->layout->tensor_count + 1, sizeof(*storing.tensors));
+    if (!storing.tensors)
+        return CN_ENOMEM;
+    cn_session_bound_waiting(session, set);
+    while (!err && !all) {
+        err = store_once(&storing, &all);
+        if (!err && !all && cn_session_is_stopped(session, RETRY_MS))
+            err = CN_ECANCELED;
+    }
+    free(storing.tensors);
+    return err;
+}
+
+// --- copies ---
+
+// What travels of a file: header and tensors, the change, and the next residual where that is not
+// the difference of change and frame, as it is rounded.
+struct image {
+    float *words; // owned; of scratch.h
+    size_t count;
+};
+
+static size_t head_of(const struct cn_waiting_offers *offers, uint32_t part)
+{
+    return CN_PART_HEADER_SIZE / sizeof(float) + (size_t)offers->tensors[part];
+}
+
+static cn_err allocate(const struct cn_session *session, const struct cn_waiting_offers *offers,
+                       uint32_t part, struct image *image)
+{
+    image->count = head_of(offers, part) + (size_t)offers->values[part] * (rounds(session) ? 2 : 1);
+    image->words = cn_scratch_allocate(image->count * sizeof(*image->words));
+    return image->words ? CN_OK : CN_ENOMEM;
+}
+
+// Reads an image from the file of a part. What cannot be read becomes zeros, which are no header.
+static void read_image(const struct cn_session *session, const struct cn_waiting_offers *offers,
+                       uint32_t part, struct image *image)
+{
+    struct cn_store *store = session->config.store;
+    size_t head = head_of(offers, part) * sizeof(float);
+    size_t row = (size_t)offers->values[part] * sizeof(float);
+    uint8_t *bytes = (uint8_t *)image->words;
+    struct cn_store_file *file = NULL;
+    char name[CN_WAITING_NAME_SIZE];
+    uint64_t size;
+    cn_err err;
+
+    cn_waiting_name(session->held.waiting.set, part, name);
+    err = store->ops->open(store, name, &file, &size);
+    if (!err && size != head + 2 * row + CN_DIGEST_SIZE)
+        err = CN_ESTALE;
+    if (!err)
+        err = store->ops->read(file, 0, bytes, head);
+    if (!err)
+        err = store->ops->read(file, head + row, bytes + head, row);
+    if (!err && rounds(session))
+        err = store->ops->read(file, head, bytes + head + row, row);
+    store->ops->abort(file);
+    if (err)
+        memset(bytes, 0, image->count * sizeof(*image->words));
+}
+
+// A part while the values that were sent are taken from its change.
 struct subtraction {
-    const struct cn_session *session;
-    uint32_t part;
+    const struct cn_layout *layout;
+    const uint32_t *tensors;
+    uint32_t count;
     float *next;
 };
 
 static cn_err subtract(void *context, size_t offset, const float *values, size_t count)
 {
     const struct subtraction *left = context;
-    const struct cn_layout *layout = left->session->layout;
     size_t at = 0;
 
-    for (size_t t = 0; t < layout->tensor_count; t++) {
-        const struct cn_tensor_info *tensor = &layout->tensors[t];
+    for (uint32_t t = 0; t < left->count; t++) {
+        const struct cn_tensor_info *tensor = &left->layout->tensors[left->tensors[t]];
 
-        if (!(left->session->cut.holders[t] >> left->part & 1))
-            continue;
         if (offset >= tensor->offset && offset < tensor->offset + tensor->count) {
             for (size_t i = 0; i < count; i++)
                 left->next[at + (offset - tensor->offset) + i] -= values[i];
@@ -246,267 +283,203 @@ static cn_err subtract(void *context, size_t offset, const float *values, size_t
     return CN_OK;
 }
 
-// What is left if the frame is accepted follows from the change and the frame.
-static cn_err make_next(const struct copying *copying, uint32_t part, size_t count)
+// Makes the rows of a file from an image that another member gave, if it is what it should be.
+// *made, for the caller to free, is the next residual where it did not travel.
+static cn_err check_image(const struct cn_session *session, const struct cn_waiting_offers *offers,
+                          uint32_t part, const struct image *image, struct cn_part_header *header,
+                          struct cn_session_waiting *rows, float **made)
 {
-    struct subtraction left = {copying->session, part, copying->before.next};
+    const struct cn_checkpoint *held = &session->held;
+    const uint8_t *bytes = (const uint8_t *)image->words;
+    const uint32_t *tensors = (const uint32_t *)(const void *)(bytes + CN_PART_HEADER_SIZE);
+    size_t count = (size_t)offers->values[part];
+    struct subtraction left = {session->layout, tensors, (uint32_t)offers->tensors[part], NULL};
+    cn_err err = cn_part_header_read(bytes, session->layout, header);
 
-    memcpy(left.next, copying->before.change, count * sizeof(*left.next));
-    return cn_update_decode(copying->frame, copying->size, copying->session->layout, subtract,
-                            &left);
-}
-
-static bool rounds(const struct cn_session *session)
-{
-    return session->config.job->options.residual == CN_RESIDUAL_BF16;
-}
-
-// Gives each part to the member of the next one: first the even parts, then the odd ones, so that
-// several travel at once.
-static cn_err exchange(struct copying *copying)
-{
-    const struct cn_session *session = copying->session;
-    const struct cn_chain_place *place = &session->plan.chain;
-    uint32_t before = (place->part + place->parts - 1) % place->parts;
-    size_t own_count = values_of(session, place->part), count = values_of(session, before);
-    int64_t has[2] = {copying->has_own, 0};
-    cn_err err = allocate(&copying->before, count);
-
-    copying->piece = malloc(2 * PIECE * sizeof(*copying->piece));
-    if (!copying->piece)
-        err = CN_ENOMEM;
-    for (uint32_t i = 0; !err && i < 2 * place->parts; i++) {
-        uint32_t from = i % place->parts, to = (from + 1) % place->parts;
-        bool gives = place->part == from, both = place->parts == 2;
-        struct cn_set pair;
-        uint32_t peer;
-
-        if (from % 2 != i / place->parts || (!gives && place->part != to))
-            continue;
-        pair = cn_ranks_parts(place, 1u << from | 1u << to);
-        peer = cn_ranks_of_part(place, gives ? to : from);
-        err = move(copying, &pair, peer, gives, &has[gives ? 0 : 1], sizeof(*has), HAS);
-        for (uint32_t row = 0; !err && row < (rounds(session) ? 2u : 1u); row++) {
-            float *own = row ? copying->own.next : copying->own.change;
-            float *other = row ? copying->before.next : copying->before.change;
-
-            if (!both)
-                err = move_row(copying, &pair, peer, gives, gives ? own : other,
-                               gives ? own_count : count);
-            else if (from == 1) // with the word of both
-                err = swap_row(copying, &pair, own, own_count, other, count);
-        }
+    rows->change = image->words + head_of(offers, part);
+    rows->next = rows->change + count;
+    if (!err && (cn_part_state(header) != held->waiting.set || header->part != part ||
+                 header->arrays != CN_PART_WAITING ||
+                 header->tensors != (uint64_t)offers->tensors[part] || header->values != count))
+        err = CN_ESTALE;
+    if (!err)
+        err = cn_part_check_tensors(header, tensors, session->layout);
+    if (!err && !rounds(session)) {
+        rows->next = *made = left.next = cn_scratch_allocate((count + 1) * sizeof(**made));
+        if (!*made)
+            return CN_ENOMEM;
+        memcpy(*made, rows->change, count * sizeof(**made));
+        err = cn_update_decode(held->frame, held->frame_size, session->layout, subtract, &left);
     }
-    copying->has_before = !err && has[1] == 1 && are_possible(copying->before.change, count) &&
-                          (!rounds(session) || are_possible(copying->before.next, count));
-    if (!err && !copying->has_before)
-        cn_log(CN_LOG_WARN, "session", "round %u: %s gives no copy of what waits of its part",
-               session->held.round,
-               cn_session_member(session, cn_ranks_of_part(place, before))->name);
-    if (!err && copying->has_before && !rounds(session))
-        err = make_next(copying, before, count);
+    if (!err && (!are_possible(rows->change, count) || !are_possible(rows->next, count)))
+        err = CN_ERANGE;
     return err;
 }
 
-static void end_copying(struct copying *copying)
+// Stores the file of an image. What is wrong with it is no error of the group.
+static void store_image(struct cn_session *session, const struct cn_waiting_offers *offers,
+                        uint32_t part, const struct image *image)
 {
-    cn_session_free_waiting(&copying->before);
-    free(copying->piece);
+    const uint8_t *tensors = (const uint8_t *)image->words + CN_PART_HEADER_SIZE;
+    struct cn_session_waiting rows;
+    struct cn_part_header header;
+    float *made = NULL;
+    cn_err err = check_image(session, offers, part, image, &header, &rows, &made);
+
+    if (err)
+        cn_log(CN_LOG_WARN, "session",
+               "round %u: a copy of what waits of part %u is not stored: %s", session->held.round,
+               part + 1, cn_err_text(err));
+    else
+        cn_session_note_saved(
+            session, cn_session_write_waiting(session, &header,
+                                              (const uint32_t *)(const void *)tensors, &rows));
+    cn_scratch_free(made);
 }
 
-// --- all parts ---
+// A part that only one member has, and who stores it as well.
+struct transfer {
+    uint32_t part, from, to; // ranks
+};
 
-// Sets *all to whether each part is on the disk of some member.
-static cn_err agree(struct cn_collective *collective, int64_t stored[CN_CUT_PARTS_MAX], bool *all)
+// Lists the transfers, the same on all members: even parts first, so that several travel at once.
+static uint32_t list_transfers(const struct cn_session *session,
+                               const struct cn_waiting_offers *offers, uint32_t size,
+                               struct transfer transfers[CN_CUT_PARTS_MAX])
 {
-    const struct cn_collective_call call = {.kind = CN_COLLECTIVE_ALL_REDUCE,
-                                            .how = CN_REDUCE_SUM,
-                                            .type = CN_INT64,
-                                            .data = stored,
-                                            .count = CN_CUT_PARTS_MAX,
-                                            .fingerprint = STORED};
-    cn_err err = collective->ops->run(collective, &call);
+    uint32_t count = 0;
 
-    *all = true;
-    for (uint32_t p = 0; p < CN_CUT_PARTS_MAX; p++)
-        *all &= stored[p] > 0;
-    return err;
-}
+    for (uint32_t i = 0; i < CN_CUT_PARTS_MAX; i++) {
+        uint32_t p = i < CN_CUT_PARTS_MAX / 2 ? 2 * i : 2 * i + 1 - CN_CUT_PARTS_MAX;
+        uint32_t holders = 0, from = 0;
 
-// Stores the part before from memory, where a disk has not taken its own part.
-static cn_err store_copy(struct copying *copying, const uint8_t digest[CN_DIGEST_SIZE],
-                         cn_err *disk)
-{
-    struct cn_session *session = copying->session;
-    const struct cn_chain_place *place = &session->plan.chain;
-    uint32_t before = (place->part + place->parts - 1) % place->parts;
-    cn_err err = exchange(copying);
-
-    *disk = CN_OK;
-    if (!err && copying->has_before)
-        *disk = write_file(session, CN_STORED_BEFORE, before, &copying->before, digest);
-    return err;
-}
-
-// Counts the parts that this board has stored. Without `copies` only its own.
-static cn_err store_once(struct copying *copying, const uint8_t digest[CN_DIGEST_SIZE], bool copies,
-                         int64_t stored[CN_CUT_PARTS_MAX])
-{
-    struct cn_session *session = copying->session;
-    const struct cn_chain_place *place = &session->plan.chain;
-    uint32_t before = (place->part + place->parts - 1) % place->parts;
-    cn_err disk, copied = CN_OK, err = CN_OK;
-
-    disk = write_file(session, CN_STORED_OWN, place->part, &copying->own, digest);
-    if (copies && place->chains == 1) {
-        err = store_copy(copying, digest, &copied);
-        stored[before] += !err && copying->has_before && !copied;
-        end_copying(copying);
+        for (uint32_t m = 0; m < size; m++)
+            if (cn_session_is_offer(session, &offers[m], p)) {
+                holders++;
+                from = m;
+            }
+        if (holders == 1 && size > 1)
+            transfers[count++] = (struct transfer){p, from, (from + 1) % size};
     }
-    cn_session_note_saved(session, disk ? disk : copied);
-    stored[place->part] += !disk;
-    for (uint32_t p = place->parts; p < CN_CUT_PARTS_MAX; p++)
-        stored[p] = 1;
+    return count;
+}
+
+// Two members give each other images at the same time.
+static cn_err swap(struct cn_collective *collective, const struct cn_set *pair, uint32_t rank,
+                   const struct image *own, struct image *other)
+{
+    uint32_t place = pair->ranks[1] == rank;
+    float *buffer = malloc(2 * PIECE * sizeof(*buffer));
+    struct cn_collective_call call = {.kind = CN_COLLECTIVE_ALL_GATHER,
+                                      .type = CN_FLOAT32,
+                                      .set = pair,
+                                      .data = buffer,
+                                      .fingerprint = ROWS};
+    size_t most = own->count > other->count ? own->count : other->count;
+    cn_err err = buffer ? CN_OK : CN_ENOMEM;
+
+    for (size_t done = 0, some; !err && done < most; done += some) {
+        size_t mine = done < own->count ? own->count - done : 0;
+        size_t theirs = done < other->count ? other->count - done : 0;
+
+        some = most - done < PIECE ? most - done : PIECE;
+        mine = mine < some ? mine : some;
+        theirs = theirs < some ? theirs : some;
+        memset(buffer + place * some, 0, some * sizeof(*buffer));
+        memcpy(buffer + place * some, own->words + done, mine * sizeof(*buffer));
+        call.count = 2 * some;
+        err = collective->ops->run(collective, &call);
+        memcpy(other->words + done, buffer + (1 - place) * some, theirs * sizeof(*buffer));
+    }
+    free(buffer);
     return err;
 }
 
-// Stores until each part is on a disk. Members that look on have no rows.
-static cn_err store_until_all(struct copying *copying, const uint8_t digest[CN_DIGEST_SIZE])
+// Carries out a transfer on the members that it concerns; back is the one the other way between
+// them, or NULL.
+static cn_err carry_out(struct cn_session *session, struct cn_collective *collective,
+                        const struct cn_waiting_offers *offers, const struct transfer *transfer,
+                        const struct transfer *back)
 {
-    bool all = false;
+    uint32_t rank = session->reducer->rank;
+    const struct cn_set pair = cn_ranks_set(1u << transfer->from | 1u << transfer->to);
+    bool gives = transfer->from == rank;
+    struct image first = {NULL, 0}, second = {NULL, 0};
+    const struct transfer *gets = gives ? back : transfer;
+    struct image *got = gives ? &second : &first;
+    cn_err err = allocate(session, &offers[transfer->from], transfer->part, &first);
+
+    if (!err && back)
+        err = allocate(session, &offers[back->from], back->part, &second);
+    if (!err && gives)
+        read_image(session, &offers[rank], transfer->part, &first);
+    if (!err && back && !gives)
+        read_image(session, &offers[rank], back->part, &second);
+    if (!err && back)
+        err = swap(collective, &pair, rank, gives ? &first : &second, got);
+    else if (!err)
+        err = move(collective, &pair, gives ? transfer->to : transfer->from, gives, first.words,
+                   first.count);
+    if (!err && gets)
+        store_image(session, &offers[gets->from], gets->part, got);
+    cn_scratch_free(first.words);
+    cn_scratch_free(second.words);
+    return err;
+}
+
+static cn_err copy_parts(struct cn_session *session, struct cn_collective *collective,
+                         const struct cn_waiting_offers *offers)
+{
+    struct transfer transfers[CN_CUT_PARTS_MAX];
+    uint32_t count = list_transfers(session, offers, session->reducer->size, transfers);
+    bool done[CN_CUT_PARTS_MAX] = {false};
     cn_err err = CN_OK;
 
-    for (uint32_t tries = 0; !all; tries++) {
-        int64_t stored[CN_CUT_PARTS_MAX] = {0};
+    for (uint32_t i = 0; !err && i < count; i++) {
+        const struct transfer *back = NULL;
 
-        if (tries == 1)
-            cn_log(
-                CN_LOG_WARN, "session",
-                "round %u: a disk has no room for what waits of its part: trying the next member",
-                copying->session->held.round);
-        if (tries > 1 && cn_session_is_stopped(copying->session, RETRY_MS))
-            return CN_ECANCELED;
-        if (copying->has_own)
-            err = store_once(copying, digest, tries > 0, stored);
-        if (!err)
-            err = agree(copying->collective, stored, &all);
-        if (err)
-            return err;
+        for (uint32_t j = i + 1; !done[i] && j < count; j++)
+            if (!done[j] && transfers[j].from == transfers[i].to &&
+                transfers[j].to == transfers[i].from) {
+                back = &transfers[j];
+                done[j] = true;
+                break;
+            }
+        if (!done[i] && (transfers[i].from == session->reducer->rank ||
+                         transfers[i].to == session->reducer->rank))
+            err = carry_out(session, collective, offers, &transfers[i], back);
     }
-    return CN_OK;
+    return err;
 }
-
-cn_err cn_session_store_waiting(struct cn_session *session, struct cn_collective *collective,
-                                const struct cn_session_waiting *rows,
-                                const struct cn_buffer *frame, const uint8_t digest[CN_DIGEST_SIZE],
-                                uint64_t *set)
-{
-    struct copying copying = {session, collective, frame->data, frame->size};
-    uint32_t *tensors = calloc(session->layout->tensor_count + 1, sizeof(*tensors));
-    struct cn_part_header header;
-
-    if (!tensors)
-        return CN_ENOMEM;
-    describe(session, session->cut.part, digest, &header, tensors);
-    free(tensors);
-    *set = cn_part_state(&header);
-    copying.has_own = rows != NULL;
-    if (rows)
-        copying.own = *rows;
-    return store_until_all(&copying, digest);
-}
-
-// --- copies ---
 
 bool cn_session_wants_copies(const struct cn_session *session)
 {
     const struct cn_checkpoint *held = &session->held;
-    const struct cn_chain_place *place = &session->plan.chain;
 
-    return held->phase == CN_PHASE_SEND && held->waiting.set && cn_session_is_cut(session) &&
-           !cn_session_waits(session) && place->parts > 1 && place->chains == 1 &&
+    return held->phase == CN_PHASE_SEND && held->waiting.set && session->reducer &&
            session->disk.copied != held->waiting.set;
-}
-
-// The values of a file of this board's part.
-struct reading {
-    const struct cn_session *session;
-    struct cn_session_waiting *rows;
-    size_t done[CN_PART_COUNT];
-};
-
-static void take(void *context, enum cn_checkpoint_part array, size_t first, size_t count,
-                 const float *values)
-{
-    struct reading *reading = context;
-    float *row = array == CN_PART_CHANGE ? reading->rows->change : reading->rows->next;
-
-    (void)first; // the tensors of the file are those of the part, in the same order
-    memcpy(row + reading->done[array], values, count * sizeof(*values));
-    reading->done[array] += count;
-}
-
-// Reads what this board has stored of its part.
-static bool read_own(struct copying *copying)
-{
-    struct cn_session *session = copying->session;
-    struct reading reading = {session, &copying->own, {0}};
-    size_t count = values_of(session, session->cut.part);
-
-    for (uint32_t slot = 0; slot < CN_STORED_SLOTS; slot++) {
-        const char *name = cn_waiting_names[CN_STORED_OWN][slot];
-        struct cn_part_header header;
-
-        if (cn_part_file_read(session->config.store, name, session->layout, &header) ||
-            cn_part_state(&header) != session->held.waiting.set ||
-            header.part != session->cut.part || header.values != count)
-            continue;
-        return cn_part_file_take(session->config.store, name, session->layout, take, &reading,
-                                 &header) == CN_OK;
-    }
-    return false;
 }
 
 cn_err cn_session_store_copies(struct cn_session *session, struct cn_collective *collective)
 {
-    const struct cn_checkpoint *held = &session->held;
-    struct copying copying = {session, collective, held->frame, held->frame_size};
-    cn_err disk, err = CN_OK;
+    struct cn_waiting_offers *offers;
+    struct cn_collective_call call = {
+        .kind = CN_COLLECTIVE_ALL_GATHER, .type = CN_INT64, .fingerprint = HOLDERS};
+    cn_err err;
 
     if (!cn_session_wants_copies(session))
         return CN_EFORMAT;
-    if (!session->plan.trains) {
-        session->disk.copied = held->waiting.set;
-        return CN_OK;
-    }
-    err = allocate(&copying.own, values_of(session, session->cut.part));
-    if (!err) {
-        copying.has_own = read_own(&copying);
-        err = store_copy(&copying, held->frame_digest, &disk);
-    }
-    if (!err) {
-        cn_session_note_saved(session, disk);
-        session->disk.copied = held->waiting.set;
-    }
-    cn_session_free_waiting(&copying.own);
-    end_copying(&copying);
+    offers = calloc(session->reducer->size, sizeof(*offers));
+    if (!offers)
+        return CN_ENOMEM;
+    cn_session_list_waiting(session, &offers[session->reducer->rank]);
+    call.data = offers;
+    call.count = session->reducer->size * (sizeof(*offers) / sizeof(int64_t));
+    err = collective->ops->run(collective, &call);
+    if (!err)
+        err = copy_parts(session, collective, offers);
+    if (!err)
+        session->disk.copied = session->held.waiting.set;
+    free(offers);
     return err;
-}
-
-void cn_session_forget_waiting(struct cn_session *session)
-{
-    struct cn_store *store = session->config.store;
-    uint64_t set = session->held.waiting.set;
-
-    for (uint32_t f = 0; f < CN_STORED_FILES * CN_STORED_SLOTS; f++) {
-        const char *name = cn_waiting_names[f / CN_STORED_SLOTS][f % CN_STORED_SLOTS];
-        struct cn_part_header header;
-        cn_err err = cn_part_file_read(store, name, session->layout, &header);
-
-        if (err == CN_ENOTFOUND || (!err && set && cn_part_state(&header) == set))
-            continue;
-        err = store->ops->remove(store, name);
-        if (err)
-            cn_log(CN_LOG_WARN, "session", "%s stays: %s", name, cn_err_text(err));
-    }
 }
