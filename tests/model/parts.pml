@@ -205,7 +205,8 @@ inline save(i) {
     m[i].phase = VOTES
 }
 
-/* The first member to which the vote returns draws whether all store, and what: none of them may lack the whole. */
+/* The first member to which the vote returns draws whether all store, and what. The state before the first step is that
+ * of the version, which all have. */
 inline vote(i) {
     m[i].part.step++;
     m[i].part.epoch = epoch;
@@ -220,11 +221,10 @@ inline vote(i) {
     :: found -> skip
     :: !found -> kind = 0
 #ifdef NO_WHOLE_VOTE
-    :: !found && m[i].held.step == 0 -> kind = 1
-    :: !found && m[i].held.step > 0 -> kind = 2
+    :: !found -> kind = 2
 #else
-    :: !found && (m[0].refuses || m[1].refuses || m[2].refuses || m[i].held.step == 0) -> kind = 1
-    :: !found && !(m[0].refuses || m[1].refuses || m[2].refuses || m[i].held.step == 0) -> kind = 2
+    :: !found && (m[0].refuses || m[1].refuses || m[2].refuses) -> kind = 1
+    :: !found && !(m[0].refuses || m[1].refuses || m[2].refuses) -> kind = 2
 #endif
     fi;
     found = 0;
