@@ -24,6 +24,7 @@
 #define COPY_ROWS 0x70770001u    // fingerprints: what waits on its way to another disk,
 #define STORED 0x70770002u       // whether all have stored,
 #define OFFERS 0x70780001u       // what members have of it
+#define LOOKER_WORDS 0x707a0001u // what members that look on are told,
 #define FRAME_SUMS 0x70790001u   // sums that the choice of values follows from,
 #define GATHER_BYTES 0x70780002u // and on its way to a member that lacks it
 #define IS_END(fingerprint) ((fingerprint) >= 0x70770000u && (fingerprint) < 0x707b0000u)
@@ -533,6 +534,66 @@ static void lies_in_the_sums_of_a_frame_break_nothing(void **state)
         }
 }
 
+static void deny_stored(struct mortal *mortal, const struct cn_collective_call *call)
+{
+    *(int64_t *)call->data = -100;
+    mortal->lies++;
+}
+
+// A member cannot say of another's part that no disk has it.
+static void nobody_denies_that_another_has_stored(void **state)
+{
+    struct epoch_world *world = *state;
+    struct run undisturbed, run;
+
+    begin(world, &undisturbed);
+    run = start_run(world);
+    world->boards[2].mortal.changes = STORED;
+    world->boards[2].mortal.change = deny_stored;
+    world->boards[2].mortal.lies = 0;
+    assert_true(train(world, &run, ROUNDS, NOBODY, 0));
+    world->boards[2].mortal.change = NULL;
+    assert_int_equal(world->boards[2].mortal.lies, ROUNDS);
+    expect_same(&run, &undisturbed);
+}
+
+// Changes what members that look on are told: samples, micro-batches drawn, or losses.
+static void lie_to_lookers(struct mortal *mortal, const struct cn_collective_call *call)
+{
+    ((int64_t *)call->data)[(int)mortal->lie] ^= INT64_MIN;
+    mortal->lies++;
+}
+
+// It ends the epoch before anybody has the state, and leaves nothing behind.
+static void a_lie_to_a_member_that_looks_on_is_found_at_once(void **state)
+{
+    struct epoch_world *world = *state;
+    struct run undisturbed;
+
+    hold_parts(world, PARTS + 1);
+    undisturbed = start_run(world);
+    undisturbed.no_copies = 1;
+    assert_true(train(world, &undisturbed, ROUNDS, NOBODY, 0));
+    for (int word = 2; word < 6; word++) {
+        struct run run = start_run(world);
+
+        run.no_copies = 1;
+        world->boards[0].mortal.changes = LOOKER_WORDS;
+        world->boards[0].mortal.change = lie_to_lookers;
+        world->boards[0].mortal.lie = (float)word;
+        world->boards[0].mortal.lies = 0;
+        (void)train(world, &run, 1, NOBODY, 0);
+        world->boards[0].mortal.change = NULL;
+        assert_true(world->boards[0].mortal.lies > 0);
+        assert_true(train(world, &run, ROUNDS, NOBODY, 0));
+        expect_same(&run, &undisturbed);
+        for (int i = 0; i < world->count; i++) {
+            assert_int_equal(world->boards[i].session->held.resets, 0);
+            assert_true(world->boards[i].session->held.cursor < 1000);
+        }
+    }
+}
+
 // --- disks that are full ---
 
 static void a_full_disk_stops_nobody(void **state)
@@ -577,6 +638,22 @@ static void a_part_that_no_disk_takes_is_stored_again(void **state)
         assert_int_equal(world->boards[i].mortal.lies, ROUNDS + 1);
         assert_int_equal(count_files(world, i), 2);
     }
+}
+
+// Files that nothing names go even where the state after the decision could not be stored.
+static void a_full_disk_does_not_keep_old_files(void **state)
+{
+    struct epoch_world *world = *state;
+    struct run run;
+
+    hold_parts(world, PARTS);
+    run = start_run(world);
+    assert_true(train(world, &run, 2, NOBODY, 0));
+    world->boards[2].settings.reserve = UINT64_MAX;
+    run.no_copies = EVERYBODY;
+    assert_true(train(world, &run, ROUNDS, NOBODY, 0));
+    world->boards[2].settings.reserve = 0;
+    assert_int_equal(count_in_folder(world, 2, UINT32_MAX, 1), 0);
 }
 
 // --- the whole again ---
@@ -789,7 +866,10 @@ int main(int argc, char **argv)
         TEST(an_offer_of_a_file_that_is_none_loses_nothing),
         TEST(a_part_that_is_given_wrong_is_lost),
         TEST(lies_in_the_sums_of_a_frame_break_nothing),
+        TEST(nobody_denies_that_another_has_stored),
+        TEST(a_lie_to_a_member_that_looks_on_is_found_at_once),
         TEST(a_full_disk_stops_nobody),
+        TEST(a_full_disk_does_not_keep_old_files),
         TEST(a_part_that_no_disk_takes_is_stored_again),
         TEST(a_closed_round_waits_as_a_whole),
         TEST(a_member_that_looks_on_gets_the_frame_only),

@@ -377,7 +377,8 @@ static bool is_usable(const struct cn_session *session, const struct cn_checkpoi
     const struct cn_row control[] = {{.data = taken->control.own}, {.data = taken->control.server}};
 
     return steps_are_possible(session, taken) && cn_rate_guard_is_valid(&taken->guard) &&
-           isfinite(taken->control.inverse) && waiting_is_usable(session, &taken->residual) &&
+           taken->cursor <= INT64_MAX && isfinite(taken->control.inverse) &&
+           waiting_is_usable(session, &taken->residual) &&
            waiting_is_usable(session, &taken->next_residual) &&
            waiting_is_usable(session, &taken->change) &&
            row_is_within(&control[0], 0, taken->total, FLT_MAX) &&

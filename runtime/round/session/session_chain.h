@@ -225,11 +225,15 @@ struct cn_session_waiting {
 cn_err cn_session_allocate_waiting(struct cn_session_waiting *rows, size_t count);
 void cn_session_free_waiting(struct cn_session_waiting *rows);
 
-// Describes the file of a part of the present cut, at the end of the round under way. tensors has
-// room for those of the layout.
+// Returns what the round has counted so far, on a member that trains.
+struct cn_session_counts cn_session_counts_now(const struct cn_session *session);
+
+// Describes the file of a part of the present cut, at the end of the round under way, which has
+// counted this. tensors has room for those of the layout.
 void cn_session_describe_waiting(const struct cn_session *session, uint32_t part,
-                                 const uint8_t frame[CN_DIGEST_SIZE], struct cn_part_header *header,
-                                 uint32_t *tensors);
+                                 const uint8_t frame[CN_DIGEST_SIZE],
+                                 const struct cn_session_counts *counts,
+                                 struct cn_part_header *header, uint32_t *tensors);
 
 // Stores a file. Its values are rounded where the job rounds residuals.
 cn_err cn_session_write_waiting(const struct cn_session *session,
@@ -259,11 +263,14 @@ void cn_session_forget_waiting(struct cn_session *session);
 
 // Returns the name of the set that the end of the round under way makes; 0: no memory.
 uint64_t cn_session_name_waiting(const struct cn_session *session,
-                                 const uint8_t frame[CN_DIGEST_SIZE]);
+                                 const uint8_t frame[CN_DIGEST_SIZE],
+                                 const struct cn_session_counts *counts);
 
 // Stores this board's part, until each part is on some disk: where one does not take its own, the
 // member of the next part stores it. All members of the group call it; rows is NULL on one that
-// looks on. frame is the digest of the frame. CN_ECANCELED when the node stops before.
+// looks on. frame is the digest of the frame. CN_ECANCELED when the node stops before; CN_EAGAIN
+// after half a minute, so that the group hears what goes on elsewhere; CN_EDIGEST where members
+// name different sets.
 cn_err cn_session_store_waiting(struct cn_session *session, struct cn_collective *collective,
                                 const struct cn_session_waiting *rows,
                                 const uint8_t frame[CN_DIGEST_SIZE], uint64_t set);

@@ -188,7 +188,7 @@ cn_err cn_session_decide(struct cn_session *session, const struct cn_decision *d
     held->phase = CN_PHASE_BASE;
     cn_session_forget_parts(session);
     err = cn_session_save(session, 0);
-    if (!err && !session->disk.full)
+    if (!err)
         cn_session_forget_waiting(session);
     return err;
 }

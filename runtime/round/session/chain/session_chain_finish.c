@@ -9,20 +9,27 @@
 enum fingerprint { WORDS_OF = 0x707a0001, FRAME, SPECTRUM };
 
 // What the members that trained tell those that look on. LOSS is a float64.
-enum word { RESULT, SIZE, SET, SAMPLES, CURSOR, UPDATES, LOSS, WORDS };
+enum word { RESULT, SIZE, SAMPLES, CURSOR, UPDATES, LOSS, WORDS };
 
-static void count(const struct cn_session *session, int64_t words[WORDS])
+static void put_counts(const struct cn_session *session, int64_t words[WORDS])
 {
-    const struct cn_checkpoint *held = &session->held;
-    const struct cn_session_counts *since = &session->steps.unsaved_counts;
-    double loss = held->train_loss + since->train_loss;
+    const struct cn_session_counts counts = cn_session_counts_now(session);
 
-    words[SAMPLES] = (int64_t)(held->samples + since->samples);
-    words[CURSOR] = (int64_t)(held->cursor + since->cursor);
+    words[SAMPLES] = (int64_t)counts.samples;
+    words[CURSOR] = (int64_t)counts.cursor;
     words[UPDATES] = cn_trainer_has_second(session->trainer)
                          ? (int64_t)cn_trainer_updates(session->trainer)
-                         : (int64_t)held->updates;
-    memcpy(&words[LOSS], &loss, sizeof(loss));
+                         : (int64_t)session->held.updates;
+    memcpy(&words[LOSS], &counts.train_loss, sizeof(counts.train_loss));
+}
+
+static struct cn_session_counts get_counts(const int64_t words[WORDS])
+{
+    struct cn_session_counts counts = {.samples = (uint64_t)words[SAMPLES],
+                                       .cursor = (uint64_t)words[CURSOR]};
+
+    memcpy(&counts.train_loss, &words[LOSS], sizeof(counts.train_loss));
+    return counts;
 }
 
 static cn_err tell(struct cn_collective *collective, const struct cn_set *set, uint32_t source,
@@ -81,7 +88,7 @@ static cn_err give_frame(struct cn_session *session, struct cn_collective *colle
     err = tell(collective, set, source, words, WORDS * sizeof(*words), WORDS_OF);
     if (err || words[RESULT])
         return err ? err : words[RESULT] == CN_ERANGE ? CN_ERANGE : CN_EDIVERGED;
-    if (words[SIZE] < CN_DIGEST_SIZE || (uint64_t)words[SIZE] > frame->limit || !words[SET])
+    if (words[SIZE] < CN_DIGEST_SIZE || (uint64_t)words[SIZE] > frame->limit)
         return CN_EFORMAT;
     err = cn_buffer_resize(frame, (size_t)words[SIZE]);
     if (!err)
@@ -98,7 +105,6 @@ static cn_err make_frame(struct cn_session *session, struct cn_collective *colle
                          struct cn_buffer *frame, struct cn_session_waiting *waiting,
                          int64_t words[WORDS])
 {
-    uint8_t digest[CN_DIGEST_SIZE];
     cn_err err = CN_OK;
 
     if (session->plan.trains)
@@ -109,24 +115,21 @@ static cn_err make_frame(struct cn_session *session, struct cn_collective *colle
         return err;
     words[RESULT] = err;
     words[SIZE] = (int64_t)frame->size;
-    count(session, words);
-    if (session->plan.trains && !err) {
-        cn_crypto_digest(frame->data, frame->size, digest);
-        words[SET] = (int64_t)cn_session_name_waiting(session, digest);
-    }
+    put_counts(session, words);
     return give_frame(session, collective, err, frame, words);
 }
 
 // A member that looked on has the counts of the others.
 static void take_counts(struct cn_session *session, const int64_t words[WORDS])
 {
+    const struct cn_session_counts counts = get_counts(words);
     struct cn_checkpoint *held = &session->held;
 
     held->step = held->steps;
-    held->samples = (uint64_t)words[SAMPLES];
-    held->cursor = (uint64_t)words[CURSOR];
+    held->samples = counts.samples;
+    held->cursor = counts.cursor;
     held->updates = (uint64_t)words[UPDATES];
-    memcpy(&held->train_loss, &words[LOSS], sizeof(held->train_loss));
+    held->train_loss = counts.train_loss;
     session->steps.unsaved = 0;
     cn_session_record_micro(session);
 }
@@ -165,7 +168,9 @@ cn_err cn_session_finish_parts(struct cn_session *session, struct cn_collective 
     struct cn_session_waiting waiting = {NULL, NULL, false};
     int64_t words[WORDS] = {0};
     uint8_t digest[CN_DIGEST_SIZE];
+    struct cn_session_counts counts;
     struct cn_buffer frame;
+    uint64_t set = 0;
     bool lost;
     cn_err err;
 
@@ -174,10 +179,11 @@ cn_err cn_session_finish_parts(struct cn_session *session, struct cn_collective 
     if (err == CN_EDIVERGED || err == CN_ERANGE)
         take_steps(session, words); // the round is given up: its samples have been drawn
     if (!err) {
+        counts = get_counts(words);
         cn_crypto_digest(frame.data, frame.size, digest);
-        err = words[SET]
-                  ? cn_session_store_waiting(session, collective, waiting.next ? &waiting : NULL,
-                                             digest, (uint64_t)words[SET])
+        set = cn_session_name_waiting(session, digest, &counts);
+        err = set ? cn_session_store_waiting(session, collective, waiting.next ? &waiting : NULL,
+                                             digest, set)
                   : CN_ENOMEM;
     }
     if (!err && session->plan.trains)
@@ -190,6 +196,6 @@ cn_err cn_session_finish_parts(struct cn_session *session, struct cn_collective 
     }
     take_steps(session, words);
     session->held.resets += lost;
-    hold_frame(session, &frame, (uint64_t)words[SET], digest);
+    hold_frame(session, &frame, set, digest);
     return CN_OK;
 }

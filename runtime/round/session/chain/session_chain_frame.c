@@ -177,10 +177,16 @@ static cn_err sum_counts(struct encoding *encoding)
         err = reduce(encoding, CN_REDUCE_MIN, bounds, 2, BOUNDS);
     if (!err)
         err = reduce(encoding, CN_REDUCE_MAX, encoding->counts, 1, COUNTS);
-    if (err || bounds[0] < 1 || bounds[1] <= -CN_UPDATE_SHARES_COUNTS || bounds[0] > -bounds[1])
+    if (err || (bounds[0] == CN_UPDATE_SHARES_COUNTS && bounds[1] == 1))
         return err; // nothing to count
-    return reduce(encoding, CN_REDUCE_SUM, encoding->counts + bounds[0],
-                  (size_t)(-bounds[1] - bounds[0] + 1), COUNTS);
+    if (bounds[0] < 1 || bounds[1] <= -CN_UPDATE_SHARES_COUNTS || bounds[0] > -bounds[1])
+        return CN_EFORMAT;
+    err = reduce(encoding, CN_REDUCE_SUM, encoding->counts + bounds[0],
+                 (size_t)(-bounds[1] - bounds[0] + 1), COUNTS);
+    for (int64_t i = bounds[0]; !err && i <= -bounds[1]; i++)
+        if (encoding->counts[i] < 0)
+            err = CN_EFORMAT;
+    return err;
 }
 
 static cn_err encode_own(struct encoding *encoding)

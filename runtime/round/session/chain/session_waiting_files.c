@@ -28,21 +28,31 @@ static uint32_t cut_of(const struct cn_session *session)
     return cn_get_u32(digest);
 }
 
-void cn_session_describe_waiting(const struct cn_session *session, uint32_t part,
-                                 const uint8_t frame[CN_DIGEST_SIZE], struct cn_part_header *header,
-                                 uint32_t *tensors)
+struct cn_session_counts cn_session_counts_now(const struct cn_session *session)
 {
     const struct cn_checkpoint *held = &session->held;
     const struct cn_session_counts *since = &session->steps.unsaved_counts;
+
+    return (struct cn_session_counts){.samples = held->samples + since->samples,
+                                      .cursor = held->cursor + since->cursor,
+                                      .train_loss = held->train_loss + since->train_loss};
+}
+
+void cn_session_describe_waiting(const struct cn_session *session, uint32_t part,
+                                 const uint8_t frame[CN_DIGEST_SIZE],
+                                 const struct cn_session_counts *counts,
+                                 struct cn_part_header *header, uint32_t *tensors)
+{
+    const struct cn_checkpoint *held = &session->held;
 
     *header = (struct cn_part_header){.run = held->run,
                                       .lineage = held->lineage,
                                       .round = held->round,
                                       .step = held->steps,
                                       .parts = session->cut.at.parts,
-                                      .samples = held->samples + since->samples,
-                                      .cursor = held->cursor + since->cursor,
-                                      .train_loss = held->train_loss + since->train_loss,
+                                      .samples = counts->samples,
+                                      .cursor = counts->cursor,
+                                      .train_loss = counts->train_loss,
                                       .arrays = CN_PART_WAITING,
                                       .part = part,
                                       .cut = cut_of(session)};

@@ -298,11 +298,12 @@ static cn_err bring(struct wanted *wanted)
             err = exchange(wanted, offers);
     }
     wanted->lost = offers->lacking != 0;
-    if (!err && wanted->lost)
-        cn_log(CN_LOG_WARN, "session",
-               "round %u: no member that is here has all of what waits to be sent: what is missing "
-               "is lost",
-               wanted->session->held.round);
+    for (uint32_t m = 0; !err && m < wanted->view.size; m++)
+        if (offers->lacking >> m & 1)
+            cn_log(CN_LOG_WARN, "session",
+                   "round %u: no member that is here has all of what waits to be sent that %s "
+                   "needs: what is missing is lost",
+                   wanted->session->held.round, name_of_member(wanted, m));
     free(offers);
     return err;
 }

@@ -12,6 +12,7 @@
 
 #define PIECE ((size_t)1 << 18) // values that travel at a time
 #define RETRY_MS 1000
+#define TRIES 30
 
 enum fingerprint { ROWS = 0x70770001, STORED, HOLDERS };
 
@@ -29,7 +30,7 @@ static bool are_possible(const float *values, size_t count)
     return possible;
 }
 
-// Moves values from one member of a pair to the other.
+// Moves values from one member of a pair to the other. values may be NULL: zeros, or dropped.
 static cn_err move(struct cn_collective *collective, const struct cn_set *pair, uint32_t peer,
                    bool gives, float *values, size_t count)
 {
@@ -37,14 +38,16 @@ static cn_err move(struct cn_collective *collective, const struct cn_set *pair, 
                                       .set = pair,
                                       .peer = peer,
                                       .fingerprint = ROWS};
-    cn_err err = CN_OK;
+    float *none = values ? NULL : calloc(PIECE, sizeof(*none));
+    cn_err err = values || none ? CN_OK : CN_ENOMEM;
 
     for (size_t done = 0, some; !err && done < count; done += some) {
         some = count - done < PIECE ? count - done : PIECE;
-        call.data = values + done;
+        call.data = values ? values + done : none;
         call.count = some * sizeof(*values);
         err = collective->ops->run(collective, &call);
     }
+    free(none);
     return err;
 }
 
@@ -57,6 +60,8 @@ struct storing {
     struct cn_collective *collective;
     const struct cn_session_waiting *rows; // NULL on members that look on
     const uint8_t *frame;                  // its digest
+    uint64_t set;
+    struct cn_session_counts counts; // of the round
     struct cn_part_header header;
     uint32_t *tensors; // owned; room for those of the layout
     bool own, before;  // stored
@@ -68,8 +73,8 @@ static cn_err write_own(struct storing *storing)
     struct cn_session *session = storing->session;
     cn_err err;
 
-    cn_session_describe_waiting(session, session->cut.part, storing->frame, &storing->header,
-                                storing->tensors);
+    cn_session_describe_waiting(session, session->cut.part, storing->frame, &storing->counts,
+                                &storing->header, storing->tensors);
     err = cn_session_write_waiting(session, &storing->header, storing->tensors, storing->rows);
     storing->own = !err;
     cn_session_note_saved(session, err);
@@ -85,14 +90,16 @@ static cn_err receive_before(struct storing *storing, const struct cn_set *pair,
     size_t count;
     cn_err err;
 
-    cn_session_describe_waiting(session, from, storing->frame, &storing->header, storing->tensors);
+    cn_session_describe_waiting(session, from, storing->frame, &storing->counts, &storing->header,
+                                storing->tensors);
     count = (size_t)storing->header.values;
     err = cn_session_allocate_waiting(&rows, count);
     if (!err)
         err = move(storing->collective, pair, peer, false, rows.next, count);
     if (!err)
         err = move(storing->collective, pair, peer, false, rows.change, count);
-    if (!err && are_possible(rows.next, count) && are_possible(rows.change, count))
+    if (!err && !storing->before && are_possible(rows.next, count) &&
+        are_possible(rows.change, count))
         storing->before =
             cn_session_write_waiting(session, &storing->header, storing->tensors, &rows) == CN_OK;
     cn_session_free_waiting(&rows);
@@ -126,29 +133,41 @@ static cn_err give_on(struct storing *storing, const int64_t stored[CN_CUT_PARTS
     return err;
 }
 
-// Counts on how many disks each part is. Sets *all to whether each is on one.
+// Finds out which parts are on a disk, and whether all members name the same set. Sets *all to
+// whether each part is. Nobody can deny that another one has stored.
 static cn_err agree(const struct storing *storing, int64_t stored[CN_CUT_PARTS_MAX], bool *all)
 {
     const struct cn_chain_place *place = &storing->session->plan.chain;
+    int64_t words[CN_CUT_PARTS_MAX + 2] = {0};
     const struct cn_collective_call call = {.kind = CN_COLLECTIVE_ALL_REDUCE,
-                                            .how = CN_REDUCE_SUM,
+                                            .how = CN_REDUCE_MAX,
                                             .type = CN_INT64,
-                                            .data = stored,
-                                            .count = CN_CUT_PARTS_MAX,
+                                            .data = words,
+                                            .count = CN_CUT_PARTS_MAX + 2,
                                             .fingerprint = STORED};
+    int64_t name = (int64_t)(storing->set >> 1);
     cn_err err;
 
     for (uint32_t p = 0; p < CN_CUT_PARTS_MAX; p++)
-        stored[p] = storing->rows && p >= place->parts;
-    if (storing->rows) {
-        stored[place->part] += storing->own;
-        stored[(place->part + place->parts - 1) % place->parts] += storing->before;
-    }
+        words[p] = storing->rows && p >= place->parts;
+    if (storing->rows && storing->own)
+        words[place->part] = 1;
+    if (storing->rows && storing->before)
+        words[(place->part + place->parts - 1) % place->parts] = 1;
+    words[CN_CUT_PARTS_MAX] = name;
+    words[CN_CUT_PARTS_MAX + 1] = -name;
     err = storing->collective->ops->run(storing->collective, &call);
     *all = true;
-    for (uint32_t p = 0; p < CN_CUT_PARTS_MAX; p++)
-        *all &= stored[p] > 0;
-    return err;
+    for (uint32_t p = 0; p < CN_CUT_PARTS_MAX; p++) {
+        stored[p] = words[p];
+        *all &= words[p] > 0;
+    }
+    if (err || (words[CN_CUT_PARTS_MAX] == name && words[CN_CUT_PARTS_MAX + 1] == -name))
+        return err;
+    cn_log(CN_LOG_WARN, "session",
+           "round %u: the members do not agree on what waits: one lies or is broken",
+           storing->session->held.round);
+    return CN_EDIGEST;
 }
 
 // What is stored already is not written again.
@@ -174,14 +193,15 @@ static cn_err store_once(struct storing *storing, bool *all)
 }
 
 uint64_t cn_session_name_waiting(const struct cn_session *session,
-                                 const uint8_t frame[CN_DIGEST_SIZE])
+                                 const uint8_t frame[CN_DIGEST_SIZE],
+                                 const struct cn_session_counts *counts)
 {
     uint32_t *tensors = calloc(session->layout->tensor_count + 1, sizeof(*tensors));
     struct cn_part_header header;
 
     if (!tensors)
         return 0;
-    cn_session_describe_waiting(session, session->cut.part, frame, &header, tensors);
+    cn_session_describe_waiting(session, session->cut.part, frame, counts, &header, tensors);
     free(tensors);
     return cn_part_state(&header);
 }
@@ -190,7 +210,8 @@ cn_err cn_session_store_waiting(struct cn_session *session, struct cn_collective
                                 const struct cn_session_waiting *rows,
                                 const uint8_t frame[CN_DIGEST_SIZE], uint64_t set)
 {
-    struct storing storing = {session, collective, rows, frame};
+    struct storing storing = {session, collective, rows,
+                              frame,   set,        cn_session_counts_now(session)};
     bool all = false;
     cn_err err = CN_OK;
 
@@ -198,10 +219,13 @@ cn_err cn_session_store_waiting(struct cn_session *session, struct cn_collective
     if (!storing.tensors)
         return CN_ENOMEM;
     cn_session_bound_waiting(session, set);
-    while (!err && !all) {
-        err = store_once(&storing, &all);
-        if (!err && !all && cn_session_is_stopped(session, RETRY_MS))
+    for (uint32_t tries = 0; !err && !all; tries++) {
+        if (tries == TRIES)
+            err = CN_EAGAIN;
+        else if (tries && cn_session_is_stopped(session, RETRY_MS))
             err = CN_ECANCELED;
+        else
+            err = store_once(&storing, &all);
     }
     free(storing.tensors);
     return err;
@@ -221,12 +245,19 @@ static size_t head_of(const struct cn_waiting_offers *offers, uint32_t part)
     return CN_PART_HEADER_SIZE / sizeof(float) + (size_t)offers->tensors[part];
 }
 
-static cn_err allocate(const struct cn_session *session, const struct cn_waiting_offers *offers,
-                       uint32_t part, struct image *image)
+// Without memory what travels is zeros, or is dropped.
+static void allocate(const struct cn_session *session, const struct cn_waiting_offers *offers,
+                     uint32_t part, struct image *image)
 {
+    size_t bytes;
+
     image->count = head_of(offers, part) + (size_t)offers->values[part] * (rounds(session) ? 2 : 1);
-    image->words = cn_scratch_allocate(image->count * sizeof(*image->words));
-    return image->words ? CN_OK : CN_ENOMEM;
+    image->words = cn_size_multiply(image->count, sizeof(*image->words), &bytes)
+                       ? NULL
+                       : cn_scratch_allocate(bytes);
+    if (!image->words)
+        cn_log(CN_LOG_WARN, "session", "round %u: no memory for a copy of what waits of part %u",
+               session->held.round, part + 1);
 }
 
 // Reads an image from the file of a part. What cannot be read becomes zeros, which are no header.
@@ -242,6 +273,8 @@ static void read_image(const struct cn_session *session, const struct cn_waiting
     uint64_t size;
     cn_err err;
 
+    if (!bytes)
+        return;
     cn_waiting_name(session->held.waiting.set, part, name);
     err = store->ops->open(store, name, &file, &size);
     if (!err && size != head + 2 * row + CN_DIGEST_SIZE)
@@ -347,6 +380,7 @@ static uint32_t list_transfers(const struct cn_session *session,
                                const struct cn_waiting_offers *offers, uint32_t size,
                                struct transfer transfers[CN_CUT_PARTS_MAX])
 {
+    uint64_t left = 2 * (uint64_t)session->layout->total; // tied tensors are in several parts
     uint32_t count = 0;
 
     for (uint32_t i = 0; i < CN_CUT_PARTS_MAX; i++) {
@@ -358,8 +392,10 @@ static uint32_t list_transfers(const struct cn_session *session,
                 holders++;
                 from = m;
             }
-        if (holders == 1 && size > 1)
-            transfers[count++] = (struct transfer){p, from, (from + 1) % size};
+        if (holders != 1 || size < 2 || (uint64_t)offers[from].values[p] > left)
+            continue;
+        left -= (uint64_t)offers[from].values[p];
+        transfers[count++] = (struct transfer){p, from, (from + 1) % size};
     }
     return count;
 }
@@ -386,10 +422,12 @@ static cn_err swap(struct cn_collective *collective, const struct cn_set *pair, 
         mine = mine < some ? mine : some;
         theirs = theirs < some ? theirs : some;
         memset(buffer + place * some, 0, some * sizeof(*buffer));
-        memcpy(buffer + place * some, own->words + done, mine * sizeof(*buffer));
+        if (own->words)
+            memcpy(buffer + place * some, own->words + done, mine * sizeof(*buffer));
         call.count = 2 * some;
         err = collective->ops->run(collective, &call);
-        memcpy(other->words + done, buffer + (1 - place) * some, theirs * sizeof(*buffer));
+        if (other->words)
+            memcpy(other->words + done, buffer + (1 - place) * some, theirs * sizeof(*buffer));
     }
     free(buffer);
     return err;
@@ -407,20 +445,21 @@ static cn_err carry_out(struct cn_session *session, struct cn_collective *collec
     struct image first = {NULL, 0}, second = {NULL, 0};
     const struct transfer *gets = gives ? back : transfer;
     struct image *got = gives ? &second : &first;
-    cn_err err = allocate(session, &offers[transfer->from], transfer->part, &first);
+    cn_err err;
 
-    if (!err && back)
-        err = allocate(session, &offers[back->from], back->part, &second);
-    if (!err && gives)
+    allocate(session, &offers[transfer->from], transfer->part, &first);
+    if (back)
+        allocate(session, &offers[back->from], back->part, &second);
+    if (gives)
         read_image(session, &offers[rank], transfer->part, &first);
-    if (!err && back && !gives)
+    else if (back)
         read_image(session, &offers[rank], back->part, &second);
-    if (!err && back)
+    if (back)
         err = swap(collective, &pair, rank, gives ? &first : &second, got);
-    else if (!err)
+    else
         err = move(collective, &pair, gives ? transfer->to : transfer->from, gives, first.words,
                    first.count);
-    if (!err && gets)
+    if (!err && gets && got->words)
         store_image(session, &offers[gets->from], gets->part, got);
     cn_scratch_free(first.words);
     cn_scratch_free(second.words);
