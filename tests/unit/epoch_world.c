@@ -479,7 +479,8 @@ bool world_break_call(struct epoch_world *world, const struct world_fault *fault
         const struct cn_session *one = world->boards[fault->victim].session;
         const struct cn_session *other = world->boards[fault->victim ? 0 : 1].session;
 
-        world->middles += one->held.phase == CN_PHASE_TRAIN && one->held.step == 1;
+        world->middles += one->held.phase == CN_PHASE_TRAIN &&
+                          (one->held.step == 1 || (cn_session_is_cut(one) && !one->disk.no_parts));
         *rolled += cn_session_holds(one) && other->held.step == one->held.step + 1;
         if (fault->dies) {
             board_close_session(&world->boards[fault->victim]);

@@ -12,7 +12,7 @@
 
 #define PIECE ((size_t)1 << 18) // values that travel at a time
 #define RETRY_MS 1000
-#define TRIES 30
+#define TRIES 30 // then the epoch ends
 
 enum fingerprint { ROWS = 0x70770001, STORED, HOLDERS };
 
@@ -68,7 +68,7 @@ struct storing {
     bool tried;        // told that a disk has no room
 };
 
-static cn_err write_own(struct storing *storing)
+static void write_own(struct storing *storing)
 {
     struct cn_session *session = storing->session;
     cn_err err;
@@ -78,7 +78,6 @@ static cn_err write_own(struct storing *storing)
     err = cn_session_write_waiting(session, &storing->header, storing->tensors, storing->rows);
     storing->own = !err;
     cn_session_note_saved(session, err);
-    return CN_OK;
 }
 
 static cn_err receive_before(struct storing *storing, const struct cn_set *pair, uint32_t from)
@@ -174,12 +173,11 @@ static cn_err agree(const struct storing *storing, int64_t stored[CN_CUT_PARTS_M
 static cn_err store_once(struct storing *storing, bool *all)
 {
     int64_t stored[CN_CUT_PARTS_MAX];
-    cn_err err = CN_OK;
+    cn_err err;
 
     if (storing->rows && !storing->own)
-        err = write_own(storing);
-    if (!err)
-        err = agree(storing, stored, all);
+        write_own(storing);
+    err = agree(storing, stored, all);
     if (err || *all)
         return err;
     if (!storing->tried)
