@@ -1,6 +1,7 @@
 #include "runtime/update/update_shares.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "runtime/port/crypto.h"
 #include "runtime/update/update_block.h"
@@ -56,29 +57,28 @@ cn_err cn_update_shares_ties(const struct cn_update_share *share, const float *v
     return err;
 }
 
-// The blocks of a tensor that another member owns are not kept.
 static cn_err put_tensors(const struct cn_update_share *share, const struct cn_update_pick *picks,
-                          const float *values, float *next, struct cn_buffer *out, int64_t *sizes)
+                          const float *values, float *next, struct cn_update_blocks *blocks,
+                          int64_t *sizes)
 {
     cn_err err = CN_OK;
 
     for (size_t t = 0; !err && t < share->own->tensor_count; t++) {
         const struct cn_tensor_info *tensor = &share->own->tensors[t];
+        struct cn_buffer *out = share->owned[t] ? &blocks->owned : &blocks->others;
         size_t before = out->size;
 
         err = cn_update_put_tensor(share->header, tensor, picks[t], values + tensor->offset, false,
                                    next + tensor->offset, out);
         if (share->owned[t])
             sizes[share->places[t]] = (int64_t)(out->size - before);
-        else
-            out->size = before;
     }
     return err;
 }
 
 cn_err cn_update_shares_encode(const struct cn_update_share *share, const float *values,
                                const int64_t counts[CN_UPDATE_SHARES_COUNTS], const int64_t *equal,
-                               float *next, struct cn_buffer *out, int64_t *sizes)
+                               float *next, struct cn_update_blocks *blocks, int64_t *sizes)
 {
     const struct cn_layout *own = share->own;
     struct cn_update_pick *picks = calloc(own->tensor_count + 1, sizeof(*picks));
@@ -95,7 +95,7 @@ cn_err cn_update_shares_encode(const struct cn_update_share *share, const float 
     if (!err && cn_update_shares_have_ties(share))
         err = cn_update_select_own(share, clipped ? clipped : values, counts + CODES, equal, picks);
     if (!err)
-        err = put_tensors(share, picks, clipped ? clipped : values, next, out, sizes);
+        err = put_tensors(share, picks, clipped ? clipped : values, next, blocks, sizes);
     for (size_t i = 0; !err && i < own->total; i++)
         next[i] = values[i] - next[i];
     free(clipped);
@@ -127,6 +127,26 @@ cn_err cn_update_shares_begin(const struct cn_update_share *share, const int64_t
     if (!err)
         memcpy(frame->data, head, *first);
     return err;
+}
+
+size_t cn_update_shares_compare(const struct cn_update_share *share, const struct cn_buffer *others,
+                                const int64_t *sizes, const struct cn_buffer *frame, size_t first)
+{
+    size_t at = first, of_others = 0, whole = 0;
+
+    for (size_t t = 0; t < share->own->tensor_count; t++) {
+        size_t place = share->places[t], size = (size_t)sizes[place];
+
+        for (; whole < place; whole++)
+            at += (size_t)sizes[whole];
+        if (share->owned[t])
+            continue;
+        if (size > others->size - of_others ||
+            (size > 0 && memcmp(frame->data + at, others->data + of_others, size) != 0))
+            return place;
+        of_others += size;
+    }
+    return of_others == others->size ? SIZE_MAX : whole;
 }
 
 void cn_update_shares_end(struct cn_buffer *frame)

@@ -8,6 +8,9 @@
 //         -> cn_update_shares_encode -> sum of sizes -> cn_update_shares_begin -> blocks of the
 //         owners, in the order of the tensors -> cn_update_shares_end
 //
+// cn_update_shares_compare then finds blocks of tensors that several members have, and that are not
+// what each of them makes.
+//
 // "sum" adds up the numbers of all members. The calls take and give the same numbers on all
 // members, so all of them return the same error. Threading: none; no state is kept.
 #pragma once
@@ -39,18 +42,30 @@ bool cn_update_shares_have_ties(const struct cn_update_share *share);
 cn_err cn_update_shares_ties(const struct cn_update_share *share, const float *values,
                              const int64_t counts[CN_UPDATE_SHARES_COUNTS], int64_t *equal);
 
-// Appends the blocks of the tensors that this member owns to out, and fills sizes, by tensor of
-// whole, with their bytes; 0 for the others. next receives values - sent for all tensors that this
-// member has. counts and equal: sums. Returns CN_EDIVERGED when a value of a member is not finite.
+// The blocks of a member's tensors, in their order.
+struct cn_update_blocks {
+    struct cn_buffer owned;
+    struct cn_buffer others; // of tensors that it has and another member owns
+};
+
+// Appends the blocks of this member's tensors to blocks, and fills sizes, by tensor of whole, with
+// the bytes of those that it owns; 0 for the others. next receives values - sent for all tensors
+// that this member has. counts and equal: sums. Returns CN_EDIVERGED when a value of a member is
+// not finite.
 cn_err cn_update_shares_encode(const struct cn_update_share *share, const float *values,
                                const int64_t counts[CN_UPDATE_SHARES_COUNTS], const int64_t *equal,
-                               float *next, struct cn_buffer *out, int64_t *sizes);
+                               float *next, struct cn_update_blocks *blocks, int64_t *sizes);
 
 // Makes frame as large as the whole frame and writes its header. Blocks begin at *first. sizes: the
 // sum. Returns CN_EFORMAT for sizes that no encoder gives, CN_EINVAL or CN_ERANGE for a header that
 // no frame can hold.
 cn_err cn_update_shares_begin(const struct cn_update_share *share, const int64_t *sizes,
                               struct cn_buffer *frame, size_t *first);
+
+// Returns the first tensor of which the frame has another block than this member made, as its index
+// in whole, or SIZE_MAX where there is none. sizes: the sum, with which the frame was made.
+size_t cn_update_shares_compare(const struct cn_update_share *share, const struct cn_buffer *others,
+                                const int64_t *sizes, const struct cn_buffer *frame, size_t first);
 
 // Writes the digest, once all blocks are in the frame.
 void cn_update_shares_end(struct cn_buffer *frame);

@@ -1,5 +1,5 @@
 // Any bytes as a stored part of a model of three tensors: refused, or values that lie in its row,
-// each once. The digest is made to fit for a second try.
+// each once. The digests are made to fit for further tries.
 #include "runtime/round/checkpoint/part_file.h"
 #include "tests/fuzz/sealed.h"
 
@@ -46,7 +46,31 @@ static void try_bytes(const uint8_t *bytes, size_t size)
     cn_part_reader_end(&reader);
 }
 
+// What waits has digests of its contents.
+static void try_waiting(const uint8_t *data, size_t size)
+{
+    size_t hashed = CN_PART_HEADER_SIZE + sizeof(struct cn_part_digests), end;
+    uint8_t *bytes, *digest;
+
+    if (size < hashed + CN_DIGEST_SIZE || cn_get_u32(data + 152) != CN_PART_WAITING ||
+        cn_get_u32(data + 156) >= CN_CUT_PARTS_MAX)
+        return;
+    bytes = malloc(size);
+    if (!bytes)
+        abort();
+    memcpy(bytes, data, size);
+    end = size - CN_DIGEST_SIZE;
+    digest = bytes + CN_PART_HEADER_SIZE + (1 + cn_get_u32(bytes + 156)) * CN_DIGEST_SIZE;
+    cn_crypto_digest(bytes + hashed, end - hashed, digest);
+    memcpy(bytes + end, digest, CN_DIGEST_SIZE);
+    cn_crypto_digest(bytes + CN_PART_HEADER_SIZE, sizeof(struct cn_part_digests),
+                     bytes + CN_PART_HEADER_SIZE - CN_DIGEST_SIZE);
+    try_bytes(bytes, size);
+    free(bytes);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
+    try_waiting(data, size);
     return try_sealed(data, size, try_bytes);
 }

@@ -15,6 +15,7 @@
 #include "runtime/round/checkpoint/part_file.h"
 #include "runtime/round/epoch/round_file.h"
 #include "runtime/round/session/session_chain.h"
+#include "runtime/round/session/session_waiting.h"
 #include "tests/unit/epoch_world.h"
 
 #define PARTS 3
@@ -24,6 +25,7 @@
 #define COPY_ROWS 0x70770001u    // fingerprints: what waits on its way to another disk,
 #define STORED 0x70770002u       // whether all have stored,
 #define OFFERS 0x70780001u       // what members have of it
+#define DIGESTS 0x70770004u      // what is in each part,
 #define LOOKER_WORDS 0x707a0001u // what members that look on are told,
 #define FRAME_SUMS 0x70790001u   // sums that the choice of values follows from,
 #define GATHER_BYTES 0x70780002u // and on its way to a member that lacks it
@@ -399,16 +401,24 @@ static void spoil_sent(struct mortal *mortal, const struct cn_collective_call *c
     mortal->lies++;
 }
 
-// What a neighbour gives is checked before it is stored; the part is still on its owner's disk.
-static void a_part_that_is_none_is_not_stored(void **state)
+// A value that could as well be right.
+static void change_sent(struct mortal *mortal, const struct cn_collective_call *call)
 {
-    struct epoch_world *world = *state;
+    if (call->kind != CN_COLLECTIVE_SEND)
+        return;
+    ((uint8_t *)call->data)[call->count - sizeof(float)] ^= 1;
+    mortal->lies++;
+}
+
+static void lie_in_copies(struct epoch_world *world,
+                          void (*change)(struct mortal *, const struct cn_collective_call *))
+{
     struct run undisturbed, run;
 
     begin(world, &undisturbed);
     run = start_run(world);
     world->boards[1].mortal.changes = COPY_ROWS;
-    world->boards[1].mortal.change = spoil_sent;
+    world->boards[1].mortal.change = change;
     run.no_copies = 1u << 2;
     assert_true(train(world, &run, ROUNDS, NOBODY, 0));
     world->boards[1].mortal.change = NULL;
@@ -416,6 +426,17 @@ static void a_part_that_is_none_is_not_stored(void **state)
     expect_same(&run, &undisturbed);
     assert_int_equal(count_files(world, 2), 1);
     assert_int_equal(count_files(world, 0), 2);
+}
+
+// What a neighbour gives is checked before it is stored; the part is still on its owner's disk.
+static void a_part_that_is_none_is_not_stored(void **state)
+{
+    lie_in_copies(*state, spoil_sent);
+}
+
+static void a_part_with_other_values_is_not_stored(void **state)
+{
+    lie_in_copies(*state, change_sent);
 }
 
 // Says that it has the third part, with as many values as another file, or with more than there
@@ -462,10 +483,26 @@ static void spoil_given(struct mortal *mortal, const struct cn_collective_call *
     mortal->lies++;
 }
 
-// The members with a part give something else: the part is lost, and the run goes on.
-static void a_part_that_is_given_wrong_is_lost(void **state)
+// Another value, with digests that match it.
+static void change_given(struct mortal *mortal, const struct cn_collective_call *call)
 {
-    struct epoch_world *world = *state;
+    uint8_t *bytes = call->data;
+    size_t hashed = CN_PART_HEADER_SIZE + sizeof(struct cn_part_digests);
+
+    if (call->peer != (uint32_t)mortal->lie)
+        return;
+    assert_true(call->count > hashed + CN_DIGEST_SIZE); // the file is one piece
+    bytes[call->count - CN_DIGEST_SIZE - sizeof(float)] ^= 1;
+    cn_crypto_digest(bytes + hashed, call->count - hashed - CN_DIGEST_SIZE,
+                     bytes + call->count - CN_DIGEST_SIZE);
+    memcpy(bytes + CN_PART_HEADER_SIZE + (1 + cn_get_u32(bytes + 156)) * CN_DIGEST_SIZE,
+           bytes + call->count - CN_DIGEST_SIZE, CN_DIGEST_SIZE);
+    mortal->lies++;
+}
+
+static void lie_in_given_parts(struct epoch_world *world,
+                               void (*change)(struct mortal *, const struct cn_collective_call *))
+{
     struct run undisturbed, run;
 
     begin(world, &undisturbed);
@@ -474,7 +511,7 @@ static void a_part_that_is_given_wrong_is_lost(void **state)
     lose_disk(world, 2);
     for (int i = 0; i < 2; i++) {
         world->boards[i].mortal.changes = GATHER_BYTES;
-        world->boards[i].mortal.change = spoil_given;
+        world->boards[i].mortal.change = change;
         world->boards[i].mortal.lie = (float)i;
     }
     assert_true(train(world, &run, ROUNDS, NOBODY, 0));
@@ -484,6 +521,17 @@ static void a_part_that_is_given_wrong_is_lost(void **state)
     }
     for (int i = 0; i < PARTS; i++)
         assert_int_equal(world->boards[i].session->held.resets, 1);
+}
+
+// The members with a part give something else: the part is lost, and the run goes on.
+static void a_part_that_is_given_wrong_is_lost(void **state)
+{
+    lie_in_given_parts(*state, spoil_given);
+}
+
+static void a_part_that_is_given_with_other_values_is_lost(void **state)
+{
+    lie_in_given_parts(*state, change_given);
 }
 
 static void lie_in_numbers(struct mortal *mortal, const struct cn_collective_call *call)
@@ -532,6 +580,35 @@ static void lies_in_the_sums_of_a_frame_break_nothing(void **state)
             assert_true(liar->lies > 0);
             assert_true(train(world, &run, ROUNDS, NOBODY, 0));
         }
+}
+
+static void lie_in_digests(struct mortal *mortal, const struct cn_collective_call *call)
+{
+    ((int64_t *)call->data)[(int)mortal->lie] = UINT32_MAX;
+    mortal->lies++;
+}
+
+// Nor in the digests of the parts, its own or those of others.
+static void lies_in_the_digests_of_parts_break_nothing(void **state)
+{
+    struct epoch_world *world = *state;
+    struct run undisturbed;
+
+    begin(world, &undisturbed);
+    for (int lie = 0; lie < 24; lie += 7) {
+        struct run run = start_run(world);
+        struct mortal *liar = &world->boards[1].mortal;
+
+        liar->changes = DIGESTS;
+        liar->change = lie_in_digests;
+        liar->lie = (float)lie;
+        liar->lies = 0;
+        assert_false(train(world, &run, ROUNDS, NOBODY, 0));
+        liar->change = NULL;
+        assert_int_equal(liar->lies, 1);
+        assert_true(train(world, &run, ROUNDS, NOBODY, 0));
+        expect_same(&run, &undisturbed);
+    }
 }
 
 static void deny_stored(struct mortal *mortal, const struct cn_collective_call *call)
@@ -863,9 +940,12 @@ int main(int argc, char **argv)
         TEST(two_lost_disks_lose_a_part_and_say_so),
         TEST(a_damaged_file_is_taken_from_the_other_member),
         TEST(a_part_that_is_none_is_not_stored),
+        TEST(a_part_with_other_values_is_not_stored),
         TEST(an_offer_of_a_file_that_is_none_loses_nothing),
         TEST(a_part_that_is_given_wrong_is_lost),
+        TEST(a_part_that_is_given_with_other_values_is_lost),
         TEST(lies_in_the_sums_of_a_frame_break_nothing),
+        TEST(lies_in_the_digests_of_parts_break_nothing),
         TEST(nobody_denies_that_another_has_stored),
         TEST(a_lie_to_a_member_that_looks_on_is_found_at_once),
         TEST(a_full_disk_stops_nobody),

@@ -29,7 +29,8 @@ struct world {
     char directory[64];
     struct cn_store *store;
     struct cn_part_header header;
-    uint8_t *bytes; // of a file
+    struct cn_part_digests digests; // of what waits
+    uint8_t *bytes;                 // of a file
     size_t size;
 };
 
@@ -38,11 +39,11 @@ static float value_of(uint32_t array, size_t place)
     return (float)array * 10000 + (float)place;
 }
 
-static void write_part(struct world *world)
+static cn_err write_values(struct world *world)
 {
     static struct cn_part_writer writer;
 
-    cn_part_writer_begin(&writer, world->store, NAME, &world->header, own);
+    cn_part_writer_begin(&writer, world->store, NAME, &world->header, &world->digests, own);
     for (uint32_t array = 0; array < CN_PART_COUNT; array++) {
         if (!(world->header.arrays >> array & 1))
             continue;
@@ -53,7 +54,12 @@ static void write_part(struct world *world)
                 cn_part_writer_put(&writer, &value, 1);
             }
     }
-    assert_int_equal(cn_part_writer_end(&writer, CN_OK), CN_OK);
+    return cn_part_writer_end(&writer, CN_OK);
+}
+
+static void write_part(struct world *world)
+{
+    assert_int_equal(write_values(world), CN_OK);
 }
 
 static int set_up(void **state)
@@ -175,43 +181,107 @@ static void a_header_keeps_its_numbers(void **state)
     assert_int_equal(cn_part_file_check(world->store, "part.b", &layout, &header), CN_ENOTFOUND);
 }
 
-// What waits has arrays of its own, and the digest of a frame, by which sets are told apart.
-static void a_file_of_what_waits_keeps_its_frame(void **state)
+static void digest_waiting(uint8_t digest[CN_DIGEST_SIZE])
+{
+    struct cn_sha256 sha;
+
+    cn_sha256_init(&sha);
+    cn_sha256_add(&sha, own, sizeof(own));
+    for (uint32_t array = CN_PART_NEXT_RESIDUAL; array <= CN_PART_CHANGE; array++)
+        for (uint32_t t = 0; t < 3; t++)
+            for (size_t i = 0; i < tensors[own[t]].count; i++) {
+                float value = value_of(array, tensors[own[t]].offset + i);
+
+                cn_sha256_add(&sha, &value, sizeof(value));
+            }
+    cn_sha256_finish(&sha, digest);
+}
+
+// Makes the file one of what waits.
+static void wait_with(struct world *world)
+{
+    world->header.arrays = CN_PART_WAITING;
+    memset(&world->digests, 0, sizeof(world->digests));
+    memset(world->digests.frame, 0xcd, CN_DIGEST_SIZE);
+    memset(world->digests.parts[2], 0xef, CN_DIGEST_SIZE);
+    digest_waiting(world->digests.parts[1]);
+    cn_part_set_contents(&world->header, &world->digests);
+    write_part(world);
+    free(world->bytes);
+    assert_int_equal(
+        world->store->ops->load(world->store, NAME, 1 << 20, &world->bytes, &world->size), CN_OK);
+}
+
+// What waits has arrays of its own, and digests of frame and parts, by which sets are told apart.
+static void a_file_of_what_waits_names_all_parts_of_its_set(void **state)
 {
     struct world *world = *state;
     struct cn_part_header header;
-    uint64_t set;
     size_t taken = 0;
 
-    world->header.arrays = CN_PART_WAITING;
-    memset(world->header.frame, 0xcd, CN_DIGEST_SIZE);
-    set = cn_part_state(&world->header);
-    write_part(world);
+    wait_with(world);
     memset(rows, 0, sizeof(rows));
     assert_int_equal(cn_part_file_take(world->store, NAME, &layout, take, &taken, &header), CN_OK);
     assert_int_equal(taken, 2 * world->header.values);
     assert_true(fabsf(rows[CN_PART_CHANGE][7] - value_of(CN_PART_CHANGE, 7)) <= 0);
     assert_true(fabsf(rows[CN_PART_NEXT_RESIDUAL][4114] - value_of(CN_PART_NEXT_RESIDUAL, 4114)) <=
                 0);
-    assert_memory_equal(header.frame, world->header.frame, CN_DIGEST_SIZE);
-    assert_true(cn_part_state(&header) == set);
-    assert_int_equal(cn_part_size(&world->header), CN_PART_HEADER_SIZE + 12 + 8 * 4008 + 32);
-    header.frame[31]++;
-    assert_true(cn_part_state(&header) != set);
+    assert_memory_equal(header.contents, world->header.contents, CN_DIGEST_SIZE);
+    assert_true(cn_part_state(&header) == cn_part_state(&world->header));
+    assert_int_equal(cn_part_size(&world->header),
+                     CN_PART_HEADER_SIZE + 17 * 32 + 12 + 8 * 4008 + 32);
+    world->digests.parts[2][31]++; // another part has other values: another set
+    cn_part_set_contents(&header, &world->digests);
+    assert_true(cn_part_state(&header) != cn_part_state(&world->header));
+}
+
+// Whoever knows the set knows what must be in each part: nobody can give another content.
+static void other_values_are_not_a_part_of_the_set(void **state)
+{
+    struct world *world = *state;
+    struct cn_part_header header;
+    uint8_t digest[CN_DIGEST_SIZE];
+    size_t taken;
+
+    wait_with(world);
+    world->digests.frame[0]++; // not those of the header
+    assert_int_equal(write_values(world), CN_EDIGEST);
+    world->digests.frame[0]--;
+    world->header.part = 2; // its digest is another
+    assert_int_equal(write_values(world), CN_EDIGEST);
+    world->header.part = 1;
+    assert_int_equal(cn_part_file_check(world->store, NAME, &layout, &header), CN_OK);
+    world->bytes[world->size - 36] ^= 1; // a value, with a digest that matches it
+    cn_crypto_digest(world->bytes + CN_PART_HEADER_SIZE + sizeof(world->digests),
+                     world->size - CN_PART_HEADER_SIZE - sizeof(world->digests) - 32, digest);
+    memcpy(world->bytes + world->size - 32, digest, sizeof(digest));
+    assert_int_equal(read_bytes(world, 4096, &taken), CN_EDIGEST);
+    memcpy(world->bytes + CN_PART_HEADER_SIZE + 64, digest, sizeof(digest)); // of part 1
+    assert_int_equal(read_bytes(world, 4096, &taken), CN_EDIGEST);
+    assert_int_equal(taken, 0);
+}
+
+static void check_flips(struct world *world, size_t from)
+{
+    size_t taken;
+
+    for (size_t i = from; i < world->size; i += i < 1024 || i + 64 > world->size ? 1 : 997) {
+        world->bytes[i] ^= 0x10;
+        assert_int_not_equal(read_bytes(world, 4096, &taken), CN_OK);
+        world->bytes[i] ^= 0x10;
+    }
+    assert_int_equal(read_bytes(world, 4096, &taken), CN_OK);
+    assert_int_equal(read_bytes(world, 4, &taken), CN_OK);
 }
 
 // No byte can change unseen.
 static void a_byte_that_flips_anywhere_is_seen(void **state)
 {
     struct world *world = *state;
-    size_t taken;
 
-    for (size_t i = 0; i < world->size; i += i < 512 || i + 64 > world->size ? 1 : 997) {
-        world->bytes[i] ^= 0x10;
-        assert_int_not_equal(read_bytes(world, 4096, &taken), CN_OK);
-        world->bytes[i] ^= 0x10;
-    }
-    assert_int_equal(read_bytes(world, 4096, &taken), CN_OK);
+    check_flips(world, 0);
+    wait_with(world);
+    check_flips(world, CN_PART_HEADER_SIZE); // the header has a name, which tells
 }
 
 static void a_file_that_ends_early_or_late_is_refused(void **state)
@@ -385,7 +455,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         FILE_TEST(values_come_to_their_places_in_pieces_of_any_size),
         FILE_TEST(a_header_keeps_its_numbers),
-        FILE_TEST(a_file_of_what_waits_keeps_its_frame),
+        FILE_TEST(a_file_of_what_waits_names_all_parts_of_its_set),
+        FILE_TEST(other_values_are_not_a_part_of_the_set),
         FILE_TEST(a_byte_that_flips_anywhere_is_seen),
         FILE_TEST(a_file_that_ends_early_or_late_is_refused),
         FILE_TEST(headers_that_lie_are_refused),

@@ -30,7 +30,7 @@ struct member {
     bool owned[TENSORS];
     float values[TOTAL], next[TOTAL];
     struct cn_update_share share;
-    struct cn_buffer blocks;
+    struct cn_update_blocks blocks;
 };
 
 struct shares_world {
@@ -81,7 +81,8 @@ static void give(struct shares_world *world, uint32_t m)
     member->own = (struct cn_layout){member->infos, count, offset};
     member->share = (struct cn_update_share){&world->header, &world->whole, &member->own,
                                              member->places, member->owned};
-    cn_buffer_init(&member->blocks, FRAME_MOST);
+    cn_buffer_init(&member->blocks.owned, FRAME_MOST);
+    cn_buffer_init(&member->blocks.others, FRAME_MOST);
 }
 
 static void add(int64_t *sum, const int64_t *numbers, size_t count)
@@ -101,11 +102,33 @@ static void collect(struct shares_world *world, const int64_t *sizes, size_t fir
 
         if (!sizes[t])
             continue; // an owner without a block has no bytes to point at
-        memcpy(frame->data + first, world->members[owner].blocks.data + used[owner],
+        memcpy(frame->data + first, world->members[owner].blocks.owned.data + used[owner],
                (size_t)sizes[t]);
         used[owner] += (size_t)sizes[t];
         first += (size_t)sizes[t];
     }
+}
+
+// Members that have a tensor without owning it see each byte of its block that is another.
+static void compare_blocks(struct shares_world *world, const int64_t *sizes, size_t first,
+                           struct cn_buffer *frame)
+{
+    size_t at = first;
+
+    for (size_t t = 0; t < TENSORS; at += (size_t)sizes[t++])
+        for (uint32_t m = 0; m < MEMBERS; m++) {
+            const struct cn_buffer *others = &world->members[m].blocks.others;
+            const struct cn_update_share *share = &world->members[m].share;
+            bool looks = world->holders[t] >> m & 1 && world->holders[t] & ((1u << m) - 1);
+
+            assert_true(cn_update_shares_compare(share, others, sizes, frame, first) == SIZE_MAX);
+            if (!sizes[t])
+                continue;
+            frame->data[at + (size_t)sizes[t] - 1] ^= 1;
+            assert_true(cn_update_shares_compare(share, others, sizes, frame, first) ==
+                        (looks ? t : SIZE_MAX));
+            frame->data[at + (size_t)sizes[t] - 1] ^= 1;
+        }
 }
 
 static cn_err encode_together(struct shares_world *world, struct cn_buffer *frame)
@@ -143,6 +166,7 @@ static cn_err encode_together(struct shares_world *world, struct cn_buffer *fram
         assert_int_equal(cn_update_shares_begin(&world->members[0].share, sizes, frame, &first),
                          CN_OK);
         collect(world, sizes, first, frame);
+        compare_blocks(world, sizes, first, frame);
         cn_update_shares_end(frame);
     }
     free(counts);
@@ -162,6 +186,12 @@ static void check_next(const struct shares_world *world, const float *next)
         }
 }
 
+static void release_blocks(struct cn_update_blocks *blocks)
+{
+    cn_buffer_deinit(&blocks->owned);
+    cn_buffer_deinit(&blocks->others);
+}
+
 static void compare(struct shares_world *world)
 {
     float *change = malloc(TOTAL * sizeof(*change)), *next = malloc(TOTAL * sizeof(*next));
@@ -179,7 +209,7 @@ static void compare(struct shares_world *world)
         check_next(world, next);
     }
     for (uint32_t m = 0; m < MEMBERS; m++)
-        cn_buffer_deinit(&world->members[m].blocks);
+        release_blocks(&world->members[m].blocks);
     cn_buffer_deinit(&alone);
     cn_buffer_deinit(&together);
     free(change);
@@ -281,7 +311,7 @@ static void sizes_that_no_member_has_are_refused(void **state)
                      CN_EFORMAT);
     assert_int_equal(frame.size, 0);
     cn_buffer_deinit(&frame);
-    cn_buffer_deinit(&world->members[0].blocks);
+    release_blocks(&world->members[0].blocks);
 }
 
 // --- a stream ---

@@ -8,7 +8,7 @@
 
 #define PIECE ((size_t)1 << 16) // bytes that are read at a time
 #define ARRAYS (1u << CN_PART_WEIGHTS | 1u << CN_PART_OPTIMIZER | 1u << CN_PART_SECOND)
-#define FRAME_AT 176 // place of the frame's digest in the header
+#define CONTENTS_AT 176 // place of `contents` in the header
 
 static const uint8_t magic[8] = "cairnpt1";
 
@@ -37,6 +37,33 @@ bool cn_waiting_parse(const char *name, uint64_t *set, uint32_t *part)
 
 // --- header ---
 
+_Static_assert(sizeof(struct cn_part_digests) == (1 + CN_CUT_PARTS_MAX) * CN_DIGEST_SIZE,
+               "the digests lie in a file as in memory");
+
+static bool waits(const struct cn_part_header *header)
+{
+    return header->arrays == CN_PART_WAITING;
+}
+
+// Returns the bytes of the digests behind the header.
+static size_t digests_of(const struct cn_part_header *header)
+{
+    return waits(header) ? sizeof(struct cn_part_digests) : 0;
+}
+
+void cn_part_set_contents(struct cn_part_header *header, const struct cn_part_digests *digests)
+{
+    cn_crypto_digest(digests, sizeof(*digests), header->contents);
+}
+
+static bool are_contents(const struct cn_part_header *header, const struct cn_part_digests *digests)
+{
+    struct cn_part_header other;
+
+    cn_part_set_contents(&other, digests);
+    return memcmp(other.contents, header->contents, CN_DIGEST_SIZE) == 0;
+}
+
 // Returns the bytes behind the header; SIZE_MAX when there are too many.
 static uint64_t rest_of(const struct cn_part_header *header)
 {
@@ -45,7 +72,8 @@ static uint64_t rest_of(const struct cn_part_header *header)
     if (header->values > UINT32_MAX * (uint64_t)sizeof(float) ||
         cn_size_multiply((size_t)header->values, count * sizeof(float), &bytes))
         return SIZE_MAX;
-    return (uint64_t)header->tensors * sizeof(uint32_t) + bytes + CN_DIGEST_SIZE;
+    return digests_of(header) + (uint64_t)header->tensors * sizeof(uint32_t) + bytes +
+           CN_DIGEST_SIZE;
 }
 
 uint64_t cn_part_size(const struct cn_part_header *header)
@@ -78,7 +106,7 @@ static void put_header(const struct cn_part_header *header, uint8_t bytes[CN_PAR
     cn_put_u32(bytes + 160, header->tensors);
     cn_put_u32(bytes + 164, header->cut);
     cn_put_u64(bytes + 168, header->values);
-    memcpy(bytes + FRAME_AT, header->frame, CN_DIGEST_SIZE);
+    memcpy(bytes + CONTENTS_AT, header->contents, CN_DIGEST_SIZE);
 }
 
 uint64_t cn_part_state(const struct cn_part_header *header)
@@ -116,7 +144,7 @@ static void get_header(const uint8_t bytes[CN_PART_HEADER_SIZE], struct cn_part_
         .values = cn_get_u64(bytes + 168),
     };
     memcpy(header->base, bytes + 48, CN_DIGEST_SIZE);
-    memcpy(header->frame, bytes + FRAME_AT, CN_DIGEST_SIZE);
+    memcpy(header->contents, bytes + CONTENTS_AT, CN_DIGEST_SIZE);
     for (uint32_t s = 0; s < CN_GROUP_MAX; s++)
         header->micro[s] = cn_get_u16(bytes + 120 + 2 * s);
 }
@@ -134,7 +162,7 @@ static bool is_scale(struct cn_loss_scale scale)
 
 static bool has_arrays(const struct cn_part_header *header)
 {
-    return header->arrays == CN_PART_WAITING ||
+    return waits(header) ||
            ((header->arrays & ~ARRAYS) == 0 && header->arrays >> CN_PART_WEIGHTS & 1);
 }
 
@@ -156,17 +184,25 @@ static void put(struct cn_part_writer *writer, const void *bytes, size_t size)
 }
 
 void cn_part_writer_begin(struct cn_part_writer *writer, struct cn_store *store, const char *name,
-                          const struct cn_part_header *header, const uint32_t *tensors)
+                          const struct cn_part_header *header,
+                          const struct cn_part_digests *digests, const uint32_t *tensors)
 {
     uint8_t bytes[CN_PART_HEADER_SIZE];
 
-    *writer = (struct cn_part_writer){.err = CN_OK};
+    *writer = (struct cn_part_writer){.waits = waits(header)};
     cn_sha256_init(&writer->sha);
     writer->err = cn_store_writer_begin(store, name, &writer->file);
     if (writer->err)
         writer->file.file = NULL;
     put_header(header, bytes);
     put(writer, bytes, sizeof(bytes));
+    if (writer->waits) { // what is hashed begins here
+        memcpy(writer->expected, digests->parts[header->part], CN_DIGEST_SIZE);
+        put(writer, digests, sizeof(*digests));
+        if (!writer->err && !are_contents(header, digests))
+            writer->err = CN_EDIGEST;
+        cn_sha256_init(&writer->sha);
+    }
     put(writer, tensors, header->tensors * sizeof(*tensors));
 }
 
@@ -182,6 +218,8 @@ cn_err cn_part_writer_end(struct cn_part_writer *writer, cn_err err)
     cn_sha256_finish(&writer->sha, digest);
     if (!writer->file.file)
         return err ? err : writer->err;
+    if (!writer->err && writer->waits && memcmp(digest, writer->expected, CN_DIGEST_SIZE) != 0)
+        writer->err = CN_EDIGEST;
     put(writer, digest, sizeof(digest));
     return cn_store_writer_end(&writer->file, err ? err : writer->err);
 }
@@ -229,7 +267,8 @@ cn_err cn_part_reader_begin(struct cn_part_reader *reader, const struct cn_layou
         return CN_ENOMEM;
     reader->array = (uint32_t)__builtin_ctz(reader->header.arrays);
     cn_sha256_init(&reader->sha);
-    cn_sha256_add(&reader->sha, header, CN_PART_HEADER_SIZE);
+    if (!waits(&reader->header)) // the digests have all of it
+        cn_sha256_add(&reader->sha, header, CN_PART_HEADER_SIZE);
     return CN_OK;
 }
 
@@ -276,44 +315,62 @@ static size_t least(size_t a, size_t b)
     return a < b ? a : b;
 }
 
+// Passes on the bytes that belong before `end`: copies them to `to`, which is what lies between
+// begin and end, or takes them as values. Returns their number.
+static size_t pass(struct cn_part_reader *reader, size_t begin, size_t end, void *to,
+                   const uint8_t *bytes, size_t size)
+{
+    size_t some = reader->read < end ? least(size, end - reader->read) : 0;
+
+    if (to && some > 0)
+        memcpy((uint8_t *)to + (reader->read - begin), bytes, some);
+    else if (some > 0)
+        take_values(reader, bytes, some / sizeof(float));
+    reader->read += some;
+    return some;
+}
+
+static cn_err check_digest(struct cn_part_reader *reader)
+{
+    const struct cn_part_header *header = &reader->header;
+    uint8_t digest[CN_DIGEST_SIZE];
+
+    cn_sha256_finish(&reader->sha, digest);
+    if (memcmp(digest, reader->digest, CN_DIGEST_SIZE) != 0 ||
+        (waits(header) && memcmp(digest, reader->digests.parts[header->part], CN_DIGEST_SIZE) != 0))
+        return CN_EDIGEST;
+    return CN_OK;
+}
+
 cn_err cn_part_reader_put(struct cn_part_reader *reader, const uint8_t *bytes, size_t size)
 {
-    size_t names = reader->header.tensors * sizeof(*reader->tensors);
-    size_t values = (size_t)reader->header.values * sizeof(float) *
-                    (size_t)__builtin_popcount(reader->header.arrays);
-    uint8_t digest[CN_DIGEST_SIZE];
+    const struct cn_part_header *header = &reader->header;
+    size_t digests = digests_of(header);
+    size_t names = digests + header->tensors * sizeof(*reader->tensors);
+    size_t values =
+        names + (size_t)header->values * sizeof(float) * (size_t)__builtin_popcount(header->arrays);
     size_t some;
-    cn_err err = CN_OK;
 
     if (size > reader->left || size % sizeof(float) != 0)
         return CN_EFORMAT;
     reader->left -= size;
-    if (reader->read < names) {
-        some = least(size, names - reader->read);
-        memcpy((uint8_t *)reader->tensors + reader->read, bytes, some);
-        cn_sha256_add(&reader->sha, bytes, some);
-        reader->read += some;
-        bytes += some;
-        size -= some;
-    }
-    if (reader->read == names)
-        err = cn_part_check_tensors(&reader->header, reader->tensors, reader->layout);
-    if (!err && reader->read >= names && reader->read < names + values && size > 0) {
-        some = least(size, names + values - reader->read);
-        cn_sha256_add(&reader->sha, bytes, some);
-        take_values(reader, bytes, some / sizeof(float));
-        reader->read += some;
-        bytes += some;
-        size -= some;
-    }
-    if (err || size == 0)
-        return err;
-    memcpy(reader->digest + (reader->read - names - values), bytes, size);
-    reader->read += size;
-    if (reader->left > 0)
-        return CN_OK;
-    cn_sha256_finish(&reader->sha, digest);
-    return memcmp(digest, reader->digest, CN_DIGEST_SIZE) ? CN_EDIGEST : CN_OK;
+    some = pass(reader, 0, digests, &reader->digests, bytes, size);
+    bytes += some;
+    size -= some;
+    if (some > 0 && reader->read == digests && !are_contents(header, &reader->digests))
+        return CN_EDIGEST;
+    some = pass(reader, digests, names, reader->tensors, bytes, size);
+    cn_sha256_add(&reader->sha, bytes, some);
+    bytes += some;
+    size -= some;
+    if (reader->read == names && cn_part_check_tensors(header, reader->tensors, reader->layout))
+        return CN_EFORMAT;
+    some = pass(reader, names, values, NULL, bytes, size);
+    cn_sha256_add(&reader->sha, bytes, some);
+    bytes += some;
+    size -= some;
+    pass(reader, values, SIZE_MAX, reader->digest, bytes, size);
+    return reader->left > 0 ? CN_OK : check_digest(reader);
 }
 
 void cn_part_reader_end(struct cn_part_reader *reader)

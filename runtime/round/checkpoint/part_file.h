@@ -39,14 +39,24 @@ struct cn_part_header {
     uint16_t micro[CN_GROUP_MAX];
     // Bits by enum cn_checkpoint_part: weights, optimizer and second, or CN_PART_WAITING.
     uint32_t arrays;
-    uint32_t part;                 // 0 to parts - 1
-    uint32_t tensors;              // tensors of the part
-    uint64_t values;               // of each array
-    uint32_t cut;                  // of what waits: tells cuts apart; else 0
-    uint8_t frame[CN_DIGEST_SIZE]; // digest of the frame that was made with what waits; else zeros
+    uint32_t part;                    // 0 to parts - 1
+    uint32_t tensors;                 // tensors of the part
+    uint64_t values;                  // of each array
+    uint32_t cut;                     // of what waits: tells cuts apart; else 0
+    uint8_t contents[CN_DIGEST_SIZE]; // of what waits: digest of struct cn_part_digests; else zeros
 };
 
 #define CN_PART_WAITING (1u << CN_PART_NEXT_RESIDUAL | 1u << CN_PART_CHANGE)
+
+// What is in the files of a waiting set, which each of them has behind its header: so whoever knows
+// the digest of the header knows what must be in each part.
+struct cn_part_digests {
+    uint8_t frame[CN_DIGEST_SIZE];                   // of the frame that was made with what waits
+    uint8_t parts[CN_CUT_PARTS_MAX][CN_DIGEST_SIZE]; // of tensors and arrays; zeros: no such part
+};
+
+// Fills header->contents.
+void cn_part_set_contents(struct cn_part_header *header, const struct cn_part_digests *digests);
 
 // Returns a digest of the numbers that all parts of a state, or of a waiting set, have alike: never
 // 0.
@@ -61,18 +71,23 @@ uint64_t cn_part_size(const struct cn_part_header *header);
 struct cn_part_writer {
     struct cn_store_writer file;
     struct cn_sha256 sha;
-    cn_err err; // the first error of the disk
+    cn_err err;                       // the first error of the disk
+    bool waits;                       // the file is of what waits
+    uint8_t expected[CN_DIGEST_SIZE]; // then: of tensors and arrays
 };
 
 // Begins a file with its header and the tensors of the part: indices in the layout of the whole
-// model, ascending. End it with cn_part_writer_end.
+// model, ascending. digests, of what waits only, must be those of header->contents. End the file
+// with cn_part_writer_end.
 void cn_part_writer_begin(struct cn_part_writer *writer, struct cn_store *store, const char *name,
-                          const struct cn_part_header *header, const uint32_t *tensors);
+                          const struct cn_part_header *header,
+                          const struct cn_part_digests *digests, const uint32_t *tensors);
 
 // Appends values of the arrays, in the order of enum cn_checkpoint_part; to is the writer.
 void cn_part_writer_put(void *to, const float *values, size_t count);
 
-// Makes the file durable if err is CN_OK, else drops it. Returns err, or the disk's error.
+// Makes the file durable if err is CN_OK, else drops it. Returns err, or the disk's error;
+// CN_EDIGEST for tensors or values that are not those of the digests.
 cn_err cn_part_writer_end(struct cn_part_writer *writer, cn_err err);
 
 // --- reading ---
@@ -86,8 +101,9 @@ struct cn_part_reader {
     void (*take)(void *context, enum cn_checkpoint_part array, size_t first, size_t count,
                  const float *values);
     void *context;
-    uint32_t *tensors;    // owned
-    size_t read;          // bytes behind the header that have come
+    struct cn_part_digests digests; // of what waits
+    uint32_t *tensors;              // owned
+    size_t read;                    // bytes behind the header that have come
     size_t tensor, of_it; // the next value: which tensor of the part, and which value of it
     uint32_t array;       // array of the next value
     struct cn_sha256 sha;
@@ -112,7 +128,7 @@ cn_err cn_part_check_tensors(const struct cn_part_header *header, const uint32_t
                              const struct cn_layout *layout);
 
 // Takes the next bytes: a multiple of 4, at most reader->left. CN_EFORMAT for tensors that the
-// layout does not have; CN_EDIGEST, with the last bytes, if the digest is another.
+// layout does not have; CN_EDIGEST if a digest is another, that of the values with the last bytes.
 cn_err cn_part_reader_put(struct cn_part_reader *reader, const uint8_t *bytes, size_t size);
 
 // Frees what the reader owns.

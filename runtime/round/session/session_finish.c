@@ -9,6 +9,7 @@
 #include "runtime/port/crypto.h"
 #include "runtime/port/platform.h"
 #include "runtime/round/session/session_chain.h"
+#include "runtime/round/session/session_waiting.h"
 #include "runtime/update/update.h"
 
 #define DISK_RETRY_MS 1000

@@ -6,6 +6,7 @@
 
 #include "runtime/base/log.h"
 #include "runtime/round/session/session_chain.h"
+#include "runtime/round/session/session_waiting.h"
 
 static void scale_row(struct cn_row *row, size_t first, size_t count, float factor)
 {

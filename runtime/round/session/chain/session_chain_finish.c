@@ -4,6 +4,7 @@
 
 #include "runtime/port/crypto.h"
 #include "runtime/round/session/session_chain.h"
+#include "runtime/round/session/session_waiting.h"
 #include "runtime/update/update.h"
 
 enum fingerprint { WORDS_OF = 0x707a0001, FRAME, SPECTRUM };
@@ -135,16 +136,16 @@ static void take_counts(struct cn_session *session, const int64_t words[WORDS])
 }
 
 // From here on the held state is that of the outbox, in which no row but the base is left.
-static void hold_frame(struct cn_session *session, struct cn_buffer *frame, uint64_t set,
-                       const uint8_t digest[CN_DIGEST_SIZE])
+static void hold_frame(struct cn_session *session, struct cn_buffer *frame,
+                       const struct cn_session_waiting_set *set)
 {
     struct cn_checkpoint *held = &session->held;
 
     held->phase = CN_PHASE_SEND;
     held->frame = frame->data; // the buffer's memory is now the frame's
     held->frame_size = frame->size;
-    memcpy(held->frame_digest, digest, CN_DIGEST_SIZE);
-    held->waiting = (struct cn_waiting_set){.set = set};
+    memcpy(held->frame_digest, set->digests.frame, CN_DIGEST_SIZE);
+    held->waiting = (struct cn_waiting_set){.set = set->name};
     cn_session_mark_synced(session);
     cn_row_deinit(&held->residual);
     held->residual = (struct cn_row){0};
@@ -163,14 +164,21 @@ static void take_steps(struct cn_session *session, const int64_t words[WORDS])
         take_counts(session, words);
 }
 
+static cn_err store_waiting(struct cn_session *session, struct cn_collective *collective,
+                            const struct cn_session_waiting *rows,
+                            struct cn_session_waiting_set *set)
+{
+    cn_err err = cn_session_name_waiting(session, collective, rows, set);
+
+    return err ? err : cn_session_store_waiting(session, collective, rows, set);
+}
+
 cn_err cn_session_finish_parts(struct cn_session *session, struct cn_collective *collective)
 {
     struct cn_session_waiting waiting = {NULL, NULL, false};
+    struct cn_session_waiting_set set;
     int64_t words[WORDS] = {0};
-    uint8_t digest[CN_DIGEST_SIZE];
-    struct cn_session_counts counts;
     struct cn_buffer frame;
-    uint64_t set = 0;
     bool lost;
     cn_err err;
 
@@ -179,12 +187,9 @@ cn_err cn_session_finish_parts(struct cn_session *session, struct cn_collective 
     if (err == CN_EDIVERGED || err == CN_ERANGE)
         take_steps(session, words); // the round is given up: its samples have been drawn
     if (!err) {
-        counts = get_counts(words);
-        cn_crypto_digest(frame.data, frame.size, digest);
-        set = cn_session_name_waiting(session, digest, &counts);
-        err = set ? cn_session_store_waiting(session, collective, waiting.next ? &waiting : NULL,
-                                             digest, set)
-                  : CN_ENOMEM;
+        set.counts = get_counts(words);
+        cn_crypto_digest(frame.data, frame.size, set.digests.frame);
+        err = store_waiting(session, collective, waiting.next ? &waiting : NULL, &set);
     }
     if (!err && session->plan.trains)
         err = cn_trainer_discard(session->trainer);
@@ -196,6 +201,6 @@ cn_err cn_session_finish_parts(struct cn_session *session, struct cn_collective 
     }
     take_steps(session, words);
     session->held.resets += lost;
-    hold_frame(session, &frame, set, digest);
+    hold_frame(session, &frame, &set);
     return CN_OK;
 }

@@ -6,6 +6,7 @@
 #include "runtime/base/log.h"
 #include "runtime/engine/trainer/trainer_parts.h"
 #include "runtime/round/session/session_chain.h"
+#include "runtime/round/session/session_waiting.h"
 #include "runtime/update/update_shares.h"
 
 #define PIECE ((size_t)1 << 12) // values of a stored row that are read at a time
@@ -21,12 +22,12 @@ struct encoding {
     size_t *places;       // owned
     bool *owned;          // owned
     struct cn_update_share share;
-    float *values;           // change + residual
-    float *next;             // values - sent
-    bool lost;               // no member had all of the residual
-    struct cn_buffer blocks; // of the tensors that this member owns
-    int64_t *counts;         // owned; CN_UPDATE_SHARES_COUNTS
-    int64_t *equal, *sizes;  // owned; by tensor of the whole model
+    float *values; // change + residual
+    float *next;   // values - sent
+    bool lost;     // no member had all of the residual
+    struct cn_update_blocks blocks;
+    int64_t *counts;        // owned; CN_UPDATE_SHARES_COUNTS
+    int64_t *equal, *sizes; // owned; by tensor of the whole model
 };
 
 static uint32_t owner_of(const struct encoding *encoding, size_t tensor)
@@ -49,7 +50,8 @@ static cn_err allocate(struct encoding *encoding)
     encoding->sizes = calloc(whole->tensor_count + 1, sizeof(*encoding->sizes));
     encoding->values = cn_scratch_allocate((part->total + 1) * sizeof(float));
     encoding->next = cn_scratch_allocate((part->total + 1) * sizeof(float));
-    cn_buffer_init(&encoding->blocks, cn_update_size_max(whole));
+    cn_buffer_init(&encoding->blocks.owned, cn_update_size_max(whole));
+    cn_buffer_init(&encoding->blocks.others, cn_update_size_max(whole));
     if (!encoding->own.tensors || !encoding->places || !encoding->owned || !encoding->counts ||
         !encoding->equal || !encoding->sizes || !encoding->values || !encoding->next)
         return CN_ENOMEM;
@@ -76,7 +78,8 @@ static void release(struct encoding *encoding)
     free(encoding->sizes);
     cn_scratch_free(encoding->values);
     cn_scratch_free(encoding->next);
-    cn_buffer_deinit(&encoding->blocks);
+    cn_buffer_deinit(&encoding->blocks.owned);
+    cn_buffer_deinit(&encoding->blocks.others);
 }
 
 // --- the values ---
@@ -211,6 +214,7 @@ static cn_err encode_own(struct encoding *encoding)
 static cn_err bring_blocks(struct encoding *encoding, size_t first, struct cn_buffer *frame)
 {
     const struct cn_chain_place *place = &encoding->session->plan.chain;
+    const struct cn_buffer *blocks = &encoding->blocks.owned;
     size_t own = 0, count = encoding->share.whole->tensor_count, at = first;
     cn_err err = CN_OK;
 
@@ -225,10 +229,10 @@ static cn_err bring_blocks(struct encoding *encoding, size_t first, struct cn_bu
 
         for (next = t; next < count && owner_of(encoding, next) == owner; next++)
             size += (size_t)encoding->sizes[next];
-        if (owner == place->part && size > encoding->blocks.size - own)
+        if (owner == place->part && size > blocks->size - own)
             err = CN_EFORMAT; // a member lied about the sizes of others
         if (!err && owner == place->part && size) {
-            memcpy(frame->data + at, encoding->blocks.data + own, size);
+            memcpy(frame->data + at, blocks->data + own, size);
             own += size;
         }
         call.count = size;
@@ -237,6 +241,24 @@ static cn_err bring_blocks(struct encoding *encoding, size_t first, struct cn_bu
         at += size;
     }
     return err;
+}
+
+// Several members have the tensors that are used in several parts, and each makes their blocks.
+static cn_err compare_blocks(const struct encoding *encoding, const struct cn_buffer *frame,
+                             size_t first)
+{
+    size_t other = cn_update_shares_compare(&encoding->share, &encoding->blocks.others,
+                                            encoding->sizes, frame, first);
+
+    if (other == SIZE_MAX)
+        return CN_OK;
+    cn_log(
+        CN_LOG_WARN, "session",
+        "round %u: the member with part %u has another change of %s than this board: one lies or "
+        "is broken",
+        encoding->header.round, owner_of(encoding, other) + 1,
+        encoding->share.whole->tensors[other].name);
+    return CN_EDIGEST;
 }
 
 static cn_err make_frame(struct encoding *encoding, struct cn_buffer *frame)
@@ -251,6 +273,8 @@ static cn_err make_frame(struct encoding *encoding, struct cn_buffer *frame)
         err = cn_update_shares_begin(&encoding->share, encoding->sizes, frame, &first);
     if (!err)
         err = bring_blocks(encoding, first, frame);
+    if (!err)
+        err = compare_blocks(encoding, frame, first);
     if (!err) {
         cn_update_shares_end(frame);
         if (cn_update_check(frame->data, frame->size, encoding->share.whole, &diag, &header))

@@ -83,7 +83,7 @@ static cn_err write_own(struct cn_session *session, struct cn_collective *collec
     }
     describe(session, &header);
     cn_part_writer_begin(writer, session->config.store, name_of(session, CN_STORED_OWN), &header,
-                         tensors);
+                         NULL, tensors);
     if (!cn_session_has_room(session) && !writer->err)
         writer->err = CN_ENOSPC;
     err = cn_session_read_own(session, collective, CN_ROW_WEIGHTS, cn_part_writer_put, writer);

@@ -1,5 +1,6 @@
 // session_waiting_files.c - the files with what waits to be sent: their names, what is in them, and
 // when they are removed.
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,6 +9,7 @@
 #include "runtime/port/crypto.h"
 #include "runtime/round/checkpoint/part_file.h"
 #include "runtime/round/session/session_chain.h"
+#include "runtime/round/session/session_waiting.h"
 
 #define VALUES 4096 // values that are rounded at a time
 #define SETS 4      // most sets whose files a board keeps
@@ -39,8 +41,7 @@ struct cn_session_counts cn_session_counts_now(const struct cn_session *session)
 }
 
 void cn_session_describe_waiting(const struct cn_session *session, uint32_t part,
-                                 const uint8_t frame[CN_DIGEST_SIZE],
-                                 const struct cn_session_counts *counts,
+                                 const struct cn_session_waiting_set *set,
                                  struct cn_part_header *header, uint32_t *tensors)
 {
     const struct cn_checkpoint *held = &session->held;
@@ -50,20 +51,29 @@ void cn_session_describe_waiting(const struct cn_session *session, uint32_t part
                                       .round = held->round,
                                       .step = held->steps,
                                       .parts = session->cut.at.parts,
-                                      .samples = counts->samples,
-                                      .cursor = counts->cursor,
-                                      .train_loss = counts->train_loss,
+                                      .samples = set->counts.samples,
+                                      .cursor = set->counts.cursor,
+                                      .train_loss = set->counts.train_loss,
                                       .arrays = CN_PART_WAITING,
                                       .part = part,
                                       .cut = cut_of(session)};
     memcpy(header->base, held->base_digest, sizeof(header->base));
-    memcpy(header->frame, frame, sizeof(header->frame));
+    cn_part_set_contents(header, &set->digests);
     for (size_t t = 0; t < session->layout->tensor_count; t++) {
         if (!(session->cut.holders[t] >> part & 1))
             continue;
         tensors[header->tensors++] = (uint32_t)t;
         header->values += session->layout->tensors[t].count;
     }
+}
+
+bool cn_session_can_wait(const float *values, size_t count)
+{
+    bool can = true;
+
+    for (size_t i = 0; can && i < count; i++)
+        can = fabsf(values[i]) <= CN_SESSION_WAITING_MAX;
+    return can;
 }
 
 cn_err cn_session_allocate_waiting(struct cn_session_waiting *rows, size_t count)
@@ -81,25 +91,51 @@ void cn_session_free_waiting(struct cn_session_waiting *rows)
     *rows = (struct cn_session_waiting){0};
 }
 
-static void put_rounded(const struct cn_session *session, struct cn_part_writer *writer,
+static void add_to_digest(void *to, const float *values, size_t count)
+{
+    cn_sha256_add(to, values, count * sizeof(*values));
+}
+
+static void put_rounded(const struct cn_session *session, cn_checkpoint_put *put, void *to,
                         const float *values, size_t count)
 {
     float rounded[VALUES];
 
     if (session->config.job->options.residual != CN_RESIDUAL_BF16) {
-        cn_part_writer_put(writer, values, count);
+        put(to, values, count);
         return;
     }
     for (size_t done = 0, some; done < count; done += some) {
         some = count - done < VALUES ? count - done : VALUES;
         memcpy(rounded, values + done, some * sizeof(*rounded));
         cn_row_round(rounded, some);
-        cn_part_writer_put(writer, rounded, some);
+        put(to, rounded, some);
     }
 }
 
+static void put_rows(const struct cn_session *session, cn_checkpoint_put *put, void *to,
+                     const struct cn_session_waiting *rows, size_t count)
+{
+    put_rounded(session, put, to, rows->next, count);
+    put_rounded(session, put, to, rows->change, count);
+}
+
+void cn_session_digest_waiting(const struct cn_session *session,
+                               const struct cn_part_header *header, const uint32_t *tensors,
+                               const struct cn_session_waiting *rows,
+                               uint8_t digest[CN_DIGEST_SIZE])
+{
+    struct cn_sha256 sha;
+
+    cn_sha256_init(&sha);
+    cn_sha256_add(&sha, tensors, header->tensors * sizeof(*tensors));
+    put_rows(session, add_to_digest, &sha, rows, (size_t)header->values);
+    cn_sha256_finish(&sha, digest);
+}
+
 cn_err cn_session_write_waiting(const struct cn_session *session,
-                                const struct cn_part_header *header, const uint32_t *tensors,
+                                const struct cn_part_header *header,
+                                const struct cn_part_digests *digests, const uint32_t *tensors,
                                 const struct cn_session_waiting *rows)
 {
     struct cn_part_writer *writer = malloc(sizeof(*writer));
@@ -110,9 +146,8 @@ cn_err cn_session_write_waiting(const struct cn_session *session,
         err = CN_ENOSPC;
     if (!err) {
         cn_waiting_name(cn_part_state(header), header->part, name);
-        cn_part_writer_begin(writer, session->config.store, name, header, tensors);
-        put_rounded(session, writer, rows->next, (size_t)header->values);
-        put_rounded(session, writer, rows->change, (size_t)header->values);
+        cn_part_writer_begin(writer, session->config.store, name, header, digests, tensors);
+        put_rows(session, cn_part_writer_put, writer, rows, (size_t)header->values);
         err = cn_part_writer_end(writer, CN_OK);
     }
     free(writer);

@@ -7,6 +7,7 @@
 #include "runtime/engine/trainer/trainer_parts.h"
 #include "runtime/round/checkpoint/part_file.h"
 #include "runtime/round/session/session_chain.h"
+#include "runtime/round/session/session_waiting.h"
 
 #define PIECE ((size_t)1 << 20) // bytes that travel at a time
 
