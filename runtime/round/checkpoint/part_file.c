@@ -315,17 +315,20 @@ static size_t least(size_t a, size_t b)
     return a < b ? a : b;
 }
 
-// Passes on the bytes that belong before `end`: copies them to `to`, which is what lies between
-// begin and end, or takes them as values. Returns their number.
-static size_t pass(struct cn_part_reader *reader, size_t begin, size_t end, void *to,
+// Returns how many of the next bytes belong before this place behind the header.
+static size_t before(const struct cn_part_reader *reader, size_t end, size_t size)
+{
+    return reader->read < end ? least(size, end - reader->read) : 0;
+}
+
+// Copies the bytes that belong before `end` to `to`, which begins at `begin`. Returns their number.
+static size_t copy(struct cn_part_reader *reader, size_t begin, size_t end, void *to,
                    const uint8_t *bytes, size_t size)
 {
-    size_t some = reader->read < end ? least(size, end - reader->read) : 0;
+    size_t some = before(reader, end, size);
 
-    if (to && some > 0)
+    if (some > 0)
         memcpy((uint8_t *)to + (reader->read - begin), bytes, some);
-    else if (some > 0)
-        take_values(reader, bytes, some / sizeof(float));
     reader->read += some;
     return some;
 }
@@ -354,22 +357,25 @@ cn_err cn_part_reader_put(struct cn_part_reader *reader, const uint8_t *bytes, s
     if (size > reader->left || size % sizeof(float) != 0)
         return CN_EFORMAT;
     reader->left -= size;
-    some = pass(reader, 0, digests, &reader->digests, bytes, size);
+    some = copy(reader, 0, digests, &reader->digests, bytes, size);
     bytes += some;
     size -= some;
     if (some > 0 && reader->read == digests && !are_contents(header, &reader->digests))
         return CN_EDIGEST;
-    some = pass(reader, digests, names, reader->tensors, bytes, size);
+    some = copy(reader, digests, names, reader->tensors, bytes, size);
     cn_sha256_add(&reader->sha, bytes, some);
     bytes += some;
     size -= some;
     if (reader->read == names && cn_part_check_tensors(header, reader->tensors, reader->layout))
         return CN_EFORMAT;
-    some = pass(reader, names, values, NULL, bytes, size);
+    some = before(reader, values, size);
+    if (some > 0)
+        take_values(reader, bytes, some / sizeof(float));
+    reader->read += some;
     cn_sha256_add(&reader->sha, bytes, some);
     bytes += some;
     size -= some;
-    pass(reader, values, SIZE_MAX, reader->digest, bytes, size);
+    copy(reader, values, SIZE_MAX, reader->digest, bytes, size);
     return reader->left > 0 ? CN_OK : check_digest(reader);
 }
 
