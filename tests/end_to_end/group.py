@@ -83,6 +83,8 @@ def lose_each(build, victims, lose, back, exact=False, **settings):
             # As one that was lost, or in the moment when the connections of a new epoch are opened.
             named = (f"{victim} (", f"{victim} is lost", f"no connection with {victim} ")
             assert any(words in said for words in named), "nobody named the lost board"
+        patient = [name for name in lan.boards if "group.timeout" in lan.log(name)]
+        assert not patient, f"nobody waited so long as group.timeout, and {patient} took it for too short"
         finish(lan)
     return f"went on after {', '.join(f'{t:.2f}' for t in times)} s"
 

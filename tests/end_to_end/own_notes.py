@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""What export.py of tests/examples/own writes into a file: which tensors train. PyTorch is played.
+"""What export.py of tests/examples/own writes into a file: which tensors train, and the values of buffers, which the
+export has changed. PyTorch is played.
 
     own_notes.py BIN
 """
@@ -23,6 +24,31 @@ def check(node, path):
     return [line.split()[1] for line in done.stdout.splitlines() if line.startswith("parameter ")], done.stdout
 
 
+class Played:
+    """A tensor of PyTorch with these bytes."""
+
+    def __init__(self, values):
+        self.values = values
+
+    def detach(self):
+        return self
+
+    cpu = contiguous = numpy = detach
+
+    def tobytes(self):
+        return self.values
+
+
+def initializer(path, name):
+    """The bytes of a tensor of a file."""
+    graph = next(content for tag, content, _ in export.read_fields(path.read_bytes()) if tag == 7)
+    for tag, tensor, _ in export.read_fields(graph):
+        fields = {of: content for of, content, _ in export.read_fields(tensor)} if tag == 5 else {}
+        if fields.get(8) == name.encode():
+            return fields[9]
+    raise KeyError(name)
+
+
 def main(build):
     node = pathlib.Path(build, "cairn-node")
     with tempfile.TemporaryDirectory(prefix="cairn-notes-") as folder:
@@ -33,11 +59,16 @@ def main(build):
         trained, frozen, buffer = before[2:], before[0], before[1]
         weights = [(name, types.SimpleNamespace(requires_grad=name != frozen)) for name in before if name != buffer]
         model = types.SimpleNamespace(named_parameters=lambda: weights, named_buffers=lambda: [(buffer, None)])
-        export.say_what_is_trained(model, path)
+        size = path.stat().st_size
+        values = initializer(path, buffer)
+        export.finish_file(model, path, {buffer: Played(values[::-1])})
+        assert initializer(path, buffer) == values[::-1] != values
+        assert initializer(path, frozen) == initializer(ROOT / "tests" / "data" / "models" / "mlp.onnx", frozen)
+        assert path.stat().st_size > size
         after, text = check(node, path)
         assert after == trained, (after, trained)
         assert "seldom" not in text, text
-    print("only what trains is a parameter")
+    print("only what trains is a parameter, and buffers have the values of the module")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 #!/bin/sh
-# model.sh - searches group.pml and parts.pml with Spin: the protocol must hold, with and without chains, and without
-# each of its protections break.
+# model.sh - searches group.pml, parts.pml and waits.pml with Spin: the protocol must hold, with and without chains, and
+# without each of its protections break.
 #
 # usage: tests/model/model.sh FOLDER [DEFINE...]
 #
@@ -82,3 +82,12 @@ breaks NO_EPOCH 'found'
 breaks NO_OTHER 'agreed'
 breaks NO_SLOTS 'agreed'
 breaks NO_AGREE 'agreed' -DNO_WHOLE_VOTE -DSTEPS=4 -DF=0
+
+model=waits.pml
+holds waits
+holds waits -DROUNDS=3 -DRESULTS=1 -DLOST=0
+breaks NO_STORE_FIRST 'damaged'
+breaks NO_COPY 'damaged'
+breaks NO_CONTENT '==0'
+breaks NO_SECURE 'given'
+breaks NO_LATER 'damaged' -DROUNDS=3 -DRESULTS=1 -DLOST=0

@@ -243,6 +243,28 @@ static void each_member_has_its_part_and_the_one_before(void **state)
     }
 }
 
+// A board whose disk refused a newer state decides an older round again, while a state of the
+// others names what only it has.
+static void files_of_later_rounds_stay(void **state)
+{
+    struct epoch_world *world = *state;
+    struct run run;
+
+    begin(world, &run);
+    for (int i = 0; i < PARTS; i++) {
+        struct cn_session *session = world->boards[i].session;
+
+        session->held.waiting.set = session->disk.named = 0;
+        session->held.round = ROUNDS - 1;
+        cn_session_forget_waiting(session);
+        assert_int_equal(count_in_folder(world, i, UINT32_MAX, ROUNDS - 1), 0);
+        assert_int_equal(count_in_folder(world, i, UINT32_MAX, ROUNDS), 2);
+        session->held.round = ROUNDS;
+        cn_session_forget_waiting(session);
+        assert_int_equal(count_in_folder(world, i, UINT32_MAX, ROUNDS), 0);
+    }
+}
+
 // One break, in the n-th of these calls of the victim; all rounds must come out as undisturbed.
 static void break_call(struct epoch_world *world, const struct world_fault *fault, uint32_t call,
                        const struct run *undisturbed)
@@ -933,6 +955,7 @@ int main(int argc, char **argv)
         TEST(a_member_alone_makes_the_same_updates),
         TEST(what_waits_in_halves_is_rounded_as_alone),
         TEST(each_member_has_its_part_and_the_one_before),
+        TEST(files_of_later_rounds_stay),
         TEST(a_death_in_or_after_calls_of_a_rounds_end_changes_nothing),
         TEST(one_lost_disk_takes_nothing_with_it),
         TEST(one_lost_disk_takes_no_halves_with_it),

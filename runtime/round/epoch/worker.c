@@ -85,12 +85,12 @@ static void end_patience(struct cn_worker *worker, const struct cn_membership_vi
                          uint32_t waited_ms, uint64_t begun_ms, cn_err err, struct cn_left *left)
 {
     bool gave_up = err == CN_ETIMEOUT && left->lost < worker->config.member_count;
-    bool told = err == CN_EPEER && left->lost == NOBODY;
+    bool told = err == CN_EPEER && left->lost == NOBODY &&
+                cn_platform_now_ms() - begun_ms >= waited_ms; // else it left for another reason
 
     if (!gave_up && !told)
         return;
-    if (gave_up || cn_platform_now_ms() - begun_ms >= waited_ms) // else it left for another reason
-        left->waited_ms = waited_ms;
+    left->waited_ms = waited_ms;
     cn_patience_ran_out(&worker->patience, waited_ms, members_of(view));
 }
 

@@ -171,7 +171,7 @@ static void bound_sums(struct cn_session *session, float sums[VOTES])
         sums[COMPUTED + r] = (float)cn_sum_within((double)sums[COMPUTED + r], 0, COMPUTED_MOST, 0);
     if (!session->plan.total || cn_sum_bound_step(&step, (float)most))
         return;
-    if (session->measured.odd_round != session->held.round)
+    if (size > 1 && session->measured.odd_round != session->held.round)
         cn_log(CN_LOG_WARN, "session",
                "round %u, step %u: the members' sums are %g samples, weight %g and loss %g, which "
                "cannot be: a member lies or is broken",

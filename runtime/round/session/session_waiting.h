@@ -74,7 +74,8 @@ bool cn_session_is_offer(const struct cn_session *session, const struct cn_waiti
 // Removes files of sets that nothing names, if there are many, before those of `set` are stored.
 void cn_session_bound_waiting(struct cn_session *session, uint64_t set);
 
-// Removes the files of all sets but those that the held state and the stored one name.
+// Removes the files of all sets but those that the held state and the stored one name, and those of
+// later rounds.
 void cn_session_forget_waiting(struct cn_session *session);
 
 // --- session_waiting_set.c ---

@@ -43,10 +43,35 @@ def read_number(data, at):
             return value, at
 
 
-def say_what_is_trained(model, path):
-    """Writes into the file which tensors are parameters that train, and which are buffers or frozen.
+def read_fields(data):
+    """The fields of a message: tag, content of one that holds bytes, and all its bytes."""
+    at = 0
+    while at < len(data):
+        start = at
+        key, at = read_number(data, at)
+        size = {0: 0, 1: 8, 5: 4}.get(key & 7)
+        if key & 7 in (0, 2):
+            value, at = read_number(data, at)
+            size = value if size is None else size
+        yield key >> 3, data[at:at + size], data[start:at + size]
+        at += size
 
-    Cairn keeps the latter as they are. The keys are those of PyTorch's newer exporter.
+
+def put_back(tensor, buffers):
+    """A tensor of the file with the values of the model's buffer of that name, if there is one."""
+    parts = list(read_fields(tensor))
+    name = next((content.decode() for tag, content, _ in parts if tag == 8), "")
+    if name not in buffers or not any(tag == 9 for tag, _, _ in parts):
+        return tensor
+    values = field(9, buffers[name].detach().cpu().contiguous().numpy().tobytes())
+    return b"".join(values if tag == 9 else data for tag, _, data in parts)
+
+
+def finish_file(model, path, buffers):
+    """Writes the values of buffers into the file, and which of its tensors are parameters that train.
+
+    The others are buffers or frozen; Cairn keeps them as they are. The keys are those of PyTorch's
+    newer exporter.
     """
     kinds = {name: "PARAMETER" if weight.requires_grad else "FROZEN" for name, weight in model.named_parameters()}
     kinds.update({name: "BUFFER" for name, _ in model.named_buffers()})
@@ -56,17 +81,12 @@ def say_what_is_trained(model, path):
         notes += field(13, field(1, name.encode()) + field(4, entry))  # value_info, metadata_props
     with open(path, "rb") as file:
         content = file.read()
-    at, parts = 0, []
-    while at < len(content):
-        start = at
-        key, at = read_number(content, at)
-        size, at = read_number(content, at)  # the fields of a model are numbers or bytes
-        if key == 7 << 3 | 2:  # the graph
-            parts.append(field(7, content[at:at + size] + notes))
-            at += size
-            continue
-        at += size if key & 7 == 2 else 0
-        parts.append(content[start:at])
+    parts = []
+    for tag, graph, data in read_fields(content):
+        if tag == 7:
+            tensors = (field(5, put_back(tensor, buffers)) if of == 5 else part for of, tensor, part in read_fields(graph))
+            data = field(7, b"".join(tensors) + notes)
+        parts.append(data)
     with open(path, "wb") as file:
         file.write(b"".join(parts))
 
@@ -74,6 +94,9 @@ def say_what_is_trained(model, path):
 def export(model, sample, path):
     # TRAINING without constant folding keeps every weight under its name in the state_dict, so that the
     # trained weights can be loaded back. PyTorch 2.5 and later must be told to use this exporter; 2.9 and later warn of it.
+    # The export runs the model once in training mode, which changes the running statistics of batch
+    # normalization: they are put back, in the module and in the file.
+    state = {name: value.clone() for name, value in model.state_dict().items()}
     more = {}
     if "dynamo" in inspect.signature(torch.onnx.export).parameters:
         more["dynamo"] = False
@@ -91,8 +114,9 @@ def export(model, sample, path):
             dynamic_axes={"input": {0: "batch"}, "output": {0: "batch"}},
             **more,
         )
-    say_what_is_trained(model, path)
+    model.load_state_dict(state)
+    finish_file(model, path, {name: value for name, value in model.named_buffers()})
 
 
 if __name__ == "__main__":
-    export(make_model(), torch.zeros(1, 1, 12, 12), "model.onnx")
+    export(make_model(), torch.zeros(2, 1, 12, 12), "model.onnx")

@@ -196,6 +196,8 @@ bool cn_session_is_offer(const struct cn_session *session, const struct cn_waiti
 // A walk over the files: which sets there are, or the removal of some.
 struct walk {
     struct cn_store *store;
+    const struct cn_session
+        *session;     // files of later rounds than its state stay; NULL: they go too
     uint64_t keep[3]; // sets that stay
     uint64_t found[SETS + 1];
     uint32_t count; // of found, at most SETS + 1
@@ -216,15 +218,26 @@ static cn_err find_set(void *context, const char *name)
     return CN_OK;
 }
 
+// The state of another member may name the set of a later round, with a part that only this board
+// has: its own state may be older, where its disk has refused a newer one.
+static bool is_later(const struct cn_session *session, const char *name)
+{
+    const struct cn_checkpoint *held = &session->held;
+    struct cn_part_header header;
+
+    return cn_part_file_read(session->config.store, name, session->layout, &header) == CN_OK &&
+           header.run == held->run && header.lineage == held->lineage && header.round > held->round;
+}
+
 static cn_err remove_other(void *context, const char *name)
 {
-    struct walk *walk = context;
+    const struct walk *walk = context;
     uint32_t part;
     uint64_t set;
     cn_err err;
 
     if (!cn_waiting_parse(name, &set, &part) || set == walk->keep[0] || set == walk->keep[1] ||
-        set == walk->keep[2])
+        set == walk->keep[2] || (walk->session && is_later(walk->session, name)))
         return CN_OK;
     err = walk->store->ops->remove(walk->store, name);
     if (err)
@@ -242,7 +255,9 @@ static void remove_others(struct cn_session *session, struct walk *walk)
 
 void cn_session_forget_waiting(struct cn_session *session)
 {
-    struct walk walk = {session->config.store, {session->held.waiting.set, session->disk.named}};
+    struct walk walk = {.store = session->config.store,
+                        .session = session,
+                        .keep = {session->held.waiting.set, session->disk.named}};
 
     remove_others(session, &walk);
 }
@@ -251,8 +266,8 @@ void cn_session_forget_waiting(struct cn_session *session)
 // them stay.
 void cn_session_bound_waiting(struct cn_session *session, uint64_t set)
 {
-    struct walk walk = {session->config.store,
-                        {session->held.waiting.set, session->disk.named, set}};
+    struct walk walk = {.store = session->config.store,
+                        .keep = {session->held.waiting.set, session->disk.named, set}};
 
     (void)walk.store->ops->list(walk.store, find_set, &walk);
     if (walk.count > SETS)

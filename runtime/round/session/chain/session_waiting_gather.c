@@ -1,5 +1,4 @@
 // session_waiting_gather.c - what waits to be sent, read from the files of a chain's members.
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,8 +22,7 @@ struct wanted {
     size_t *at;           // owned; by tensor: place of its values in part; SIZE_MAX: not needed
     uint8_t *has;         // owned; by tensor: 1 once a checked file had it
     uint8_t *coming;      // owned; likewise, of the file that is read now
-    bool checks;          // the file comes from another member
-    bool odd;             // it has a value that nothing can wait with
+    bool odd;             // the file has a value that nothing can wait with
     uint8_t *piece;       // owned
     bool lost;            // no member has all
 };
@@ -76,8 +74,7 @@ static void take(void *context, enum cn_checkpoint_part array, size_t first, siz
     if (array != (enum cn_checkpoint_part)wanted->session->held.waiting.array ||
         wanted->at[tensor] == SIZE_MAX || wanted->has[tensor])
         return;
-    for (size_t i = 0; wanted->checks && i < count; i++)
-        wanted->odd |= !(fabsf(values[i]) <= CN_SESSION_WAITING_MAX);
+    wanted->odd |= !cn_session_can_wait(values, count);
     wanted->coming[tensor] = 1;
     put(wanted, tensor, first, values, count);
 }
@@ -203,7 +200,6 @@ static cn_err receive_file(struct wanted *wanted, const struct transfer *transfe
     struct cn_part_reader reader = {.left = 0};
     cn_err err = CN_OK, content = CN_OK;
 
-    wanted->checks = true;
     for (uint64_t at = 0; !err && at < transfer->size; at += call->count) {
         size_t head = at == 0 ? CN_PART_HEADER_SIZE : 0;
 
@@ -227,7 +223,6 @@ static cn_err receive_file(struct wanted *wanted, const struct transfer *transfe
                name_of_member(wanted, transfer->source),
                content ? cn_err_text(content) : "a value is not finite or too large");
     end_file(wanted, err ? err : content);
-    wanted->checks = false;
     cn_part_reader_end(&reader);
     return err;
 }

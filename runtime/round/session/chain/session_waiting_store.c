@@ -21,7 +21,7 @@ struct storing {
     struct cn_part_header header;
     uint32_t *tensors; // owned; room for those of the layout
     bool own, before;  // stored
-    bool tried;        // told that a disk has no room
+    bool tried;        // told which parts no disk has taken
 };
 
 static void write_own(struct storing *storing)
@@ -126,6 +126,18 @@ static cn_err agree(const struct storing *storing, int64_t stored[CN_CUT_PARTS_M
     return CN_EDIGEST;
 }
 
+static void tell_untaken(const struct storing *storing, const int64_t stored[CN_CUT_PARTS_MAX])
+{
+    uint32_t parts = storing->session->cut.at.parts;
+
+    for (uint32_t p = 0; p < parts; p++)
+        if (stored[p] <= 0)
+            cn_log(CN_LOG_WARN, "session",
+                   "round %u: no disk of a member with part %u takes what waits of it, for the "
+                   "reason in that member's log: the member with part %u stores it",
+                   storing->session->held.round, p + 1, (p + 1) % parts + 1);
+}
+
 // What is stored already is not written again.
 static cn_err store_once(struct storing *storing, bool *all)
 {
@@ -138,9 +150,7 @@ static cn_err store_once(struct storing *storing, bool *all)
     if (err || *all)
         return err;
     if (!storing->tried)
-        cn_log(CN_LOG_WARN, "session",
-               "round %u: a disk has no room for what waits of its part: trying the next member",
-               storing->session->held.round);
+        tell_untaken(storing, stored);
     storing->tried = true;
     if (storing->rows)
         err = give_on(storing, stored);
