@@ -37,6 +37,8 @@ static const char help[] =
     "                   leaves out is as without it. With data.scope: shared all\n"
     "                   boards of a group have the same samples\n"
     "  --seed N         of division and training; default 1\n"
+    "  --threads N      of each board; default: the processors, divided among the\n"
+    "                   boards. Only boards with as many make the same bits\n"
     "  --keep DIR       keep all files of the run in DIR; default: a temporary folder\n"
     "  --port P         first port: the page's, then the gateway's, then the boards';\n"
     "                   default: any that are free\n"

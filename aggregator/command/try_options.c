@@ -12,6 +12,7 @@
 #include "runtime/port/link.h"
 
 #define ROUNDS_MAX 1000000
+#define THREADS_MAX 1024      // as of the key "threads"
 #define SEED_MAX (1ull << 53) // JSON and YAML readers keep whole numbers below that
 
 struct reading {
@@ -121,6 +122,9 @@ static void read_option(struct reading *reading, int option)
     case 'p':
         trial->port = (uint32_t)read_count(reading, "port", 1, UINT16_MAX);
         break;
+    case 'n':
+        trial->threads = (uint32_t)read_count(reading, "threads", 1, THREADS_MAX);
+        break;
     case 'j':
         read_job(reading);
         break;
@@ -192,21 +196,14 @@ static void check(struct reading *reading)
 bool cn_try_options_read(int argc, char **argv, struct cn_try_options *options)
 {
     static const struct option known[] = {
-        {"data", required_argument, NULL, 'd'},
-        {"test", required_argument, NULL, 't'},
-        {"boards", required_argument, NULL, 'b'},
-        {"groups", required_argument, NULL, 'g'},
-        {"split", required_argument, NULL, 's'},
-        {"alpha", required_argument, NULL, 'a'},
-        {"seed", required_argument, NULL, 'e'},
-        {"scale", required_argument, NULL, 'x'},
-        {"rounds", required_argument, NULL, 'r'},
-        {"port", required_argument, NULL, 'p'},
-        {"job", required_argument, NULL, 'j'},
-        {"keep", required_argument, NULL, 'k'},
-        {"stay", no_argument, NULL, 'y'},
-        {"json", no_argument, NULL, 'o'},
-        {0},
+        {"data", required_argument, NULL, 'd'},    {"test", required_argument, NULL, 't'},
+        {"boards", required_argument, NULL, 'b'},  {"groups", required_argument, NULL, 'g'},
+        {"split", required_argument, NULL, 's'},   {"alpha", required_argument, NULL, 'a'},
+        {"seed", required_argument, NULL, 'e'},    {"scale", required_argument, NULL, 'x'},
+        {"rounds", required_argument, NULL, 'r'},  {"port", required_argument, NULL, 'p'},
+        {"threads", required_argument, NULL, 'n'}, {"job", required_argument, NULL, 'j'},
+        {"keep", required_argument, NULL, 'k'},    {"stay", no_argument, NULL, 'y'},
+        {"json", no_argument, NULL, 'o'},          {0},
     };
     struct reading reading = {.options = options, .argc = argc, .argv = argv};
     int option, place;
@@ -253,7 +250,9 @@ void cn_try_options_describe(const struct cn_trial_options *options, char *text,
     at += snprintf(text + at, size - (size_t)at, "\nseed %" PRIu64 "\nscale %.9g\n", split->seed,
                    options->scale);
     if (options->rounds)
-        snprintf(text + at, size - (size_t)at, "rounds %u\n", options->rounds);
+        at += snprintf(text + at, size - (size_t)at, "rounds %u\n", options->rounds);
+    if (options->threads)
+        snprintf(text + at, size - (size_t)at, "threads %u\n", options->threads);
     add_path(text, size, "model", options->model);
     add_path(text, size, "inputs", options->inputs);
     add_path(text, size, "labels", options->labels);

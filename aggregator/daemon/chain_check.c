@@ -24,6 +24,20 @@ static uint32_t describe_need(const struct cn_job *job, char *text, size_t size)
     return parts * shards;
 }
 
+// More replicas are wanted than there are boards for.
+static void warn_of_replicas(const struct cn_job *job, uint32_t wanted,
+                             const struct cn_ledger_group_sizes *sizes, struct cn_diag *warned)
+{
+    uint32_t replicas = job->parallel.replicate, most = sizes->largest / wanted;
+
+    if (replicas > most && replicas <= CN_GROUP_MAX)
+        cn_diag_add(warned,
+                    "parallel.replicate: %u needs groups of %u boards; the largest group, %s, has "
+                    "%u: it counts as %u there, and %u of the boards look on",
+                    replicas, replicas * wanted, sizes->largest_name, sizes->largest, most,
+                    sizes->largest % wanted);
+}
+
 cn_err cn_chain_check_groups(struct cn_ledger *ledger, const struct cn_job *job,
                              struct cn_diag *refused, struct cn_diag *warned)
 {
@@ -34,6 +48,8 @@ cn_err cn_chain_check_groups(struct cn_ledger *ledger, const struct cn_job *job,
         return CN_OK;
     uint32_t wanted = describe_need(job, need, sizeof(need));
     cn_err err = cn_ledger_size_groups(ledger, wanted, &sizes);
+    if (!err && sizes.enough)
+        warn_of_replicas(job, wanted, &sizes, warned);
     if (err || sizes.enough == sizes.groups)
         return err;
     if (sizes.enough) {

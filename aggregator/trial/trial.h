@@ -22,6 +22,7 @@ struct cn_trial_options {
     const struct cn_profile *given; // the job file, loaded; NULL: none. Borrowed
     uint32_t rounds;                // 0: as the job says
     uint32_t port;                  // first of the ports; 0: any that are free
+    uint32_t threads;               // of each board; 0: the processors, divided among the boards
     double scale;                   // factor of each input
     bool stay;                      // the gateway goes on after the end of the run
 };

@@ -40,12 +40,15 @@ static void write_group(const struct cn_trial_split *split, uint32_t board,
     fprintf(file, "}\n");
 }
 
-static cn_err write_board(const struct cn_trial_split *split, uint32_t board,
+static cn_err write_board(const struct cn_trial_options *options, uint32_t board,
                           const struct cn_trial_ports *ports, const char *folder,
                           struct cn_diag *diag)
 {
     char name[32], owner[CN_TRIAL_OWNER_SIZE];
-    uint32_t number = board + 1, threads = cn_platform_cpu_count() / split->boards;
+    const struct cn_trial_split *split = &options->split;
+    uint32_t number = board + 1, threads = options->threads;
+    if (!threads)
+        threads = cn_platform_cpu_count() / split->boards;
     snprintf(name, sizeof(name), "board-%u.yaml", number);
     FILE *file = cn_trial_file_create(folder, name, diag);
     if (!file)
@@ -71,6 +74,6 @@ cn_err cn_trial_profiles_write(const struct cn_trial_options *options,
 {
     cn_err err = write_gateway(ports, folder, diag);
     for (uint32_t i = 0; i < options->split.boards && !err; i++)
-        err = write_board(&options->split, i, ports, folder, diag);
+        err = write_board(options, i, ports, folder, diag);
     return err;
 }

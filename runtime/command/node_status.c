@@ -121,6 +121,14 @@ static void print_group(FILE *out, const cJSON *group)
                 text(group, "slowest_why"));
 }
 
+// Returns milliseconds of a step; what cannot be measured is 0.
+static double milliseconds(const cJSON *round, const char *name)
+{
+    double ms = number(round, name);
+
+    return ms < 0.001 ? 0 : ms;
+}
+
 static void print_round(FILE *out, const cJSON *json, const cJSON *round)
 {
     fprintf(out, "  round     %.0f", number(round, "number"));
@@ -134,7 +142,8 @@ static void print_round(FILE *out, const cJSON *json, const cJSON *round)
     if (number(part(json, "group"), "size") > 1 && has(round, "wire_ms"))
         fprintf(out,
                 "\n            of a step %.3g ms compute, %.3g ms wait for others, %.3g ms wire",
-                number(round, "compute_ms"), number(round, "wait_ms"), number(round, "wire_ms"));
+                milliseconds(round, "compute_ms"), milliseconds(round, "wait_ms"),
+                milliseconds(round, "wire_ms"));
     fprintf(out, "\n");
 }
 

@@ -55,7 +55,7 @@ static void put_other(const struct cn_layout_search *search, uint32_t index, con
                 names[second->tightest.member]);
         return;
     }
-    fprintf(out, ", %.2f times as long for a sample, waiting for %.0f %% of it",
+    fprintf(out, ", %.2f times as long for a sample, of which boards wait %.0f %%",
             cn_layout_rate(best) / cn_layout_rate(second),
             100 * (second->step_us - second->busy_us) / second->step_us);
 }
@@ -112,7 +112,7 @@ void cn_layout_text(const struct cn_layout_search *search, const char *const *na
     cn_layout_name(best, name, sizeof(name));
     fprintf(out, "%s: ", name);
     put_memory(best, names, out);
-    fprintf(out, "; %.3g ms a step predicted, waiting for %.0f %% of it", 1e-3 * best->step_us,
+    fprintf(out, "; %.3g ms a step predicted, of which boards wait %.0f %%", 1e-3 * best->step_us,
             best->step_us > 0 ? 100 * (best->step_us - best->busy_us) / best->step_us : 0);
     put_other(search, search->second, "next best", names, out);
     put_other(search, other_kind(search), best->parts > 1 ? "without a cut" : "with a cut", names,

@@ -20,6 +20,12 @@ static void check_cut(const struct cn_profile *profile, struct cn_diagnostics *r
     uint32_t cuts = (uint32_t)cn_words_count(pipeline->cut);
     uint32_t wanted = pipeline->parts > 1 ? pipeline->parts - 1 : 0;
 
+    if (cuts && profile->settings.job.parallel.kind == CN_PARALLEL_AUTO) {
+        cn_diagnostics_error(report, cn_profile_place(profile, "job.parallel.cut", report),
+                             "parallel.cut: parallel.kind auto chooses where the model is cut; "
+                             "expected one of the two");
+        return;
+    }
     if (!cuts || cuts == wanted)
         return;
     cn_diagnostics_error(report, cn_profile_place(profile, "job.parallel.cut", report),

@@ -101,6 +101,7 @@ const char *cn_value_wanted(char wanted[CN_WANTED_SIZE], const struct cn_schema_
 {
     const struct cn_unit *units = cn_value_units(row->type);
     char text[CN_QUANTITY_SIZE];
+    bool named;
 
     wanted[0] = '\0';
     append(wanted, "", is_list_of_numbers(row) ? "a number or a list of them" : noun_of(row->type));
@@ -109,6 +110,7 @@ const char *cn_value_wanted(char wanted[CN_WANTED_SIZE], const struct cn_schema_
     if (!is_numeric(row))
         return wanted;
     print_limit(text, row->type, row->min);
+    named = row->zero && strcmp(row->zero, text) != 0; // else it is in the range
     append(wanted, " from ", text);
     print_limit(text, row->type, row->max);
     append(wanted, " to ", text);
@@ -117,7 +119,7 @@ const char *cn_value_wanted(char wanted[CN_WANTED_SIZE], const struct cn_schema_
             append(wanted, i ? ", " : " (", units[i].name);
         append(wanted, ")", "");
     }
-    if (row->zero)
+    if (named)
         append(wanted, ", or ", row->zero);
     return wanted;
 }

@@ -66,7 +66,11 @@ class Lan(Cluster):
         except subprocess.CalledProcessError as error:
             self.unwire()
             raise AssertionError(error.stderr) from error
-        return super().__enter__()
+        try:
+            return super().__enter__()
+        except BaseException:
+            self.unwire()
+            raise
 
     def __exit__(self, *reason):
         super().__exit__(*reason)

@@ -85,8 +85,11 @@ def statistics_of_batches_change_no_bit_and_tied_weights_are_the_same_on_both(bu
             assert abs(a - b) < 1e-3 * a, (losses(one), losses(two))
 
 
-def refused(build, groups, line, names, change=None, **settings):
-    """The line that a board and, where it has no other board to ask, the gateway say of a job that cannot run."""
+def refused(build, groups, line, names, change=None, status=(), **settings):
+    """The line that a board and, where it has no other board to ask, the gateway say of a job that cannot run.
+
+    status: boards whose own status says it, too.
+    """
     with Cluster(build, groups, **{**SETTINGS, **settings}) as cluster:
         share_samples(cluster)
         if change:
@@ -94,6 +97,9 @@ def refused(build, groups, line, names, change=None, **settings):
         cluster.start_all()
         for name in names:
             cluster.wait_for_line(name, line)
+        for name in status:
+            wait_until(lambda: line in cluster.command(cluster.node, "status", f"{name}.yaml").stdout,  # noqa: B023
+                       f"the status of {name} says so")
 
 
 @scenario
@@ -111,11 +117,11 @@ def what_cannot_be_a_chain_gets_one_clear_line(build):
     refused(build, TWO, "parallel.pipeline of job 'digits' is 3, and 2 boards are in group.members of this profile; "
             "wanted at least 3", everybody, extra="parallel: {pipeline: 3}")
     refused(build, TWO, "data set 'digits' of board-2 has other samples than that of board-1, and a chain needs the "
-            "same: board-2 looks on", everybody, own_samples, extra="parallel: {pipeline: 2}")
+            "same: board-2 looks on", everybody, own_samples, ("board-2",), extra="parallel: {pipeline: 2}")
     refused(build, TWO, "a chain of 2 parts cannot be made of board-1: waiting for members with the same samples",
-            everybody, own_samples, extra="parallel: {pipeline: 2}")
+            everybody, own_samples, ("board-1",), extra="parallel: {pipeline: 2}")
     refused(build, THREE, "data set 'digits' of board-1 has other samples than that of board-2, and a chain needs the "
-            "same: board-1 looks on", ("board-1", "board-2", "board-3", "gateway"), others_go_on,
+            "same: board-1 looks on", ("board-1", "board-2", "board-3", "gateway"), others_go_on, ("board-1",),
             extra="parallel: {pipeline: 2}")
     refused(build, THREE, "chain 1 of 1 (board-2 board-3)", ("board-2", "board-3"), others_go_on,
             extra="parallel: {pipeline: 2}")
@@ -178,7 +184,11 @@ def chains_that_no_group_can_form_are_refused_and_of_some_groups_wait(build):
         cluster.write("job.yaml", good)
         cluster.kill("gateway")  # so that check may have its addresses
         result = cluster.command(cluster.aggregator, "check", "gateway.yaml")
-        assert f"warning: {some}" in result.stderr, result
+        assert f"warning: {some}" in result.stderr and "replicate" not in result.stderr, result
+        cluster.write("job.yaml", good.replace("pipeline: 2", "pipeline: 2, replicate: 2"))
+        result = cluster.command(cluster.aggregator, "check", "gateway.yaml")
+        assert ("warning: parallel.replicate: 2 needs groups of 4 boards; the largest group, lab-a, has 2: it counts as 1 "
+                "there, and 0 of the boards look on") in result.stderr, result
 
 
 def serve_to_end(cluster, timeout):
@@ -298,6 +308,7 @@ def a_folder_of_samples_is_refused_by_its_line(build):
 def what_does_not_go_together_with_a_pipeline_is_refused_by_its_line(build):
     refusals = (
         ("pipeline: 2, kind: auto", "parallel.pipeline: parallel.kind auto chooses it; expected one of the two"),
+        ("kind: auto, cut: one", "parallel.cut: parallel.kind auto chooses where the model is cut; expected one of the two"),
         ("pipeline: 2, measure: board-1", "parallel.measure: not together with parallel.pipeline in this version"),
         ("pipeline: 2, train: board-1", "parallel.train: not together with parallel.pipeline in this version"),
         ("pipeline: 2, balance: true", "parallel.balance: not together with parallel.pipeline in this version"),

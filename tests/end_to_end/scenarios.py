@@ -17,6 +17,13 @@ import time
 SKIPPED = 77  # as ctest reads it
 
 
+def usage(text):
+    """Ends a program that was started without a build, with its text."""
+    if sys.argv[1:2] in ([], ["-h"], ["--help"]):
+        print(text)
+        sys.exit(not sys.argv[1:])
+
+
 def chosen(functions, names):
     """The functions of these names in their order, all of them without names. An unknown name ends the test."""
     known = [function.__name__ for function in functions]
@@ -36,6 +43,7 @@ class Scenarios:
 
     def main(self, possible=None):
         """Where they are not possible here, possible() says so."""
+        usage(f"{os.path.basename(sys.argv[0])} BUILD [SCENARIO...], of:\n  " + "\n  ".join(self.functions))
         build, *names = sys.argv[1:]
         functions = chosen(self.functions.values(), names)
         if possible and not possible():

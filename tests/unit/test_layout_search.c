@@ -491,22 +491,22 @@ static void it_says_the_choice_the_next_best_and_why(void **state)
     cn_layout_text(&search, names, text, sizeof(text));
     assert_string_equal(text,
                         "1 chain of 4 parts, 32 micro-batches a step: no member says how much "
-                        "memory it has; 128 ms a step predicted, waiting for 37 % of it; next "
+                        "memory it has; 128 ms a step predicted, of which boards wait 37 %; next "
                         "best: 1 chain of 3 parts, 24 micro-batches a step, 1.14 times as long for "
-                        "a sample, waiting for 27 % of it; without a cut: 2 replicas of 2 shards, "
-                        "stage 1, 8 micro-batches a step, 8.46 times as long for a sample, waiting "
-                        "for 93 % of it");
+                        "a sample, of which boards wait 27 %; without a cut: 2 replicas of 2 "
+                        "shards, stage 1, 8 micro-batches a step, 8.46 times as long for a sample, "
+                        "of which boards wait 93 %");
     facts = alike(2, 12, 8 * MIB, 8 * KIB, 100000000);
     facts.members[1].limit = 30 * MIB;
     facts.most_parts = 1;
     cn_layout_search(&facts, &search);
     cn_layout_text(&search, names, text, sizeof(text));
-    assert_string_equal(text,
-                        "1 replica of 2 shards, stage 1, 4 micro-batches a step: 29440 KiB of "
-                        "30720 KiB on board-2; 40.5 ms a step predicted, waiting for 1 % of it; "
-                        "next best: 1 replica of 2 shards, stage 2, 4 micro-batches a step, 1.00 "
-                        "times as long for a sample, waiting for 2 % of it; 1 layout does not fit: "
-                        "the nearest lacks 2816 KiB on board-2");
+    assert_string_equal(
+        text, "1 replica of 2 shards, stage 1, 4 micro-batches a step: 29440 KiB of "
+              "30720 KiB on board-2; 40.5 ms a step predicted, of which boards wait 1 %; "
+              "next best: 1 replica of 2 shards, stage 2, 4 micro-batches a step, 1.00 "
+              "times as long for a sample, of which boards wait 2 %; 1 layout does not fit: "
+              "the nearest lacks 2816 KiB on board-2");
 }
 
 int main(void)

@@ -27,8 +27,9 @@ static enum cn_health_state state_of(const struct cn_status_file *status, const 
         return CN_HEALTH_FAILED;
     if (status->care->care.pause)
         return CN_HEALTH_PAUSED;
-    return status->progress.size && !status->progress.needs[0] ? states[status->progress.phase]
-                                                               : CN_HEALTH_WAITING;
+    return status->progress.size && !cn_progress_waits(&status->progress)
+               ? states[status->progress.phase]
+               : CN_HEALTH_WAITING;
 }
 
 static uint64_t limited(double value)

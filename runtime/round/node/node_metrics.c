@@ -19,7 +19,8 @@ static void write_state(const struct cn_status_file *status, struct cn_metric_te
 {
     static const char *const states[] = {"waiting", "idle", "training", "delivering", "paused"};
     const struct cn_progress *progress = &status->progress;
-    size_t now = status->care->care.pause ? 4 : progress->size ? (size_t)progress->phase : 0;
+    bool waits = !progress->size || cn_progress_waits(progress);
+    size_t now = status->care->care.pause ? 4 : waits ? 0 : (size_t)progress->phase;
 
     cn_metric_begin(text, "cairn_node_build_info", GAUGE, "1; the version of cairn-node.");
     cn_metric_add_by(text, "version", cn_build_version, 1);
@@ -59,6 +60,36 @@ static void write_training(const struct cn_progress *progress, struct cn_metric_
                       (double)progress->epoch);
         cn_metric_one(text, "cairn_node_group_size", GAUGE, "Members that work together.",
                       progress->size);
+    }
+}
+
+// People count parts and cuts from 1.
+static void write_chain(const struct cn_chain_progress *chain, struct cn_metric_text *text)
+{
+    if (!chain->parts)
+        return;
+    cn_metric_one(text, "cairn_node_chain_part", GAUGE, "The part of the model that it trains.",
+                  chain->part + 1.0);
+    cn_metric_one(text, "cairn_node_chain_parts", GAUGE, "Parts of the model.", chain->parts);
+    cn_metric_one(text, "cairn_node_chains", GAUGE, "Chains that train the model.", chain->chains);
+    cn_metric_begin(text, "cairn_node_chain_bubble_ratio", GAUGE,
+                    "Share of a step in which boards of the chain rest.");
+    cn_metric_add_by(text, "of", "equal_parts", chain->bubble);
+    if (chain->slowest_ms > 0) {
+        cn_metric_add_by(text, "of", "these_parts", chain->bubble_parts);
+        cn_metric_add_by(text, "of", "measured", chain->bubble_measured);
+        cn_metric_one(text, "cairn_node_chain_slowest_part", GAUGE,
+                      "The part that computes longest.", chain->slowest_part + 1.0);
+        cn_metric_one(text, "cairn_node_chain_slowest_part_seconds", GAUGE,
+                      "What it computes of a step.", chain->slowest_ms / 1e3);
+    }
+    cn_metric_begin(text, "cairn_node_chain_cut_bytes", GAUGE,
+                    "Bytes that pass a cut in a step, both ways.");
+    for (uint32_t p = 0; p + 1 < chain->parts; p++) {
+        char cut[12];
+
+        snprintf(cut, sizeof(cut), "%u", p + 1);
+        cn_metric_add_by(text, "cut", cut, (double)chain->bytes[p]);
     }
 }
 
@@ -109,6 +140,7 @@ cn_err cn_node_metrics_write(const struct cn_status_file *status, struct cn_buff
 
     write_state(status, &text);
     write_training(&status->progress, &text);
+    write_chain(&status->progress.chain, &text);
     write_sensors(status->care, &text);
     write_link(status, &text);
     cn_usage_metrics_write(&text);

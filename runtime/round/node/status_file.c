@@ -41,6 +41,8 @@ const char *cn_status_text(const struct cn_status_file *status)
         return "the group is forming";
     if (progress->needs[0])
         return progress->needs;
+    if (progress->hindered[0])
+        return progress->hindered;
     if (progress->rank != 0 && progress->phase != CN_PHASE_TRAIN)
         return "following the group's leader";
     if (progress->looks_on)

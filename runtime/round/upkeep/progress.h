@@ -79,3 +79,9 @@ struct cn_progress {
     uint64_t copies_memory;              // of memory: for copies of the model beside the trainer
     uint64_t update_bytes, dense_bytes;  // size of the newest update as sent, and as float32
 };
+
+// Returns whether the board trains nothing in its group, since something or somebody is missing.
+static inline bool cn_progress_waits(const struct cn_progress *progress)
+{
+    return progress->needs[0] || progress->hindered[0];
+}

@@ -21,6 +21,7 @@ sys.path.insert(0, os.path.join(SOURCE, "tests", "end_to_end"))
 import lan  # noqa: E402
 import overlap  # noqa: E402
 import wide_model  # noqa: E402
+from scenarios import usage  # noqa: E402
 from sets import share_samples  # noqa: E402
 from timeline import spans_of  # noqa: E402
 
@@ -143,4 +144,5 @@ def main(build, *cases):
 
 
 if __name__ == "__main__":
+    usage(__doc__)
     sys.exit(main(*sys.argv[1:]))

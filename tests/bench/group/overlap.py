@@ -18,6 +18,7 @@ sys.path.insert(0, os.path.join(SOURCE, "tests", "end_to_end"))
 
 import lan  # noqa: E402
 import wide_model  # noqa: E402
+from scenarios import usage  # noqa: E402
 
 VARIANTS = {"in one piece": "1 TiB", "64 KiB": "64 KiB", "256 KiB": "256 KiB", "1 MiB": "1 MiB", "measured": "auto"}
 REPEATS = 3
@@ -101,4 +102,5 @@ def main(build, rate="100mbit", hidden="512", steps="80"):
 
 
 if __name__ == "__main__":
+    usage(__doc__)
     sys.exit(main(*sys.argv[1:]))

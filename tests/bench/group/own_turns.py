@@ -13,6 +13,7 @@ SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path
 sys.path.insert(0, os.path.join(SOURCE, "tests", "end_to_end"))
 
 from cluster import Cluster  # noqa: E402
+from scenarios import usage  # noqa: E402
 
 FOUR = {"lab": ["board-1", "board-2", "board-3", "board-4"]}
 LAYOUTS = ("", "parallel: {pipeline: 2}", "parallel: {pipeline: 4}")
@@ -32,4 +33,5 @@ def main(build):
 
 
 if __name__ == "__main__":
+    usage(__doc__)
     main(*sys.argv[1:])

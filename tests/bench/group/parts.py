@@ -26,6 +26,7 @@ sys.path.insert(0, os.path.join(SOURCE, "tests", "end_to_end"))
 
 import shards  # noqa: E402
 import wide_model  # noqa: E402
+from scenarios import usage  # noqa: E402
 from sets import share_samples  # noqa: E402
 
 MIB = 1 << 20
@@ -179,6 +180,7 @@ def caged(build, mib, *wanted):
 
 
 if __name__ == "__main__":
+    usage(__doc__)
     os.environ["CAIRN_CORE_DUMPS"] = "1"  # else only root may look at a program's memory
     {"held": held, "largest": largest, "bubble": bubble, "caged": caged}[sys.argv[2]](os.path.abspath(sys.argv[1]),
                                                                                        *sys.argv[3:])

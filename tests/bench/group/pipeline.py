@@ -24,6 +24,7 @@ import lan  # noqa: E402
 import overlap  # noqa: E402
 import shards  # noqa: E402
 import wide_model  # noqa: E402
+from scenarios import usage  # noqa: E402
 from sets import share_samples  # noqa: E402
 from timeline import spans_of  # noqa: E402
 
@@ -112,6 +113,7 @@ def main(build, rate="100mbit", width="256"):
 
 
 if __name__ == "__main__":
+    usage(__doc__)
     if sys.argv[2:3] == ["scaled"]:
         scaled(os.path.abspath(sys.argv[1]), *sys.argv[3:])
     else:

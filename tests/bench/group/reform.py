@@ -18,6 +18,7 @@ SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path
 sys.path.insert(0, os.path.join(SOURCE, "tests", "end_to_end"))
 
 import lan  # noqa: E402
+from scenarios import usage  # noqa: E402
 
 BOARDS = [f"board-{i + 1}" for i in range(4)]
 JOB = {"rounds": 100000, "local_steps": 60, "rejoin": "100 ms", "form": "10 s", "timeout": "60 s", "quorum": 1,
@@ -81,4 +82,5 @@ def main(build, times="20", *chosen):
 
 
 if __name__ == "__main__":
+    usage(__doc__)
     sys.exit(main(*sys.argv[1:]))

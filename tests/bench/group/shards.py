@@ -31,6 +31,7 @@ import cluster as clusters  # noqa: E402
 import lan  # noqa: E402
 import overlap  # noqa: E402
 import wide_model  # noqa: E402
+from scenarios import usage  # noqa: E402
 
 MIB = 1 << 20
 ADAM = "0.9, optimizer: adam"
@@ -238,5 +239,6 @@ def steps(build, rate="100mbit", width="256"):
 
 
 if __name__ == "__main__":
+    usage(__doc__)
     os.environ["CAIRN_CORE_DUMPS"] = "1"  # else only root may look at a program's memory
     {"held": held, "largest": largest, "planned": planned, "steps": steps}[sys.argv[2]](sys.argv[1], *sys.argv[3:])

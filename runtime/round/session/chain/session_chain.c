@@ -276,7 +276,7 @@ cn_err cn_session_begin_chains(struct cn_session *session, struct cn_collective 
 
     set_plan(session, place);
     err = prepare_sets(session, collective);
-    if (!err && !again && place->idle)
+    if (!err && !again && place->idle && !session->chain.why[0])
         tell_left_over(session, place);
     if (!err && again && place->idle) // it looks on until the round's end
         err = cn_session_recall(session);

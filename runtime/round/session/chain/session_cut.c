@@ -66,19 +66,17 @@ static cn_err measure_cut(struct cn_session *session, const struct cn_graph *gra
     return err;
 }
 
-// Warns of a part that gives a board next to nothing to do.
-static void warn_of_idle_part(const struct cn_session_cut *cut)
+// Warns of parts that give a board next to nothing to do.
+static void warn_of_idle_parts(const struct cn_session_cut *cut)
 {
-    uint32_t least = 0, parts = cut->at.parts;
+    uint32_t parts = cut->at.parts;
 
-    for (uint32_t p = 1; p < parts; p++)
-        if (cut->work[p] < cut->work[least])
-            least = p;
-    if (cut->work[least] * parts < LEAST_WORK)
-        cn_log(CN_LOG_WARN, "chain",
-               "part %u of %u has %.1f %% of the work: a board of it mostly waits; fewer parts "
-               "(parallel.pipeline) would do",
-               least + 1, parts, 100 * cut->work[least]);
+    for (uint32_t p = 0; p < parts; p++)
+        if (cut->work[p] * parts < LEAST_WORK)
+            cn_log(CN_LOG_WARN, "chain",
+                   "part %u of %u has %.1f %% of the work: a board of it mostly waits; fewer parts "
+                   "(parallel.pipeline) would do",
+                   p + 1, parts, 100 * cut->work[p]);
 }
 
 // Takes over a cut that is possible, of the graph of the whole model.
@@ -99,8 +97,8 @@ static cn_err take(struct cn_session *session, const struct cn_graph *graph,
         err = measure_cut(session, graph);
     if (!err)
         cn_log(CN_LOG_INFO, "chain", "parallel.cut %s: %s of the work", how, text);
-    if (!err)
-        warn_of_idle_part(&session->cut);
+    if (!err && session->config.job->parallel.kind != CN_PARALLEL_AUTO) // auto weighs that itself
+        warn_of_idle_parts(&session->cut);
     return err;
 }
 

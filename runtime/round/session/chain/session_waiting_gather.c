@@ -297,8 +297,8 @@ static cn_err bring(struct wanted *wanted)
     for (uint32_t m = 0; !err && m < wanted->view.size; m++)
         if (offers->lacking >> m & 1)
             cn_log(CN_LOG_WARN, "session",
-                   "round %u: no member that is here has all of what waits to be sent that %s "
-                   "needs: what is missing is lost",
+                   "round %u: %s needs what earlier updates left out of its part, and no member "
+                   "that is here has all of it: what is missing is lost",
                    wanted->session->held.round, name_of_member(wanted, m));
     free(offers);
     return err;

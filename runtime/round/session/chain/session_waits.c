@@ -87,7 +87,7 @@ static void say(struct cn_session *session, double waited, const char *since)
                  kbps / 1e3);
     snprintf(sets->slow_link, sizeof(sets->slow_link),
              "members wait %.3g ms of a step of %.3g ms for messages and sums%s, as this board's "
-             "would take at %.2g Mbit/s; %s",
+             "would take at %.2g Mbit/s, both ways together; %s",
              waited, session->measured.split.voted_ms, since, own_bits(session) / waited / 1e3,
              assumed);
     if (!sets->slow_told)
