@@ -169,14 +169,25 @@ uint32_t cn_session_slots_used(const struct cn_session *session)
     return most && most < slots ? most : slots;
 }
 
+// Lists the members of this board's chain in the order of their parts.
+static void name_chain(const struct cn_session *session, char *text, size_t size)
+{
+    const struct cn_chain_place *place = &session->plan.chain;
+    size_t length = 0;
+
+    text[0] = '\0';
+    for (uint32_t p = 0; p < place->parts && length < size; p++)
+        length += (size_t)snprintf(text + length, size - length, "%s%s", p ? " " : "",
+                                   cn_session_member(session, cn_ranks_of_part(place, p))->name);
+}
+
 static void tell(const struct cn_session *session)
 {
     const struct cn_chain_place *place = &session->plan.chain;
     const struct cn_layout *layout = cn_trainer_layout(session->trainer);
     char names[128];
 
-    cn_session_name_ranks(session, place->chain.id & cn_session_everybody(session->planning.sets),
-                          names, sizeof(names));
+    name_chain(session, names, sizeof(names));
     cn_log(CN_LOG_INFO, "chain",
            "part %u of %u, chain %u of %u (%s): %zu of %zu values, %u micro-batches a step, %u in "
            "flight, %" PRIu64 " bytes in all",
