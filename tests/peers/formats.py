@@ -399,6 +399,85 @@ def read_checkpoint(data):
     return found._replace(phase=phase, arrays=arrays, frame=frame)
 
 
+# What waits to be sent, in parts
+
+PART = struct.Struct("<8sQQQIIII32sQQQdfI32sIIIIQ32s")
+
+
+class Part(NamedTuple):
+    magic: bytes
+    size: int
+    run: int
+    epoch: int
+    lineage: int
+    round: int
+    steps: int
+    parts: int
+    base: bytes
+    samples: int
+    cursor: int
+    updates: int
+    loss: float
+    scale: float
+    scale_steps: int
+    micro: bytes
+    arrays: int
+    part: int
+    tensors: int
+    cut: int
+    values: int
+    contents: bytes
+
+
+def read_waiting(data, layout):
+    """A file of what waits: its header, and by tensor its next residual and change. The name of its set is in the header's
+    place of the epoch, which such a file does not have."""
+    refuse(len(data) < PART.size + 17 * 32 + 32, "a part is too short")
+    found, at = Part(*PART.unpack_from(data)), PART.size + 17 * 32
+    refuse(found.magic != b"cairnpt1" or found.size != len(data) or found.arrays != 1 << 4 | 1 << 5, "no part of what waits")
+    refuse(any((found.epoch, found.updates, found.scale, found.scale_steps, *found.micro)), "what is not in use")
+    digests = [data[start : start + 32] for start in range(PART.size, at, 32)]
+    refuse(digest_of(b"".join(digests)) != found.contents, "digests of the set")
+    refuse(any(any(digest) for digest in digests[1 + found.parts :]), "digests of parts that there are not")
+    refuse(digest_of(data[at:-32]) != data[-32:] or digests[1 + found.part] != data[-32:], "digest of a part")
+    places = struct.unpack_from(f"<{found.tensors}I", data, at)
+    refuse(list(places) != sorted(set(places)) or found.values != sum(layout[place][0] for place in places), "tensors of a part")
+    refuse(len(data) != at + 4 * found.tensors + 8 * found.values + 32, "size of a part")
+    at += 4 * found.tensors
+    tensors = {}
+    for place in 2 * places:
+        count = layout[place][0]
+        tensors.setdefault(place, []).append(array("f", data[at : at + 4 * count]))
+        at += 4 * count
+    alike = found._replace(size=0, part=0, tensors=0, values=0)
+    return found._replace(epoch=int.from_bytes(digest_of(PART.pack(*alike))[:8], "little") | 1), tensors, digests[0]
+
+
+def with_waiting(state, directories, layout):
+    """A state with the arrays that the files of its set have on these boards' disks, and the number of files."""
+    rows, holders, count = {}, {}, 0
+    for directory in directories:
+        for number in range(16):
+            try:
+                header, tensors, frame = read_waiting(read_file(directory, f"waits-{state.waiting[0]:016x}-{number:02d}"), layout)
+            except FileNotFoundError:
+                continue
+            refuse((header.epoch, header.part) != (state.waiting[0], number), "a part under another name")
+            refuse(frame != state.frame_digest, "frame of the set")
+            refuse((header.run, header.lineage, header.round, header.steps, header.base, header.samples, header.cursor, header.loss)
+                   != (state.run, state.lineage, state.round, state.steps, state.base, state.samples, state.cursor, state.loss),
+                   "numbers of the set")
+            for place, both in tensors.items():
+                refuse(rows.setdefault(place, both) != both, "a tensor of two parts")
+                holders[place] = holders.get(place, 0) | 1 << number
+            cut, count = header.cut, count + 1
+    refuse(sorted(rows) != list(range(len(layout))), "a part is on no disk")
+    bits = b"".join(holders[place].to_bytes(4, "little") for place in range(len(layout)))
+    refuse(int.from_bytes(digest_of(bits)[:4], "little") != cut, "number of the cut")
+    joined = [array("f", b"".join(rows[place][i].tobytes() for place in range(len(layout)))) for i in range(2)]
+    return state._replace(arrays={**state.arrays, "next residual": joined[0], "change": joined[1]}), count
+
+
 def read_slots(directory):
     """The states of a board, the newest first."""
     states = []

@@ -13,6 +13,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(PEERS), "end_to_end"))
 from cluster import DIGITS, Cluster  # noqa: E402
 
 import formats  # noqa: E402
+from sets import share_samples  # noqa: E402
 from replay import replay  # noqa: E402
 
 GROUPS = {"lab-a": ["board-1", "board-2"], "lab-b": ["board-3"]}
@@ -106,9 +107,30 @@ def small_signs(build):
         check(cluster, small="sign")
 
 
+def in_parts(build):
+    """A chain of two boards; all are killed when a board holds a frame: what waits of it lies in files of both."""
+    with Cluster(build, {"lab": ["board-1", "board-2"]}, central=False, rounds=ROUNDS, local_steps=4, form="10 s", quorum=1,
+                 held_out="10 %, scope: shared", extra="parallel: {pipeline: 2}") as cluster:
+        share_samples(cluster)
+        cluster.start_all()
+        wait_for(lambda: states_with_frames(cluster), "a frame in an outbox")
+        for name in list(cluster.processes):
+            cluster.kill(name)
+        model, ledger = formats.read_file(MODEL), formats.open_ledger(cluster.path("state", "gateway"))
+        folders = [cluster.path("state", board) for board in cluster.boards]
+        for state in states_with_frames(cluster):
+            whole, files = formats.with_waiting(state, folders, formats.layout_of(model))
+            assert 2 <= files <= 4, f"{files} files"
+            formats.check_state(whole, model, ledger)
+        ledger.close()
+        cluster.start_all()
+        cluster.wait_for_end(60)
+        check(cluster)
+
+
 def main(build):
     formats.check_examples()
-    for part in (interrupted, capped, one_magnitude, small_signs):
+    for part in (interrupted, capped, one_magnitude, small_signs, in_parts):
         start = time.monotonic()
         part(build)
         print(f"{part.__name__}: made again, {time.monotonic() - start:.1f} s")

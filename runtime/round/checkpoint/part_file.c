@@ -8,7 +8,8 @@
 
 #define PIECE ((size_t)1 << 16) // bytes that are read at a time
 #define ARRAYS (1u << CN_PART_WEIGHTS | 1u << CN_PART_OPTIMIZER | 1u << CN_PART_SECOND)
-#define CONTENTS_AT 176 // place of `contents` in the header
+#define SIZE_AT 8       // place of the file's size in the header
+#define CONTENTS_AT 176 // place of `contents`
 
 static const uint8_t magic[8] = "cairnpt1";
 
@@ -85,7 +86,7 @@ static void put_header(const struct cn_part_header *header, uint8_t bytes[CN_PAR
 {
     memset(bytes, 0, CN_PART_HEADER_SIZE);
     memcpy(bytes, magic, sizeof(magic));
-    cn_put_u64(bytes + 8, cn_part_size(header));
+    cn_put_u64(bytes + SIZE_AT, cn_part_size(header));
     cn_put_u64(bytes + 16, header->run);
     cn_put_u64(bytes + 24, header->epoch);
     cn_put_u32(bytes + 32, header->lineage);
@@ -117,6 +118,7 @@ uint64_t cn_part_state(const struct cn_part_header *header)
     alike.part = alike.tensors = 0;
     alike.values = 0;
     put_header(&alike, bytes);
+    cn_put_u64(bytes + SIZE_AT, 0);
     cn_crypto_digest(bytes, sizeof(bytes), digest);
     return cn_get_u64(digest) | 1;
 }
@@ -231,7 +233,7 @@ cn_err cn_part_header_read(const uint8_t bytes[CN_PART_HEADER_SIZE], const struc
 {
     get_header(bytes, header);
     return memcmp(bytes, magic, sizeof(magic)) == 0 && makes_sense(header, layout) &&
-                   cn_get_u64(bytes + 8) == cn_part_size(header)
+                   cn_get_u64(bytes + SIZE_AT) == cn_part_size(header)
                ? CN_OK
                : CN_EFORMAT;
 }
