@@ -106,7 +106,7 @@ def a_link_that_is_slow_for_a_chain_is_said(build):
         lan.wait_for_end(100)
         log = lan.log("board-1")
     wait, step, rate = (float(word) for word in re.search(r"members wait ([\d.e+]+) ms of a step of ([\d.e+]+) ms "
-                                                          rf"{SLOW} ([\d.e+]+) Mbit/s; the cut assumes", log).groups())
+                                                          rf"{SLOW} ([\d.e+]+) Mbit/s, both ways together; the cut assumes", log).groups())
     assert wait > step / 2 and 0.3 < rate < 3, (wait, step, rate)
     assert log.count(SLOW) <= log.count("group: epoch "), log
     return f"{wait} ms of {step} ms, as at {rate} Mbit/s"
@@ -253,7 +253,7 @@ def a_link_that_becomes_slow_is_said_and_auto_chooses_again(build):
             lan.wait_for_line(board, "ms when the chain formed, as this board's would take at ", timeout=120)
         lan.wait_for_line("board-1", "parallel: auto: a link has become slow: choosing again", timeout=120)
         lan.wait_for_line("board-1", "the link of board-2 has ", timeout=120)
-        lan.wait_for_line("board-1", " predicted, waiting for ", count=2, timeout=120)
+        lan.wait_for_line("board-1", " predicted, of which boards wait ", count=2, timeout=120)
         lan.end_run()
         lan.wait_for_end(100)
         digests(lan)
