@@ -228,6 +228,34 @@ static void hold_parts(struct epoch_world *world, int count, uint32_t parts, con
     world_store_each_step(world);
 }
 
+// The example of the operator Einsum, in which both parts use the tensor 'pairs'.
+void world_hold_tied_parts(struct epoch_world *world, int count)
+{
+    for (int i = 0; i < world->count; i++)
+        board_close_session(&world->boards[i]);
+    world->job.parallel.scope = CN_SCOPE_SHARED;
+    world->job.batch = 2;
+    world->job.scale = 1;
+    world->job.held_out = 0;
+    world->job.pipeline.parts = 2;
+    strcpy(world->job.pipeline.cut, "/Einsum_12_output_0");
+    cn_platform_unmap(&world->model);
+    assert_int_equal(cn_platform_map(CAIRN_TEST_DATA "/forms/einsum.onnx", 1 << 20, &world->model),
+                     CN_OK);
+    world->count = count;
+    for (int i = 0; i < count; i++) {
+        struct cn_data_paths *data = &world->boards[i].settings.data[0];
+
+        world->boards[i].settings.group.member_count = (uint32_t)count;
+        strcpy(data->inputs, CAIRN_TEST_DATA "/forms/einsum-inputs.npy");
+        strcpy(data->labels, CAIRN_TEST_DATA "/forms/einsum-labels.npy");
+        world_open_session(world, i);
+    }
+    free(world->version);
+    make_version(world);
+    world_store_each_step(world);
+}
+
 void world_hold_three_parts(struct epoch_world *world, int count)
 {
     hold_parts(world, count, 3, "2.* 6.*");

@@ -97,6 +97,9 @@ void board_close_session(struct epoch_board *board);
 void world_hold_three_parts(struct epoch_world *world, int count);
 void world_hold_two_parts(struct epoch_world *world, int count);
 
+// The same for two parts of a model with a tensor that both use.
+void world_hold_tied_parts(struct epoch_world *world, int count);
+
 // Begins all members from the start, with empty disks.
 void world_begin_anew(struct epoch_world *world);
 

@@ -28,6 +28,7 @@
 #define DIGESTS 0x70770004u      // what is in each part,
 #define LOOKER_WORDS 0x707a0001u // what members that look on are told,
 #define FRAME_SUMS 0x70790001u   // sums that the choice of values follows from,
+#define BLOCKS 0x70790100u       // encoded blocks of the first part,
 #define GATHER_BYTES 0x70780002u // and on its way to a member that lacks it
 #define IS_END(fingerprint) ((fingerprint) >= 0x70770000u && (fingerprint) < 0x707b0000u)
 
@@ -924,6 +925,44 @@ static void a_new_member_gets_a_copy_that_takes_no_place(void **state)
         assert_int_equal(world->boards[i].session->held.resets, 0);
 }
 
+// Changes the last value of a block of 8-bit values, and its checksum, of which the same bits
+// change whatever lies before.
+static void change_block(struct mortal *mortal, const struct cn_collective_call *call)
+{
+    const uint8_t bit = 1, none = 0;
+    uint32_t crc = cn_crc32c(0, &bit, 1) ^ cn_crc32c(0, &none, 1);
+    uint8_t *end = (uint8_t *)call->data + call->count;
+
+    end[-3] ^= bit;
+    end[-2] ^= (uint8_t)crc;
+    end[-1] ^= (uint8_t)(crc >> 8);
+    mortal->lies++;
+}
+
+// The owner of a tensor sends another change of it than it has: the other holder says so, and as
+// the owner's counts, the run goes on.
+static void another_block_of_a_tied_tensor_ends_no_epoch(void **state)
+{
+    struct epoch_world *world = *state;
+    struct run undisturbed, run;
+
+    take_rules(world);
+    world_hold_tied_parts(world, 2);
+    undisturbed = start_run(world);
+    undisturbed.no_copies = EVERYBODY;
+    assert_true(train(world, &undisturbed, ROUNDS, NOBODY, 0));
+    run = start_run(world);
+    run.no_copies = EVERYBODY;
+    world->boards[0].mortal.changes = BLOCKS;
+    world->boards[0].mortal.change = change_block;
+    world->boards[0].mortal.lies = 0;
+    assert_true(train(world, &run, 1, NOBODY, 0));
+    world->boards[0].mortal.change = NULL;
+    assert_true(world->boards[0].mortal.lies > 0);
+    assert_memory_not_equal(run.digests[1], undisturbed.digests[1], CN_DIGEST_SIZE);
+    assert_true(train(world, &run, ROUNDS, NOBODY, 0));
+}
+
 // A state with a frame that is none cannot be copied, and the round goes on without copies.
 static void a_frame_that_is_none_ends_no_epoch(void **state)
 {
@@ -980,6 +1019,7 @@ int main(int argc, char **argv)
         TEST(files_that_the_disk_names_stay_when_what_waits_was_gathered),
         TEST(a_new_member_gets_a_copy_that_takes_no_place),
         TEST(a_frame_that_is_none_ends_no_epoch),
+        TEST(another_block_of_a_tied_tensor_ends_no_epoch),
     };
     const struct CMUnitTest all[] = {
         TEST(a_death_after_any_call_changes_nothing),

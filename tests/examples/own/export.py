@@ -96,7 +96,7 @@ def export(model, sample, path):
     # trained weights can be loaded back. PyTorch 2.5 and later must be told to use this exporter; 2.9 and later warn of it.
     # The export runs the model once in training mode, which changes the running statistics of batch
     # normalization: they are put back, in the module and in the file.
-    state = {name: value.clone() for name, value in model.state_dict().items()}
+    buffers = {name: value.clone() for name, value in model.named_buffers()}
     more = {}
     if "dynamo" in inspect.signature(torch.onnx.export).parameters:
         more["dynamo"] = False
@@ -114,8 +114,9 @@ def export(model, sample, path):
             dynamic_axes={"input": {0: "batch"}, "output": {0: "batch"}},
             **more,
         )
-    model.load_state_dict(state)
-    finish_file(model, path, {name: value for name, value in model.named_buffers()})
+    for name, value in model.named_buffers():
+        value.data.copy_(buffers[name])
+    finish_file(model, path, buffers)
 
 
 if __name__ == "__main__":

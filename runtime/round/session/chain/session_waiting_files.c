@@ -224,9 +224,11 @@ static bool is_later(const struct cn_session *session, const char *name)
 {
     const struct cn_checkpoint *held = &session->held;
     struct cn_part_header header;
+    cn_err err = cn_part_file_read(session->config.store, name, session->layout, &header);
 
-    return cn_part_file_read(session->config.store, name, session->layout, &header) == CN_OK &&
-           header.run == held->run && header.lineage == held->lineage && header.round > held->round;
+    if (err)
+        return err != CN_EFORMAT; // it may be one
+    return header.run == held->run && header.lineage == held->lineage && header.round > held->round;
 }
 
 static cn_err remove_other(void *context, const char *name)
