@@ -64,6 +64,7 @@ static void tell_progress(struct cn_epoch *epoch)
     progress.encrypted = epoch->secure && strcmp(progress.backend, epoch->secure) == 0;
     cn_session_fill_progress(epoch->session, &progress);
     cn_mailbox_put_progress(epoch->box, &progress);
+    epoch->moved_ms = cn_platform_now_ms();
 }
 
 // Plans the next command, as the leader.

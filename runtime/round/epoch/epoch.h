@@ -17,6 +17,7 @@ struct cn_epoch {
     struct cn_membership_view view;
     struct cn_mailbox *box;
     struct cn_log_quotas *lines; // of lines that members cause; borrowed; NULL: no limits
+    uint64_t moved_ms;           // clock; when a step or command was done last
     bool ended;                  // the last command was END
     bool over;                   // a member knows that the run has ended; the caller keeps it
     uint64_t end_at_ms;          // leader: earliest time to end the run without news

@@ -82,11 +82,11 @@ static uint32_t begin_patience(struct cn_worker *worker, const struct cn_members
 // Notes an epoch in which a member was waited for in vain that may only have been computing: this
 // board gave up, or another one did and told so.
 static void end_patience(struct cn_worker *worker, const struct cn_membership_view *view,
-                         uint32_t waited_ms, uint64_t begun_ms, cn_err err, struct cn_left *left)
+                         uint32_t waited_ms, uint64_t moved_ms, cn_err err, struct cn_left *left)
 {
     bool gave_up = err == CN_ETIMEOUT && left->lost < worker->config.member_count;
     bool told = err == CN_EPEER && left->lost == NOBODY &&
-                cn_platform_now_ms() - begun_ms >= waited_ms; // else it left for another reason
+                cn_platform_now_ms() - moved_ms >= waited_ms; // else it left for another reason
 
     if (!gave_up && !told)
         return;
@@ -118,8 +118,8 @@ static cn_err run_epoch(struct cn_worker *worker, struct cn_session *session,
         .box = config->box,
         .lines = config->lines,
         .over = worker->over,
+        .moved_ms = cn_platform_now_ms(),
     };
-    uint64_t begun_ms = cn_platform_now_ms();
     cn_err err;
 
     *left = (struct cn_left){.lost = NOBODY};
@@ -140,7 +140,7 @@ static cn_err run_epoch(struct cn_worker *worker, struct cn_session *session,
         err = CN_ETIMEOUT;
     else if (err == CN_EPEER || err == CN_ETIMEOUT) {
         left->lost = epoch.collective->ops->lost(epoch.collective);
-        end_patience(worker, view, collective.progress_timeout_ms, begun_ms, err, left);
+        end_patience(worker, view, collective.progress_timeout_ms, epoch.moved_ms, err, left);
     }
     cn_mailbox_set_collective(config->box, NULL);
     epoch.collective->ops->close(epoch.collective);
