@@ -32,7 +32,7 @@ struct cn_session_counts cn_session_counts_now(const struct cn_session *session)
 bool cn_session_can_wait(const float *values, size_t count);
 
 // The set of files that the end of the round under way makes, the same on all members.
-struct cn_session_waiting_set {
+struct cn_session_new_set {
     struct cn_session_counts counts; // of the round
     struct cn_part_digests digests;
     uint64_t name; // never 0
@@ -40,7 +40,7 @@ struct cn_session_waiting_set {
 
 // Describes the file of a part of the present cut. tensors has room for those of the layout.
 void cn_session_describe_waiting(const struct cn_session *session, uint32_t part,
-                                 const struct cn_session_waiting_set *set,
+                                 const struct cn_session_new_set *set,
                                  struct cn_part_header *header, uint32_t *tensors);
 
 // Stores a file. Its values are rounded where the job rounds residuals. CN_EDIGEST for values that
@@ -85,7 +85,7 @@ void cn_session_forget_waiting(struct cn_session *session);
 // hold the same part have different values.
 cn_err cn_session_name_waiting(const struct cn_session *session, struct cn_collective *collective,
                                const struct cn_session_waiting *rows,
-                               struct cn_session_waiting_set *set);
+                               struct cn_session_new_set *set);
 
 // --- session_waiting_store.c ---
 
@@ -95,7 +95,7 @@ cn_err cn_session_name_waiting(const struct cn_session *session, struct cn_colle
 // group hears what goes on elsewhere; CN_EDIGEST where members name different sets.
 cn_err cn_session_store_waiting(struct cn_session *session, struct cn_collective *collective,
                                 const struct cn_session_waiting *rows,
-                                const struct cn_session_waiting_set *set);
+                                const struct cn_session_new_set *set);
 
 // --- session_waiting_copies.c (wants_copies and store_copies: session.h) ---
 

@@ -137,7 +137,7 @@ static void take_counts(struct cn_session *session, const int64_t words[WORDS])
 
 // From here on the held state is that of the outbox, in which no row but the base is left.
 static void hold_frame(struct cn_session *session, struct cn_buffer *frame,
-                       const struct cn_session_waiting_set *set)
+                       const struct cn_session_new_set *set)
 {
     struct cn_checkpoint *held = &session->held;
 
@@ -165,8 +165,7 @@ static void take_steps(struct cn_session *session, const int64_t words[WORDS])
 }
 
 static cn_err store_waiting(struct cn_session *session, struct cn_collective *collective,
-                            const struct cn_session_waiting *rows,
-                            struct cn_session_waiting_set *set)
+                            const struct cn_session_waiting *rows, struct cn_session_new_set *set)
 {
     cn_err err = cn_session_name_waiting(session, collective, rows, set);
 
@@ -176,7 +175,7 @@ static cn_err store_waiting(struct cn_session *session, struct cn_collective *co
 cn_err cn_session_finish_parts(struct cn_session *session, struct cn_collective *collective)
 {
     struct cn_session_waiting waiting = {NULL, NULL, false};
-    struct cn_session_waiting_set set;
+    struct cn_session_new_set set;
     int64_t words[WORDS] = {0};
     struct cn_buffer frame;
     bool lost;

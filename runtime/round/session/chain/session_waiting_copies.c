@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "runtime/base/log.h"
-#include "runtime/round/session/session_chain.h"
 #include "runtime/round/session/session_waiting.h"
 #include "runtime/update/update.h"
 

@@ -41,7 +41,7 @@ struct cn_session_counts cn_session_counts_now(const struct cn_session *session)
 }
 
 void cn_session_describe_waiting(const struct cn_session *session, uint32_t part,
-                                 const struct cn_session_waiting_set *set,
+                                 const struct cn_session_new_set *set,
                                  struct cn_part_header *header, uint32_t *tensors)
 {
     const struct cn_checkpoint *held = &session->held;
@@ -196,8 +196,8 @@ bool cn_session_is_offer(const struct cn_session *session, const struct cn_waiti
 // A walk over the files: which sets there are, or the removal of some.
 struct walk {
     struct cn_store *store;
-    const struct cn_session
-        *session;     // files of later rounds than its state stay; NULL: they go too
+    // Files of later rounds than its state stay; NULL: they go, too.
+    const struct cn_session *session;
     uint64_t keep[3]; // sets that stay
     uint64_t found[SETS + 1];
     uint32_t count; // of found, at most SETS + 1

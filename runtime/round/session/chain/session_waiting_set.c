@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "runtime/base/log.h"
-#include "runtime/round/session/session_chain.h"
 #include "runtime/round/session/session_waiting.h"
 
 #define WORDS (CN_DIGEST_SIZE / sizeof(uint32_t)) // numbers in which a digest travels
@@ -64,7 +63,7 @@ static cn_err gather(const struct cn_session *session, struct cn_collective *col
 
 cn_err cn_session_name_waiting(const struct cn_session *session, struct cn_collective *collective,
                                const struct cn_session_waiting *rows,
-                               struct cn_session_waiting_set *set)
+                               struct cn_session_new_set *set)
 {
     uint32_t *tensors = calloc(session->layout->tensor_count + 1, sizeof(*tensors));
     struct cn_part_header header = {0};
@@ -75,15 +74,16 @@ cn_err cn_session_name_waiting(const struct cn_session *session, struct cn_colle
     memset(set->digests.parts, 0, sizeof(set->digests.parts));
     memset(numbers.most, 0xff, sizeof(numbers.most));   // -1
     memset(numbers.least, 0x80, sizeof(numbers.least)); // below that of any digest
-    if (!err && rows) {
+    if (!err)
         cn_session_describe_waiting(session, session->cut.part, set, &header, tensors);
+    if (!err && rows) {
         cn_session_digest_waiting(session, &header, tensors, rows, digest);
         put_own(session, digest, &numbers);
     }
     if (!err)
         err = gather(session, collective, &numbers, &set->digests);
     if (!err) {
-        cn_session_describe_waiting(session, session->cut.part, set, &header, tensors);
+        cn_part_set_contents(&header, &set->digests);
         set->name = cn_part_state(&header);
     }
     free(tensors);

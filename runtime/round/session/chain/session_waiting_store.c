@@ -4,7 +4,6 @@
 
 #include "runtime/base/log.h"
 #include "runtime/engine/trainer/trainer_parts.h"
-#include "runtime/round/session/session_chain.h"
 #include "runtime/round/session/session_waiting.h"
 
 #define RETRY_MS 1000
@@ -17,7 +16,7 @@ struct storing {
     struct cn_session *session;
     struct cn_collective *collective;
     const struct cn_session_waiting *rows; // NULL on members that look on
-    const struct cn_session_waiting_set *set;
+    const struct cn_session_new_set *set;
     struct cn_part_header header;
     uint32_t *tensors; // owned; room for those of the layout
     bool own, before;  // stored
@@ -159,7 +158,7 @@ static cn_err store_once(struct storing *storing, bool *all)
 
 cn_err cn_session_store_waiting(struct cn_session *session, struct cn_collective *collective,
                                 const struct cn_session_waiting *rows,
-                                const struct cn_session_waiting_set *set)
+                                const struct cn_session_new_set *set)
 {
     struct storing storing = {session, collective, rows, set};
     bool all = false;
