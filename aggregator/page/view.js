@@ -339,6 +339,13 @@ const Cairn = {};
     return health.state === "training" && health.steps ? `, step ${plain(health.step)} of ${plain(health.steps)}` : "";
   }
 
+  // Which part of a model that is cut the board holds.
+  function chainText({ part, parts, chain, chains, bubble }) {
+    const of = chains > 1 ? `, chain ${plain(chain)} of ${plain(chains)}` : "";
+    const waits = bubble ? `; its boards compute nothing for ${Math.round(100 * bubble)} % of a step` : "";
+    return `part ${plain(part)} of ${plain(parts)}${of}${waits}`;
+  }
+
   // A board's own words about itself, as pairs for its detail row.
   function healthFacts(health) {
     if (!health.state) return [];
@@ -350,6 +357,7 @@ const Cairn = {};
     if (health.power_w !== undefined) facts.push(["power", `${watts(health)} W${health.battery ? " from a battery" : ""}`]);
     if (health.samples) facts.push(["samples", plain(health.samples)]);
     if (health.samples_per_s) facts.push(["speed", `${digits(health.samples_per_s)} samples a second`]);
+    if (health.chain) facts.push(["of the model", chainText(health.chain)]);
     if (health.resident_mib) facts.push(["memory in use", `${plain(health.resident_mib)} MiB`]);
     return facts;
   }

@@ -1,6 +1,20 @@
 // show_health.c - writes what a board reported about itself, and its last error.
 #include "aggregator/show/show_parts.h"
 
+static void show_chain(const struct cn_health *said, struct cn_json_text *json)
+{
+    if (!said->parts)
+        return;
+    cn_json_open(json, "chain", '{');
+    cn_json_count(json, "part", said->part);
+    cn_json_count(json, "parts", said->parts);
+    cn_json_count(json, "chain", said->chain);
+    cn_json_count(json, "chains", said->chains);
+    if (said->bubble)
+        cn_json_real(json, "bubble", (double)said->bubble / 1e3);
+    cn_json_close(json, '}');
+}
+
 void cn_show_health(const struct cn_board_health *health, struct cn_json_text *json)
 {
     const struct cn_health *said = &health->said;
@@ -26,6 +40,7 @@ void cn_show_health(const struct cn_board_health *health, struct cn_json_text *j
     cn_json_bool(json, "battery", said->flags & CN_HEALTH_BATTERY);
     if (said->resident_mib)
         cn_json_count(json, "resident_mib", said->resident_mib);
+    show_chain(said, json);
     cn_json_close(json, '}');
 }
 

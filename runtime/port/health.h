@@ -64,4 +64,8 @@ struct cn_health {
     // NEEDS: members that are missing, and those that have come back since the last report.
     struct cn_member_sign missing[CN_HEALTH_MISSING_MAX];
     uint32_t missing_count;
+    // Of a model that is cut into parts: which one this board holds in which chain, counted from 1,
+    // and the share of a step, in thousandths, in which the chain's boards compute nothing. Left
+    // out beside an error or rest.
+    uint64_t part, parts, chain, chains, bubble;
 };

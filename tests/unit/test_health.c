@@ -52,6 +52,12 @@ static void the_largest_report_is_small_and_survives_a_round_trip(void **state)
     assert_int_equal(cn_message_get_health(bytes, size, &taken), CN_OK);
     assert_int_equal(taken.missing_count, CN_HEALTH_MISSING_MAX);
     assert_memory_equal(taken.missing, sent.missing, sizeof(sent.missing));
+    sent.missing_count = 0; // without texts there is room for a chain
+    sent.rest[0] = '\0';
+    sent.part = sent.parts = sent.chain = sent.chains = sent.bubble = UINT32_MAX;
+    assert_int_equal(cn_message_put_health(&sent, bytes, &size), CN_OK);
+    assert_int_equal(cn_message_get_health(bytes, size, &taken), CN_OK);
+    assert_int_equal(taken.bubble, UINT32_MAX);
     sent = (struct cn_health){.state = CN_HEALTH_IDLE, .seq = 1};
     assert_int_equal(cn_message_put_health(&sent, bytes, &size), CN_OK);
     assert_int_equal(size, 11); // what is not known is left out
@@ -245,7 +251,12 @@ static void a_report_is_shown_and_keeps_no_group_in_the_round(void **state)
                                    .flags = CN_HEALTH_THROTTLED | CN_PAUSE_HEAT
                                                                       << CN_HEALTH_PAUSE_SHIFT,
                                    .seq = 4,
-                                   .resident_mib = 88};
+                                   .resident_mib = 88,
+                                   .part = 2,
+                                   .parts = 3,
+                                   .chain = 1,
+                                   .chains = 2,
+                                   .bubble = 125};
     struct aggregator_world *world = *state;
     struct cn_live_state live = {0};
     struct cn_buffer out;
@@ -262,7 +273,8 @@ static void a_report_is_shown_and_keeps_no_group_in_the_round(void **state)
     assert_non_null(strstr(text, "\"state\":\"paused\",\"pause\":\"heat\",\"round\":3,\"step\":12,"
                                  "\"steps\":50,\"temperature_c\":-4.5,\"power_w\":9.25,"
                                  "\"samples_per_s\":312.5,\"throttled\":true,\"battery\":false,"
-                                 "\"resident_mib\":88}"));
+                                 "\"resident_mib\":88,\"chain\":{\"part\":2,\"parts\":3,"
+                                 "\"chain\":1,\"chains\":2,\"bubble\":0.125}}"));
     cn_buffer_deinit(&out);
     cn_status_deinit(&live);
     world_now_ms += CN_HEALTH_FRESH_MS + 1; // what was said long ago says nothing about now

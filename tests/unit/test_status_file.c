@@ -92,6 +92,16 @@ static void a_run_that_has_ended_is_named_when_its_aggregator_has_left(void **st
     assert_said(f, "\"state\":\"the run has ended\"");
 }
 
+static void a_board_that_gave_up_says_why_after_its_end(void **state)
+{
+    struct fixture *f = *state;
+
+    f->status.progress.phase = CN_PHASE_TRAIN;
+    f->status.fault = "shared.data: file not found";
+    f->status.down = true;
+    assert_said(f, "\"state\":\"shared.data: file not found\",\"gave_up\":true");
+}
+
 static void assert_measured(const struct fixture *f, const char *lines)
 {
     struct cn_buffer text;
@@ -153,6 +163,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_run_that_has_ended_is_named_when_its_aggregator_has_left,
                                         set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_board_that_cannot_train_says_why, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_board_that_gave_up_says_why_after_its_end, set_up,
+                                        tear_down),
         cmocka_unit_test_setup_teardown(a_chain_is_measured, set_up, tear_down),
     };
 

@@ -379,6 +379,11 @@ static const struct cn_message_field health_fields[] = {
      .max = CN_HEALTH_MISSING_MAX,
      .count_offset = offsetof(struct cn_health, missing_count)},
     SMALL_OPTION(18, cn_health, samples_run),
+    SMALL_OPTION(19, cn_health, part),
+    SMALL_OPTION(20, cn_health, parts),
+    SMALL_OPTION(21, cn_health, chain),
+    SMALL_OPTION(22, cn_health, chains),
+    SMALL_OPTION(23, cn_health, bubble),
 };
 static const struct cn_message_schema health_schema = SCHEMA(health_fields);
 

@@ -1,6 +1,8 @@
-// checkpoint_private.h - what checkpoint.c, the writer, and checkpoint_read.c share.
+// checkpoint_private.h - what the writer (checkpoint.c) and the readers (checkpoint_encoded.c,
+// checkpoint_read.c) share.
 #pragma once
 
+#include "runtime/port/crypto.h"
 #include "runtime/round/checkpoint/checkpoint.h"
 
 #define HEADER_SIZE 416
@@ -38,3 +40,28 @@ cn_err cn_checkpoint_body_size(uint32_t presence, size_t total, bool halves, siz
 // Sets *counter to the counter of the newest state in the store. A state that was not loaded from
 // the store needs it before it is saved.
 cn_err cn_checkpoint_count_on(struct cn_store *store, uint64_t *counter);
+
+// --- checkpoint_encoded.c ---
+
+// Encoded bytes: in memory, or in a file that is read as needed.
+struct cn_encoded {
+    const uint8_t *bytes;
+    struct cn_store *store;
+    struct cn_store_file *file; // NULL: in memory
+    uint64_t size;
+};
+
+cn_err cn_encoded_get(const struct cn_encoded *encoded, uint64_t from, void *to, size_t size);
+cn_err cn_encoded_digest(const struct cn_encoded *encoded, uint64_t from, uint64_t size,
+                         struct cn_sha256 *sha);
+
+// Returns the size of a header by its version; 0 for an unknown one.
+size_t cn_encoded_header_size(const uint8_t *bytes);
+
+// Checks all bytes but keeps only the header. Fields that an older header lacks become zeros.
+// Returns CN_EFORMAT, CN_EDIGEST or, beyond a limit, CN_ERANGE, with a line in diag.
+cn_err cn_encoded_check(const struct cn_encoded *encoded, size_t total_limit, size_t frame_limit,
+                        struct cn_diag *diag, uint8_t header[HEADER_SIZE]);
+
+// Sets the fields that are not parts from a header that was checked. The others become zeros.
+void cn_encoded_numbers(const uint8_t *header, struct cn_checkpoint *checkpoint);

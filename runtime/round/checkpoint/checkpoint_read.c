@@ -1,246 +1,18 @@
-// checkpoint_read.c - decodes states from memory and from the slots of a store.
+// checkpoint_read.c - reads states from memory and from the slots of a store.
 #include <assert.h>
 #include <inttypes.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/port/crypto.h"
 #include "runtime/port/scratch.h"
 #include "runtime/round/checkpoint/checkpoint_private.h"
 
-#define SCALE_MAX 64 // one more than the largest exponent of a loss scale
-#define PIECE 16384  // bytes that are hashed at a time
-#define VALUES (PIECE / sizeof(float))
-
-// Encoded bytes: in memory, or in a file that is read as needed.
-struct source {
-    const uint8_t *bytes;
-    struct cn_store *store;
-    struct cn_store_file *file;
-    uint64_t size;
-};
+#define VALUES 4096 // values that are read at a time
 
 struct cn_checkpoint_file {
-    struct source source;
+    struct cn_encoded source;
     uint8_t header[HEADER_SIZE];
 };
-
-static cn_err source_get(const struct source *source, uint64_t from, void *to, size_t size)
-{
-    if (source->file)
-        return source->store->ops->read(source->file, from, to, size);
-    if (size)
-        memcpy(to, source->bytes + from, size);
-    return CN_OK;
-}
-
-static cn_err source_digest(const struct source *source, uint64_t from, uint64_t size,
-                            struct cn_sha256 *sha)
-{
-    uint8_t piece[PIECE];
-    cn_err err = CN_OK;
-
-    while (!err && size) {
-        size_t count = size < PIECE ? (size_t)size : PIECE;
-
-        err = source_get(source, from, piece, count);
-        if (!err)
-            cn_sha256_add(sha, piece, count);
-        from += count;
-        size -= count;
-    }
-    return err;
-}
-
-static struct cn_loss_scale decode_scale(const uint8_t bytes[4])
-{
-    if (!bytes[1])
-        return (struct cn_loss_scale){0};
-    return (struct cn_loss_scale){ldexpf(1, bytes[1] - 1), (uint32_t)(bytes[2] | bytes[3] << 8)};
-}
-
-_Static_assert(CN_CHECKPOINT_OLDEST == 3 && CN_CHECKPOINT_VERSION == 6, "header_size knows these");
-
-// Returns 0 for an unknown version.
-static size_t header_size(const uint8_t *bytes)
-{
-    if (memcmp(bytes, cn_checkpoint_magic, sizeof(cn_checkpoint_magic) - 1) != 0)
-        return 0;
-    return bytes[7] == cn_checkpoint_magic[7] ? HEADER_SIZE
-           : bytes[7] == '5'                  ? HEADER_SIZE_5
-           : bytes[7] == '4'                  ? HEADER_SIZE_4
-           : bytes[7] == '3'                  ? HEADER_SIZE_3
-                                              : 0;
-}
-
-static void get_numbers(const uint8_t *header, struct cn_checkpoint *checkpoint)
-{
-    *checkpoint = (struct cn_checkpoint){
-        .counter = cn_get_u64(header + 16),
-        .run = cn_get_u64(header + 24),
-        .lineage = cn_get_u32(header + 32),
-        .phase = (enum cn_phase)cn_get_u32(header + 36),
-        .round = cn_get_u32(header + 40),
-        .step = cn_get_u32(header + 44),
-        .updates = cn_get_u64(header + 48),
-        .epoch = cn_get_u64(header + 56),
-        .version = cn_get_u32(header + 64),
-        .samples = cn_get_u64(header + 168),
-        .train_loss = cn_get_f64(header + 176),
-        .held_out_loss = cn_get_f64(header + 184),
-        .held_out_correct = cn_get_u64(header + 192),
-        .held_out_count = cn_get_u64(header + 200),
-        .resets = cn_get_u64(header + 208),
-        .total = (size_t)cn_get_u64(header + 216),
-        .rule = {.mode = (enum cn_update_mode)cn_get_u32(header + 264),
-                 .value_bits = cn_get_u32(header + 268),
-                 .density = cn_get_f64(header + 272)},
-        .guard = {cn_get_f64(header + 280), cn_get_u32(header + 288)},
-        .steps = cn_get_u32(header + 292),
-        .residual_version = cn_get_u32(header + 296),
-        .loss_scale = decode_scale(header + 300),
-        .cursor = cn_get_u64(header + 304),
-    };
-    for (size_t s = 0; s < CN_GROUP_MAX; s++)
-        checkpoint->micro[s] = (uint16_t)(header[312 + 2 * s] | header[313 + 2 * s] << 8);
-    memcpy(checkpoint->graph, header + 72, CN_DIGEST_SIZE);
-    memcpy(checkpoint->base_digest, header + 104, CN_DIGEST_SIZE);
-    memcpy(checkpoint->base_parent, header + 136, CN_DIGEST_SIZE);
-    memcpy(checkpoint->frame_digest, header + 232, CN_DIGEST_SIZE);
-    if (header_size(header) < HEADER_SIZE_4)
-        return;
-    checkpoint->counted.round = cn_get_u32(header + 344);
-    checkpoint->counted.own = cn_get_u32(header + 348) != 0;
-    memcpy(checkpoint->counted.digest, header + 352, CN_DIGEST_SIZE);
-    if (header_size(header) < HEADER_SIZE_5)
-        return;
-    checkpoint->control.epoch = cn_get_u32(header + 384);
-    checkpoint->control.count = cn_get_u32(header + 388);
-    checkpoint->control.version = cn_get_u32(header + 392);
-    checkpoint->control.inverse = cn_get_f32(header + 396);
-    if (header_size(header) < HEADER_SIZE)
-        return;
-    checkpoint->waiting =
-        (struct cn_waiting_set){cn_get_u64(header + 400), cn_get_u32(header + 408)};
-}
-
-// Checks the name of the waiting set, which only a state of the newest version has.
-static bool waiting_makes_sense(const uint8_t *bytes, uint32_t phase, uint32_t presence)
-{
-    uint32_t array = cn_get_u32(bytes + 408);
-
-    if (header_size(bytes) < HEADER_SIZE)
-        return true;
-    return cn_get_u64(bytes + 400) != 0 && cn_get_u32(bytes + 412) == 0 && !(presence & WAITING) &&
-           phase != CN_PHASE_EMPTY &&
-           (phase == CN_PHASE_SEND ? array == 0
-                                   : array == CN_PART_NEXT_RESIDUAL || array == CN_PART_CHANGE);
-}
-
-// Checks the phase, the arrays and the sizes, which must be within the limits and add up to `size`
-// bytes.
-static cn_err check_sizes(const uint8_t *bytes, uint64_t size, size_t total_limit,
-                          size_t frame_limit, struct cn_diag *diag)
-{
-    uint32_t phase = cn_get_u32(bytes + 36);
-    uint32_t presence = cn_get_u32(bytes + 68);
-    uint64_t total = cn_get_u64(bytes + 216);
-    uint64_t frame_size = cn_get_u64(bytes + 224);
-    bool halves = bytes[300] != 0;
-    const struct cn_update_rule rule = {.mode = (enum cn_update_mode)cn_get_u32(bytes + 264),
-                                        .value_bits = cn_get_u32(bytes + 268),
-                                        .density = cn_get_f64(bytes + 272)};
-    uint32_t required;
-    size_t expected;
-
-    required = phase > CN_PHASE_SEND ? 0
-                                     : cn_checkpoint_required((enum cn_phase)phase,
-                                                              header_size(bytes) == HEADER_SIZE);
-    if (phase > CN_PHASE_SEND || (presence & required) != required ||
-        (presence & ~cn_checkpoint_phases[phase].allowed) ||
-        (header_size(bytes) < HEADER_SIZE_5 && presence >> CN_PART_CONTROL) ||
-        !waiting_makes_sense(bytes, phase, presence) ||
-        cn_checkpoint_phases[phase].has_frame != (frame_size > 0)) {
-        cn_diag_add(diag,
-                    "checkpoint: phase %u with arrays 0x%x and a frame of %" PRIu64
-                    " bytes is not a valid state",
-                    phase, presence, frame_size);
-        return CN_EFORMAT;
-    }
-    if (!cn_update_rule_is_valid(&rule)) {
-        cn_diag_add(diag, "checkpoint: a rule that no update can have");
-        return CN_EFORMAT;
-    }
-    if (bytes[300] > 1 || bytes[301] > SCALE_MAX || (!bytes[301] && (bytes[302] || bytes[303])) ||
-        (header_size(bytes) >= HEADER_SIZE_4 && cn_get_u32(bytes + 348) > 1)) {
-        cn_diag_add(diag, "checkpoint: residual %u, scale %u, expected 0 or 1, 0 to %u", bytes[300],
-                    bytes[301], SCALE_MAX);
-        return CN_EFORMAT;
-    }
-    if (total > total_limit || frame_size > frame_limit) {
-        cn_diag_add(diag,
-                    "checkpoint: %" PRIu64 " values and a frame of %" PRIu64
-                    " bytes, expected at most %zu and %zu",
-                    total, frame_size, total_limit, frame_limit);
-        return CN_ERANGE;
-    }
-    if (cn_checkpoint_body_size(presence, (size_t)total, halves, (size_t)frame_size, &expected) ||
-        expected != size - header_size(bytes) || cn_get_u64(bytes + 8) != size) {
-        cn_diag_add(diag, "checkpoint: %" PRIu64 " bytes, expected another number", size);
-        return CN_EFORMAT;
-    }
-    return CN_OK;
-}
-
-// Compares a digest. Returns CN_EDIGEST, with a line in diag, when it differs.
-static cn_err check_digest(const struct source *source, uint64_t from, uint64_t size,
-                           const uint8_t wanted[CN_DIGEST_SIZE], const char *whose,
-                           struct cn_diag *diag)
-{
-    uint8_t digest[CN_DIGEST_SIZE];
-    struct cn_sha256 sha;
-    cn_err err;
-
-    cn_sha256_init(&sha);
-    err = source_digest(source, from, size, &sha);
-    cn_sha256_finish(&sha, digest);
-    if (err || memcmp(digest, wanted, CN_DIGEST_SIZE) == 0)
-        return err;
-    cn_diag_add(diag, "checkpoint: %s%s", whose, cn_err_text(CN_EDIGEST));
-    return CN_EDIGEST;
-}
-
-// Checks all bytes but keeps only the header. Fields that an older header lacks become zeros.
-static cn_err check(const struct source *source, size_t total_limit, size_t frame_limit,
-                    struct cn_diag *diag, uint8_t header[HEADER_SIZE])
-{
-    uint64_t size = source->size, frame_size;
-    uint8_t digest[CN_DIGEST_SIZE];
-    cn_err err = CN_OK;
-
-    memset(header, 0, HEADER_SIZE);
-    if (size >= HEADER_SIZE_3 + CN_DIGEST_SIZE)
-        err = source_get(source, 0, header, size < HEADER_SIZE ? (size_t)size : HEADER_SIZE);
-    if (err)
-        return err;
-    if (!header_size(header) || size < header_size(header) + CN_DIGEST_SIZE) {
-        cn_diag_add(diag,
-                    "checkpoint: %" PRIu64 " bytes that do not start like one of version %d to %d",
-                    size, CN_CHECKPOINT_OLDEST, CN_CHECKPOINT_VERSION);
-        return CN_EFORMAT;
-    }
-    size -= CN_DIGEST_SIZE;
-    err = source_get(source, size, digest, CN_DIGEST_SIZE);
-    if (!err)
-        err = check_digest(source, 0, size, digest, "", diag);
-    if (!err)
-        err = check_sizes(header, source->size, total_limit, frame_limit, diag);
-    if (err || cn_get_u32(header + 36) != CN_PHASE_SEND)
-        return err;
-    frame_size = cn_get_u64(header + 224);
-    return check_digest(source, size - frame_size, frame_size, header + 232, "the frame's ", diag);
-}
 
 // --- the parts ---
 
@@ -260,7 +32,7 @@ static size_t part_size(const uint8_t *header, enum cn_checkpoint_part part)
 }
 
 // Passes an array to taker in pieces.
-static cn_err read_row(const struct source *source, uint64_t at, size_t count,
+static cn_err read_row(const struct cn_encoded *source, uint64_t at, size_t count,
                        enum cn_checkpoint_part part, const struct cn_checkpoint_target *taker,
                        struct cn_sha256 *sha)
 {
@@ -269,7 +41,7 @@ static cn_err read_row(const struct source *source, uint64_t at, size_t count,
 
     for (size_t first = 0, some; !err && first < count; first += some) {
         some = count - first < VALUES ? count - first : VALUES;
-        err = source_get(source, at + first * sizeof(float), values, some * sizeof(float));
+        err = cn_encoded_get(source, at + first * sizeof(float), values, some * sizeof(float));
         if (err)
             return err;
         cn_sha256_add(sha, values, some * sizeof(float));
@@ -284,7 +56,7 @@ struct target {
     const struct cn_checkpoint_target *taker;
 };
 
-static cn_err read_part(const struct source *source, uint64_t at, size_t size,
+static cn_err read_part(const struct cn_encoded *source, uint64_t at, size_t size,
                         enum cn_checkpoint_part part, const struct target *target,
                         struct cn_sha256 *sha)
 {
@@ -293,20 +65,20 @@ static cn_err read_part(const struct source *source, uint64_t at, size_t size,
     if (target->taker && target->taker->arrays >> part & 1)
         return read_row(source, at, size / sizeof(float), part, target->taker, sha);
     if (!target->places[part])
-        return source_digest(source, at, size, sha);
-    err = source_get(source, at, target->places[part], size);
+        return cn_encoded_digest(source, at, size, sha);
+    err = cn_encoded_get(source, at, target->places[part], size);
     if (!err)
         cn_sha256_add(sha, target->places[part], size);
     return err;
 }
 
-// Reads the parts of a source that check has accepted. Reads to its end and compares the digest,
+// Reads the parts of a state that was checked. Reads to its end and compares the digest,
 // because a file may have changed since.
-static cn_err read_once(const struct source *source, const uint8_t *header,
+static cn_err read_once(const struct cn_encoded *source, const uint8_t *header,
                         const struct target *target)
 {
     uint8_t wanted[CN_DIGEST_SIZE], digest[CN_DIGEST_SIZE];
-    uint64_t at = header_size(header);
+    uint64_t at = cn_encoded_header_size(header);
     struct cn_sha256 sha;
     cn_err err = CN_OK;
 
@@ -320,7 +92,7 @@ static cn_err read_once(const struct source *source, const uint8_t *header,
         at += size;
     }
     if (!err)
-        err = source_get(source, at, wanted, sizeof(wanted));
+        err = cn_encoded_get(source, at, wanted, sizeof(wanted));
     cn_sha256_finish(&sha, digest);
     if (!err && memcmp(digest, wanted, sizeof(digest)) != 0)
         err = CN_EDIGEST;
@@ -328,7 +100,7 @@ static cn_err read_once(const struct source *source, const uint8_t *header,
 }
 
 // Reads the parts, and once more after an error: a disk may fail once.
-static cn_err read_parts(const struct source *source, const uint8_t *header,
+static cn_err read_parts(const struct cn_encoded *source, const uint8_t *header,
                          const struct target *target)
 {
     cn_err err = read_once(source, header, target);
@@ -352,13 +124,13 @@ static void give_parts(struct cn_checkpoint *checkpoint, void *const parts[CN_PA
 }
 
 // Reads the whole state into memory of its own.
-static cn_err take_all(const struct source *source, const uint8_t *header,
+static cn_err take_all(const struct cn_encoded *source, const uint8_t *header,
                        struct cn_checkpoint *checkpoint)
 {
     struct target target = {.taker = NULL};
     cn_err err = CN_OK;
 
-    get_numbers(header, checkpoint);
+    cn_encoded_numbers(header, checkpoint);
     for (int i = 0; !err && i < CN_PART_COUNT; i++) {
         enum cn_checkpoint_part part = (enum cn_checkpoint_part)i;
         size_t size = part_size(header, part);
@@ -381,9 +153,9 @@ cn_err cn_checkpoint_decode(const uint8_t *bytes, size_t size, size_t total_limi
                             size_t frame_limit, struct cn_diag *diag,
                             struct cn_checkpoint *checkpoint)
 {
-    const struct source source = {.bytes = bytes, .size = size};
+    const struct cn_encoded source = {.bytes = bytes, .size = size};
     uint8_t header[HEADER_SIZE];
-    cn_err err = check(&source, total_limit, frame_limit, diag, header);
+    cn_err err = cn_encoded_check(&source, total_limit, frame_limit, diag, header);
 
     return err ? err : take_all(&source, header, checkpoint);
 }
@@ -400,7 +172,7 @@ static uint64_t file_limit(size_t total_limit, size_t frame_limit)
                : HEADER_SIZE + size;
 }
 
-static void end_reading(struct source *source)
+static void end_reading(struct cn_encoded *source)
 {
     if (source->file)
         source->store->ops->abort(source->file);
@@ -419,7 +191,7 @@ static cn_err inspect_once(struct cn_store *store, int slot, size_t total_limit,
         return err;
     err = found->source.size > file_limit(total_limit, frame_limit)
               ? CN_ERANGE
-              : check(&found->source, total_limit, frame_limit, diag, found->header);
+              : cn_encoded_check(&found->source, total_limit, frame_limit, diag, found->header);
     if (err)
         end_reading(&found->source);
     return err;
@@ -510,7 +282,7 @@ cn_err cn_checkpoint_open(struct cn_store *store, size_t total_limit, size_t fra
         free(file);
         return err;
     }
-    get_numbers(file->header, numbers);
+    cn_encoded_numbers(file->header, numbers);
     if (diag && diag->count > lines)
         cn_diag_add(diag, "%s is used instead, state %" PRIu64,
                     cn_checkpoint_slots[numbers->counter % 2], numbers->counter);
@@ -535,13 +307,13 @@ cn_err cn_checkpoint_open_saved(struct cn_store *store, size_t total_limit, size
         free(file);
         return err;
     }
-    get_numbers(file->header, numbers);
+    cn_encoded_numbers(file->header, numbers);
     *opened = file;
     return CN_OK;
 }
 
 // Reads bfloat16 values.
-static cn_err read_halves(const struct source *source, uint64_t at, size_t count, float *values)
+static cn_err read_halves(const struct cn_encoded *source, uint64_t at, size_t count, float *values)
 {
     uint16_t halves[VALUES];
     const struct cn_row row = {halves, true};
@@ -549,7 +321,7 @@ static cn_err read_halves(const struct source *source, uint64_t at, size_t count
 
     for (size_t done = 0, some; !err && done < count; done += some) {
         some = count - done < VALUES ? count - done : VALUES;
-        err = source_get(source, at + done * sizeof(*halves), halves, some * sizeof(*halves));
+        err = cn_encoded_get(source, at + done * sizeof(*halves), halves, some * sizeof(*halves));
         if (!err)
             cn_row_read(&row, 0, some, values + done);
     }
@@ -562,7 +334,7 @@ cn_err cn_checkpoint_read_values(const struct cn_checkpoint_file *file,
 {
     const uint8_t *header = file->header;
     bool halves = header[300] != 0 && HALVES >> array & 1;
-    uint64_t at = header_size(header);
+    uint64_t at = cn_encoded_header_size(header);
 
     assert(array < CN_PART_FRAME);
     if (!has_part(header, array)) {
@@ -573,7 +345,8 @@ cn_err cn_checkpoint_read_values(const struct cn_checkpoint_file *file,
         at += part_size(header, (enum cn_checkpoint_part)part);
     if (halves)
         return read_halves(&file->source, at + first * sizeof(uint16_t), count, values);
-    return source_get(&file->source, at + first * sizeof(float), values, count * sizeof(*values));
+    return cn_encoded_get(&file->source, at + first * sizeof(float), values,
+                          count * sizeof(*values));
 }
 
 bool cn_checkpoint_has(const struct cn_checkpoint_file *file, enum cn_checkpoint_part part)

@@ -483,9 +483,13 @@ static cn_err run_until_fault(struct cn_node_owner *node)
             err = run_loop(node);
         if (!is_own_fault(err))
             return err;
+        if (!node->fault[0])
+            snprintf(node->fault, sizeof(node->fault), "%s", cn_err_text(err));
+        node->status.fault = node->fault;
         write_status(node, cn_platform_now_ms());
-        if (!cn_node_tell_fault(node, err, &begun))
+        if (!cn_node_tell_fault(node, &begun))
             return err;
+        node->status.fault = NULL;
         err = begun;
     }
 }

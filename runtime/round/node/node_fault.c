@@ -141,14 +141,12 @@ static void await_answer(struct cn_node_owner *node, struct hearing *hearing)
     }
 }
 
-bool cn_node_tell_fault(struct cn_node_owner *node, cn_err why, cn_err *err)
+bool cn_node_tell_fault(struct cn_node_owner *node, cn_err *err)
 {
     struct hearing hearing = {0};
 
     cn_node_stop_worker(node);
     node->gives_up = node->registered;
-    if (!node->fault[0])
-        snprintf(node->fault, sizeof(node->fault), "%s", cn_err_text(why));
     drop_events(node); // they do not answer what is asked now
     if (!node->link->ops->watch(node->link, false) && !cn_node_register_now(node))
         await_answer(node, &hearing);

@@ -37,6 +37,18 @@ static uint64_t limited(double value)
     return value > 0 ? value < (double)UINT32_MAX ? (uint64_t)value : UINT32_MAX : 0;
 }
 
+// Says which part of the model the board holds, where that is cut.
+static void take_chain(struct cn_health *health, const struct cn_chain_progress *chain)
+{
+    if (!chain->parts)
+        return;
+    health->part = chain->part + 1;
+    health->parts = chain->parts;
+    health->chain = chain->chain + 1;
+    health->chains = chain->chains;
+    health->bubble = limited(chain->bubble_measured * 1000);
+}
+
 static void take_reading(struct cn_health *health, const struct cn_upkeep *care)
 {
     const struct cn_reading *reading = &care->reading;
@@ -202,6 +214,8 @@ void cn_node_poll_health(struct cn_node_owner *node, uint64_t now_ms)
     if (!node->fault[0])
         memcpy(health->newest.rest, node->rest.text, sizeof(health->newest.rest));
     take_needs(node, now_ms);
+    if (!node->fault[0] && !health->newest.rest[0])
+        take_chain(&health->newest, &node->status.progress.chain);
     if (!cn_node_health_due(health, node->instance, now_ms))
         return;
     cn_platform_read_usage(&usage);

@@ -149,12 +149,12 @@ cn_err cn_node_fault_code(const struct cn_node_owner *node);
 // about once a second.
 void cn_node_poll_health(struct cn_node_owner *node, uint64_t now_ms);
 
-// Ends the worker and tells the aggregator why this board cannot train. Blocks until the aggregator
-// has answered, at most 10 s, but at least for config.fault_wait_ms, and 2 s in a group of several.
-// Returns early on stop, and does not wait for fault_wait_ms when a new process would help. Returns
-// true when the aggregator names another run instead: the board has begun with that, and err says
-// whether it could.
-bool cn_node_tell_fault(struct cn_node_owner *node, cn_err why, cn_err *err);
+// Ends the worker and tells the aggregator node->fault, why this board cannot train. Blocks until
+// the aggregator has answered, at most 10 s, but at least for config.fault_wait_ms, and 2 s in a
+// group of several. Returns early on stop, and does not wait for fault_wait_ms when a new process
+// would help. Returns true when the aggregator names another run instead: the board has begun with
+// that, and err says whether it could.
+bool cn_node_tell_fault(struct cn_node_owner *node, cn_err *err);
 
 // Registers again when cairn-update reports something else than the aggregator knows.
 cn_err cn_node_poll_report(struct cn_node_owner *node, uint64_t now_ms);

@@ -22,6 +22,8 @@ const char *cn_status_text(const struct cn_status_file *status)
 {
     const struct cn_progress *progress = &status->progress;
 
+    if (status->networked && status->fault)
+        return status->fault;
     if (status->networked && status->refused)
         return "the aggregator refuses this board";
     // After the end of the run the aggregator may be away.
@@ -301,6 +303,8 @@ static cJSON *describe(const struct cn_status_file *status, uint64_t now_ms)
 
     cJSON_AddStringToObject(json, "board", status->settings->name);
     cJSON_AddStringToObject(json, "state", cn_status_text(status));
+    if (status->networked && status->fault)
+        cJSON_AddTrueToObject(json, "gave_up");
     cJSON_AddStringToObject(json, "pause", cn_pause_text(care->pause));
     if (care->pause)
         add_count(json, "paused_s", (now_ms - care->pause_ms) / 1000);

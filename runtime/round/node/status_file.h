@@ -24,6 +24,7 @@ struct cn_status_file {
     bool registered, down, has_news;
     bool refused;              // the aggregator refuses this board; down is set, too
     bool ahead;                // this board is ahead of the aggregator
+    const char *fault;         // why the board gave its run up; NULL: it did not
     const char *group;         // name of the group
     struct cn_round_info news; // the aggregator's last news of the round
     char members[256];         // text of cn_membership_describe; "" for a board alone
