@@ -96,7 +96,7 @@ bool waiting_train(struct epoch_world *world, struct waiting_run *run, uint32_t 
 struct waiting_run waiting_start(struct epoch_world *world)
 {
     world_begin_anew(world);
-    return (struct run){.round = 1, .number = 16};
+    return (struct waiting_run){.round = 1, .number = 16};
 }
 
 void waiting_take_rules(struct epoch_world *world)

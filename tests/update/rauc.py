@@ -124,9 +124,10 @@ class Machine:
         except subprocess.TimeoutExpired:
             code = None
         self.took = time.monotonic() - begun
-        for process in (service, update):
+        for process in (update, service):  # a power cut ends both at once: the update must not see the service end
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
+        for process in (update, service):
             process.wait()
         return code
 
