@@ -34,8 +34,9 @@ static cn_err load_link_key(const struct cn_settings *settings, struct cn_diag *
 int main(int argc, char **argv)
 {
     static const struct cn_command *const commands[] = {
-        &cn_command_init,  &cn_command_check,  &cn_command_train,    &cn_command_run,
-        &cn_command_bench, &cn_command_status, &cn_command_selftest, NULL,
+        &cn_command_init,   &cn_command_check,    &cn_command_normalize,
+        &cn_command_train,  &cn_command_run,      &cn_command_bench,
+        &cn_command_status, &cn_command_selftest, NULL,
     };
     const struct cn_ports ports = {
         .computes = cn_ports_computes,

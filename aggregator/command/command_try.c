@@ -47,7 +47,7 @@ static const char help[] =
     "\n"
     "A board that fails is told at once; the run goes on while groups for the quorum\n"
     "are left. If the loss is not finite, name a job with a lower train.learning_rate\n"
-    "or, for features of different scales, with data: {normalize: feature}.\n"
+    "or, for features of different scales, the model that cairn-node normalize makes.\n"
     "\n"
     "Exits 0 when the run is over, 1 when files cannot be used, 2 for options that do\n"
     "not fit, 3 for a job file with mistakes, 4 when the gateway failed or too few\n"

@@ -212,8 +212,8 @@ static bool can_go_on(struct cn_trial_run *run)
             able, run->split->groups, run->quorum);
     if (cn_trial_faults_diverged(&run->faults))
         fprintf(stderr, "The loss is not finite: begin again with a --job file that has a lower "
-                        "train.learning_rate, or with data: {normalize: feature} where features "
-                        "have different scales.\n");
+                        "train.learning_rate. Where features have different scales, give it the "
+                        "model that 'cairn-node normalize' makes.\n");
     return false;
 }
 

@@ -32,6 +32,7 @@ struct cn_command {
 extern const struct cn_command cn_command_bench;
 extern const struct cn_command cn_command_check;
 extern const struct cn_command cn_command_init;
+extern const struct cn_command cn_command_normalize;
 extern const struct cn_command cn_command_run;
 extern const struct cn_command cn_command_selftest;
 extern const struct cn_command cn_command_status;

@@ -522,6 +522,7 @@ cn_err cn_profile_require(const struct cn_profile *profile, enum cn_profile_use 
     if (use == CN_PROFILE_GATEWAY) {
         require_set(profile, "job.central.set", settings->job.central_set, &report);
         cn_profile_check_gate(profile, &report);
+        cn_profile_check_inputs(profile, &report);
         check_trust(profile, &report);
         refuse_wishes(profile, &report);
     }

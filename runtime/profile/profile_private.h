@@ -72,6 +72,9 @@ void cn_profile_check_companions(const struct cn_profile *profile, struct cn_dia
 // steps of groups.
 void cn_profile_check_normalize(const struct cn_profile *profile, struct cn_diagnostics *report);
 
+// profile_check_inputs.c: Warns of a normalization that differs from board to board.
+void cn_profile_check_inputs(const struct cn_profile *profile, struct cn_diagnostics *report);
+
 // profile_check_rate.c: Warns of a learning rate that is far too large for Adam.
 void cn_profile_check_rate(const struct cn_profile *profile, struct cn_diagnostics *report);
 

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "runtime/engine/onnx/export.h"
+#include "runtime/engine/onnx/onnx_normalize.h"
 
 #define LIMIT (1u << 24)
 
@@ -63,6 +64,27 @@ static void strip_and_write(const struct cn_onnx *onnx, const struct cn_layout *
     cn_buffer_deinit(&blob);
 }
 
+// A model whose input is normalized is a model, too, and is not normalized twice.
+static void normalize(const struct cn_onnx *onnx, struct cn_diag *diag)
+{
+    const float mean = 1, factor = 2;
+    const struct cn_normalization numbers = {.mean = &mean, .factor = &factor};
+    struct cn_buffer changed, twice;
+    struct cn_onnx *again = NULL;
+
+    cn_buffer_init(&changed, LIMIT);
+    cn_buffer_init(&twice, LIMIT);
+    if (!cn_onnx_normalize(onnx, &numbers, diag, &changed)) {
+        require(changed.size > onnx->file_size);
+        require(cn_onnx_open(changed.data, changed.size, NULL, &again) == CN_OK);
+        require(again->node_count == onnx->node_count + 4);
+        require(cn_onnx_normalize(again, &numbers, diag, &twice) == CN_ENOTSUP);
+    }
+    cn_onnx_close(again);
+    cn_buffer_deinit(&twice);
+    cn_buffer_deinit(&changed);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct cn_onnx *onnx;
@@ -74,6 +96,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (size > LIMIT / 16 || cn_onnx_open(data, size, &diag, &onnx))
         return 0;
     read_tensors(onnx);
+    normalize(onnx, &diag);
     if (!cn_onnx_layout(onnx, &diag, &layout)) {
         weights = malloc(layout.total * sizeof(*weights));
         if (weights) {

@@ -234,3 +234,11 @@ cn_err cn_dataset_measure(struct cn_dataset *dataset)
     free(sums);
     return err;
 }
+
+bool cn_dataset_normalization(const struct cn_dataset *dataset, const float **mean,
+                              const float **factor)
+{
+    *mean = dataset->shift;
+    *factor = dataset->factor;
+    return dataset->shift != NULL;
+}

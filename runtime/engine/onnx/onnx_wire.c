@@ -152,6 +152,13 @@ cn_err cn_wire_append_header(struct cn_buffer *out, uint32_t number, size_t size
     return err ? err : append_varint(out, size);
 }
 
+cn_err cn_wire_append_number(struct cn_buffer *out, uint32_t number, uint64_t value)
+{
+    cn_err err = append_varint(out, (uint64_t)number << 3 | CN_WIRE_VARINT);
+
+    return err ? err : append_varint(out, value);
+}
+
 size_t cn_wire_field_size(uint32_t number, size_t size)
 {
     return varint_size((uint64_t)number << 3) + varint_size(size) + size;

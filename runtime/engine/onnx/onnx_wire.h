@@ -52,5 +52,8 @@ size_t cn_wire_values(struct cn_wire message, uint32_t number, size_t element_si
 // Appends the tag and length that stand before a field of size bytes.
 cn_err cn_wire_append_header(struct cn_buffer *out, uint32_t number, size_t size);
 
+// Appends a field that is a number (CN_WIRE_VARINT).
+cn_err cn_wire_append_number(struct cn_buffer *out, uint32_t number, uint64_t value);
+
 // Returns the bytes that a field of size bytes takes, with tag and length.
 size_t cn_wire_field_size(uint32_t number, size_t size);
