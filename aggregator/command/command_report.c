@@ -16,7 +16,7 @@
 #include "runtime/profile/job_text.h"
 
 static const char help[] =
-    "Usage: cairn-aggregator report PROFILE [-o FILE] [--csv[=rounds|boards]|--json]\n"
+    "Usage: cairn-aggregator report PROFILE [-o FILE] [--csv[=rounds|groups|boards]|--json]\n"
     "\n"
     "Writes a page about the run that needs nothing else: a browser shows it\n"
     "anywhere, without a gateway. It has the learning curve, each round and each\n"
@@ -26,10 +26,12 @@ static const char help[] =
     "\n"
     "  -o FILE          an existing file is replaced; without it: standard output\n"
     "  --csv            in place of the page, a line for each version, for\n"
-    "                   spreadsheets; --csv=boards: a line for each board\n"
+    "                   spreadsheets; --csv=groups: a line for each group's part in\n"
+    "                   a version, with what its boards measured; --csv=boards: a\n"
+    "                   line for each board\n"
     "  --json           in place of the page, its data\n";
 
-enum form { FORM_PAGE, FORM_CSV_ROUNDS, FORM_CSV_BOARDS, FORM_JSON };
+enum form { FORM_PAGE, FORM_CSV_ROUNDS, FORM_CSV_GROUPS, FORM_CSV_BOARDS, FORM_JSON };
 
 struct request {
     enum form form;
@@ -77,8 +79,9 @@ static cn_err make(const struct cn_setup *setup, enum form form, struct cn_buffe
     else if (!err && form == FORM_JSON)
         err = make_data(setup, source, out);
     else if (!err)
-        err = form == FORM_CSV_BOARDS ? cn_show_csv_boards(source, out)
-                                      : cn_show_csv_rounds(source, out);
+        err = form == FORM_CSV_BOARDS   ? cn_show_csv_boards(source, out)
+              : form == FORM_CSV_GROUPS ? cn_show_csv_groups(source, out)
+                                        : cn_show_csv_rounds(source, out);
     cn_setup_show_close(&show);
     return err;
 }
@@ -121,12 +124,18 @@ static int report(const struct request *request)
 
 static bool take_csv(const char *what, enum form *form)
 {
-    if (what && strcmp(what, "rounds") != 0 && strcmp(what, "boards") != 0) {
-        fprintf(stderr, "error: --csv=%s: there are rounds and boards; see --help\n", what);
-        return false;
-    }
-    *form = what && strcmp(what, "boards") == 0 ? FORM_CSV_BOARDS : FORM_CSV_ROUNDS;
-    return true;
+    static const struct {
+        const char *name;
+        enum form form;
+    } known[] = {
+        {"rounds", FORM_CSV_ROUNDS}, {"groups", FORM_CSV_GROUPS}, {"boards", FORM_CSV_BOARDS}};
+    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
+        if (strcmp(what ? what : "rounds", known[i].name) == 0) {
+            *form = known[i].form;
+            return true;
+        }
+    fprintf(stderr, "error: --csv=%s: there are rounds, groups and boards; see --help\n", what);
+    return false;
 }
 
 static int run(const struct cn_ports *ports, int argc, char **argv)

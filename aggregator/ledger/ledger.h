@@ -279,6 +279,15 @@ typedef cn_err cn_ledger_contribution_visit(void *context,
 cn_err cn_ledger_contributions(struct cn_ledger *ledger, uint32_t version,
                                cn_ledger_contribution_visit *visit, void *context);
 
+// Visits, of each group's contributions to round `from` and later ones, the newest with a
+// measurement, in the order of group names. An error of visit ends the walk and is returned.
+cn_err cn_ledger_measured(struct cn_ledger *ledger, uint32_t from,
+                          cn_ledger_contribution_visit *visit, void *context);
+
+// Returns the version that the contribution's boards measured: the one before that which is made of
+// it.
+uint32_t cn_ledger_measured_version(const struct cn_ledger_contribution *contribution);
+
 // Counts the groups that were invited to a round, and the groups that contributed to its version.
 cn_err cn_ledger_count(struct cn_ledger *ledger, uint32_t round, uint32_t *selected,
                        uint32_t *accepted);

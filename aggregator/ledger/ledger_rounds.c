@@ -192,7 +192,7 @@ cn_err cn_ledger_accept(struct cn_ledger *ledger, const struct cn_ledger_contrib
     if (!err)
         err = cn_ledger_sql_control(ledger, contribution);
     if (!err && contribution->round) // beside the loss, which read_boards finds by the version
-        err = put_measures(ledger, version_of(contribution) - 1, contribution->group,
+        err = put_measures(ledger, cn_ledger_measured_version(contribution), contribution->group,
                            contribution->held_out_count, &contribution->measures);
     return cn_ledger_sql_end(ledger, err);
 }
@@ -209,9 +209,10 @@ cn_err cn_ledger_first_measured(struct cn_ledger *ledger, const char *group, uin
     return err ? err : cn_ledger_sql_number(ledger, statement, samples);
 }
 
-#define CONTRIBUTION_COLUMNS                                                                       \
-    "round,grp,board,digest,size,weight,held_out_loss,held_out_correct,held_out_count,"            \
-    "train_loss,boards,steps,version"
+#define COLUMNS_BUT_ROUND                                                                          \
+    "grp,board,digest,size,weight,held_out_loss,held_out_correct,held_out_count,train_loss,"       \
+    "boards,steps,version"
+#define CONTRIBUTION_COLUMNS "round," COLUMNS_BUT_ROUND
 
 static cn_err read_contribution(sqlite3_stmt *statement, struct cn_ledger_contribution *c)
 {
@@ -263,14 +264,12 @@ cn_err cn_ledger_find_part(struct cn_ledger *ledger, uint32_t version, const cha
         version, group, contribution);
 }
 
-cn_err cn_ledger_contributions(struct cn_ledger *ledger, uint32_t version,
-                               cn_ledger_contribution_visit *visit, void *context)
+// Visits the contributions that a statement with one number selects.
+static cn_err visit_contributions(struct cn_ledger *ledger, const char *sql, uint32_t number,
+                                  cn_ledger_contribution_visit *visit, void *context)
 {
     sqlite3_stmt *statement;
-    cn_err err = cn_ledger_sql_prepare(ledger, &statement,
-                                       "SELECT " CONTRIBUTION_COLUMNS
-                                       " FROM contribution WHERE version=? ORDER BY grp",
-                                       "i", (int64_t)version);
+    cn_err err = cn_ledger_sql_prepare(ledger, &statement, sql, "i", (int64_t)number);
     if (err)
         return err;
     struct cn_ledger_contribution contribution;
@@ -284,6 +283,30 @@ cn_err cn_ledger_contributions(struct cn_ledger *ledger, uint32_t version,
     }
     sqlite3_finalize(statement);
     return err;
+}
+
+cn_err cn_ledger_contributions(struct cn_ledger *ledger, uint32_t version,
+                               cn_ledger_contribution_visit *visit, void *context)
+{
+    return visit_contributions(
+        ledger, "SELECT " CONTRIBUTION_COLUMNS " FROM contribution WHERE version=? ORDER BY grp",
+        version, visit, context);
+}
+
+cn_err cn_ledger_measured(struct cn_ledger *ledger, uint32_t from,
+                          cn_ledger_contribution_visit *visit, void *context)
+{
+    // SQLite takes the other columns from the row that has the maximum.
+    return visit_contributions(ledger,
+                               "SELECT max(round)," COLUMNS_BUT_ROUND
+                               " FROM contribution WHERE round>=? AND held_out_count>0 GROUP BY "
+                               "grp ORDER BY grp",
+                               from, visit, context);
+}
+
+uint32_t cn_ledger_measured_version(const struct cn_ledger_contribution *contribution)
+{
+    return version_of(contribution) - 1;
 }
 
 cn_err cn_ledger_count(struct cn_ledger *ledger, uint32_t round, uint32_t *selected,

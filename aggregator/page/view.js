@@ -496,11 +496,19 @@ const Cairn = {};
         if (version && version.signs) return version.signs[version.groups.get(group.name)] || "n";
         return round === run.round ? group.sign : "n";
       });
-      return { name: group.name, size: sizes.get(group.name) || 0, signs,
+      return { name: group.name, size: sizes.get(group.name) || 0, signs, measured: group.measured,
         bad: signs.filter((letter) => letter === "l" || letter === "r").length };
     });
     if (groups.length <= GROUP_ROWS) return rows;
     return rows.filter((row) => row.signs.some((letter) => letter !== "n")).sort((a, b) => b.bad - a.bad);
+  }
+
+  // What a group's boards measured last: how good the model is for them.
+  function measuredCell({ measured }) {
+    if (!measured) return el("td", { class: "total" }, "–");
+    const { version, accuracy, loss, samples } = measured;
+    const title = `version ${plain(version)} on ${plural(samples, "sample")} of its own: loss ${digits(loss)}`;
+    return el("td", { class: "total", title }, accuracy === undefined ? digits(loss) : percent(accuracy));
   }
 
   function showMatrix(store) {
@@ -513,14 +521,18 @@ const Cairn = {};
     const atEnd = place.scrollLeft + place.clientWidth >= place.scrollWidth - 4;
     const changed = update("matrix", [columns[0], shown], () => {
       if (!columns.length) return el("p", { class: "quiet" }, "no round yet");
+      const measured = shown.map((row) => row.measured).filter(Boolean);
+      const what = measured.some(({ accuracy }) => accuracy !== undefined) ? "accuracy" : "loss";
       const head = el("tr", {}, el("th", { scope: "col" }, "group"), el("th", { scope: "col" }, "accepted"),
+        ...(measured.length ? [el("th", { scope: "col", title: "of its boards' own held-out samples" }, what)] : []),
         ...columns.map((round) => el("th", { scope: "col" }, String(round))));
       const body = shown.map((row) => {
         const invited = row.signs.filter((letter) => letter !== "n" && letter !== "w").length;
         const accepted = row.signs.filter((letter) => letter === "a").length;
         return el("tr", { "data-group": row.name }, el("th", { scope: "row", title: row.name }, row.name,
           row.size > 1 ? el("span", { class: "quiet" }, ` ${row.size} boards`) : ""),
-        el("td", { class: "total" }, `${accepted} of ${invited}`), ...row.signs.map(signCell));
+        el("td", { class: "total" }, `${accepted} of ${invited}`), ...(measured.length ? [measuredCell(row)] : []),
+        ...row.signs.map(signCell));
       });
       return el("table", { class: "matrix" }, el("caption", { class: "hidden" }, "What became of each group's update"),
         el("thead", {}, head), el("tbody", {}, ...body));

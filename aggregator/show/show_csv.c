@@ -1,6 +1,7 @@
 #include "aggregator/show/show_csv.h"
 
 #include <cjson/cJSON.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -129,4 +130,64 @@ cn_err cn_show_csv_boards(const struct cn_show_source *source, struct cn_buffer 
         (void)lines(&csv, &answer, "boards", keys, &more);
     cn_buffer_deinit(&answer);
     return csv.err;
+}
+
+// A line for each group that has a part in a version.
+struct groups_csv {
+    struct csv csv;
+    bool classes; // the job's accuracy means something
+};
+
+static void number_field(struct csv *csv, double value, bool known)
+{
+    char text[32] = "";
+    if (known)
+        snprintf(text, sizeof(text), "%.9g", value);
+    field(csv, text, false);
+}
+
+static void count_field(struct csv *csv, uint64_t value)
+{
+    char text[24];
+    snprintf(text, sizeof(text), "%" PRIu64, value);
+    field(csv, text, false);
+}
+
+static cn_err write_contribution(void *context, const struct cn_ledger_contribution *contribution)
+{
+    struct groups_csv *groups = context;
+    struct csv *csv = &groups->csv;
+    double count = (double)contribution->held_out_count;
+    bool measured = contribution->held_out_count > 0;
+    count_field(csv, contribution->version);
+    field(csv, contribution->group, true);
+    count_field(csv, contribution->round);
+    field(csv, contribution->board, true);
+    count_field(csv, contribution->boards);
+    count_field(csv, contribution->weight);
+    count_field(csv, contribution->steps);
+    count_field(csv, contribution->size);
+    number_field(csv, contribution->train_loss, true);
+    number_field(csv, cn_ledger_measured_version(contribution), measured);
+    number_field(csv, (double)contribution->held_out_correct / count, measured && groups->classes);
+    number_field(csv, contribution->held_out_loss / count, measured);
+    number_field(csv, count, measured);
+    end_line(csv);
+    return csv->err;
+}
+
+cn_err cn_show_csv_groups(const struct cn_show_source *source, struct cn_buffer *out)
+{
+    static const char *const keys[] = {
+        "version",  "group", "round",        "board",      "boards",
+        "weight",   "steps", "update_bytes", "train_loss", "measured_version",
+        "accuracy", "loss",  "samples",      NULL};
+    struct groups_csv groups = {.csv = {.out = out},
+                                .classes = source->job->loss == CN_LOSS_CROSS_ENTROPY};
+    struct cn_ledger_version newest;
+    head(&groups.csv, keys);
+    cn_err err = cn_ledger_newest_version(source->ledger, &newest);
+    for (uint32_t version = 1; !err && version <= newest.number; version++)
+        err = cn_ledger_contributions(source->ledger, version, write_contribution, &groups);
+    return err && err != CN_ENOTFOUND ? err : groups.csv.err;
 }

@@ -9,5 +9,8 @@
 // Appends a line for each version.
 cn_err cn_show_csv_rounds(const struct cn_show_source *source, struct cn_buffer *out);
 
+// Appends a line for each update that has a part in a version: what its group did and measured.
+cn_err cn_show_csv_groups(const struct cn_show_source *source, struct cn_buffer *out);
+
 // Appends a line for each board.
 cn_err cn_show_csv_boards(const struct cn_show_source *source, struct cn_buffer *out);

@@ -19,6 +19,10 @@ void cn_show_score(const struct cn_show_source *source, const struct cn_score *s
 void cn_show_write_board(const struct cn_show_source *source, const char *key,
                          const struct cn_board_entry *board, struct cn_json_text *json);
 
+// In show_groups.c. Writes the groups, each with its sign in the newest round.
+cn_err cn_show_groups(const struct cn_show_source *source, const struct cn_round_view *view,
+                      const struct cn_board_list *list, struct cn_json_text *json);
+
 // In show_health.c. Writes the member "health", if the board said something.
 void cn_show_health(const struct cn_board_health *health, struct cn_json_text *json);
 

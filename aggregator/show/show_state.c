@@ -144,24 +144,6 @@ static void write_cost(struct state_answer *answer)
     cn_json_close(json, '}');
 }
 
-static void write_groups(struct state_answer *answer)
-{
-    struct cn_json_text *json = &answer->json;
-    cn_json_open(json, "groups", '[');
-    for (size_t i = 0; i < answer->list.group_count; i++) {
-        const char *name = answer->list.groups[i];
-        const struct cn_history_entry *entry = cn_round_view_find(&answer->view, name);
-        char sign[2] = {cn_show_sign(entry, answer->view.round.state), '\0'};
-        cn_json_open(json, NULL, '{');
-        cn_json_string(json, "name", name);
-        cn_json_string(json, "sign", sign);
-        if (cn_round_view_is_drained(&answer->view, name))
-            cn_json_bool(json, "drained", true);
-        cn_json_close(json, '}');
-    }
-    cn_json_close(json, ']');
-}
-
 // Writes the boards that changed after since. With a tracker, each board is written to the buffer,
 // looked at, and taken out again if it is not new to the reader.
 static cn_err write_boards(struct state_answer *answer, struct cn_show_tracker *tracker,
@@ -228,7 +210,9 @@ static cn_err write_state(struct state_answer *answer, struct cn_show_tracker *t
     err = cn_alerts_write(source, &answer->view, &answer->list, &answer->json);
     if (err)
         return err;
-    write_groups(answer);
+    err = cn_show_groups(source, &answer->view, &answer->list, &answer->json);
+    if (err)
+        return err;
     err = write_boards(answer, tracker, since);
     cn_json_close(&answer->json, '}');
     return err ? err : answer->json.err;

@@ -50,7 +50,7 @@ def break_board(cluster, board):
 
 def check_matrix(page, cluster, closed):
     """Each sign of a closed round is what the ledger says."""
-    heads = page.texts("#matrix thead th")[2:]
+    heads = page.texts("#matrix thead th")[3:]
     rows = page.run("""return [...document.querySelectorAll("#matrix tbody tr")].map((row) => [row.dataset.group,
         ...[...row.querySelectorAll("td:not(.total) > .sign")].map((sign) => sign.textContent)])""")
     assert [row[0] for row in rows] == list(cluster.groups), rows
@@ -64,6 +64,16 @@ def check_matrix(page, cluster, closed):
                 seen.add(wanted)
     assert seen, "no closed round is shown"
     return seen
+
+
+def check_measured(page, cluster):
+    """What each group measured last is what the ledger says."""
+    assert page.texts("#matrix thead th")[2] == "accuracy"
+    for group, shown in page.run("""return [...document.querySelectorAll("#matrix tbody tr")].map((row) => [row.dataset.group,
+        row.querySelectorAll("td.total")[1].textContent])"""):
+        found = cluster.ledger("SELECT 100.0*held_out_correct/held_out_count FROM contribution WHERE grp=? AND held_out_count>0"
+                               " ORDER BY round DESC LIMIT 1", group)
+        assert shown == (f"{found[0][0]:.1f} %" if found else "–"), (group, shown, found)
 
 
 def check_inventory(page, cluster):
@@ -102,6 +112,7 @@ def a_report_shows_what_the_ledger_has(build):
         [(accuracy,)] = cluster.ledger("SELECT correct*1.0/count FROM version WHERE number=8")
         assert f"{100 * accuracy:.1f} %" in page.text("#tiles"), page.text("#tiles")
         seen = check_matrix(page, cluster, 8)
+        check_measured(page, cluster)
         assert {"a", "l", "n"} <= seen, f"the run had only {seen}"
         [(digest,)] = cluster.ledger("SELECT lower(hex(digest)) FROM version WHERE number=8")
         assert digest[:12] in page.text("#versions-table")

@@ -110,6 +110,29 @@ def a_report_of_a_finished_run_agrees_with_the_ledger(build):
 
 
 @scenario
+def what_each_group_measured_is_shown(build):
+    """The groups' own measurements, of which the versions show the median."""
+    with Cluster(build, SINGLE, rounds=3, quorum=3, central=False) as cluster:
+        cluster.start_all()
+        cluster.wait_for_end(120)
+        data = json.loads(report(cluster, "--json"))
+        groups = {group["name"]: group["measured"] for group in data["state"]["groups"]}
+        lines = list(csv.DictReader(io.StringIO(report(cluster, "--csv=groups"))))
+        assert [(line["version"], line["group"]) for line in lines] == [
+            (version, group) for version in "123" for group in sorted(groups)], lines
+        for line in lines[-len(groups):]:
+            shown = groups[line["group"]]
+            assert shown["version"] == 2 == int(line["measured_version"]) and shown["samples"] == int(line["samples"]) > 5
+            assert abs(shown["accuracy"] - float(line["accuracy"])) < 1e-5, (shown, line)
+            assert abs(shown["loss"] - float(line["loss"])) < 1e-5, (shown, line)
+            assert int(line["boards"]) == 1 and int(line["steps"]) > 0 and int(line["update_bytes"]) > 100, line
+        for version in versions_of(data)[1:3]:
+            of_it = [line for line in lines if int(line["measured_version"]) == version["version"]]
+            losses = sorted(float(line["loss"]) for line in of_it)
+            assert abs(version["loss"] - losses[1]) < 1e-5, (version, losses)
+
+
+@scenario
 def without_a_central_set_the_last_version_has_no_score(build):
     """Boards measure a version in the round after it: that is said, with the newest measured version."""
     with Cluster(build, SINGLE, rounds=3, quorum=3, central=False) as cluster:
@@ -157,7 +180,7 @@ def a_report_beside_a_run_names_a_board_and_its_hostile_error(build):
 @scenario
 def mistakes_get_one_line(build):
     with Cluster(build, SINGLE) as cluster:
-        for options, words in ((("--csv", "--json"), "exclude each other"), (("--csv=all",), "there are rounds and boards"),
+        for options, words in ((("--csv", "--json"), "exclude each other"), (("--csv=all",), "there are rounds, groups and boards"),
                                (("-o", "none/run.html"), "none/run.html: No such file or directory")):
             result = cluster.command(cluster.aggregator, "report", "gateway.yaml", *options, check=False)
             assert result.returncode in (1, 2) and words in result.stderr, result
