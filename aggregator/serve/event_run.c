@@ -52,6 +52,32 @@ static void tell_version(const struct look *look, uint32_t number)
     }
 }
 
+// Tells the scores of the versions that were measured since the last look, so that a program that
+// is told of events can keep their history.
+static void look_at_scores(const struct look *look)
+{
+    uint32_t newest = look->from->state->progress.newest_known;
+    uint32_t known = look->watch->state.progress.newest_known;
+    uint32_t first =
+        newest > VERSIONS_MAX && newest - VERSIONS_MAX > known ? newest - VERSIONS_MAX : known;
+    bool classes = look->from->job->loss == CN_LOSS_CROSS_ENTROPY;
+    for (uint32_t number = first + 1; number <= newest; number++) {
+        struct cn_ledger_version version;
+        struct cn_score score;
+        char accuracy[32] = "", more[CN_SCORE_TEXT];
+        if (cn_ledger_find_version(look->from->ledger, number, &version))
+            continue;
+        cn_score_of(&version, &score);
+        if (!score.known)
+            continue;
+        if (classes)
+            snprintf(accuracy, sizeof(accuracy), "accuracy %.4f, ", score.accuracy);
+        cn_score_text(&score, false, more);
+        say(look, CN_EVENT_VERSION_MEASURED, "", "version %u: %sloss %.6g%s", number, accuracy,
+            score.loss, more);
+    }
+}
+
 static void look_at_versions(const struct look *look)
 {
     struct cn_event_run *before = look->watch;
@@ -63,6 +89,7 @@ static void look_at_versions(const struct look *look)
     for (uint32_t number = first + 1; number <= newest; number++)
         tell_version(look, number);
     before->version = newest;
+    look_at_scores(look);
     const struct cn_score *score = &progress->best_score;
     if (progress->best == before->state.progress.best || !score->known)
         return;

@@ -12,6 +12,7 @@ static const struct {
     [CN_EVENT_ROUND_OPENED] = {"round_opened", false},
     [CN_EVENT_ROUND_EXTENDED] = {"round_extended", false},
     [CN_EVENT_VERSION_MADE] = {"version_made", false},
+    [CN_EVENT_VERSION_MEASURED] = {"version_measured", false},
     [CN_EVENT_VERSION_BEST] = {"version_best", false},
     [CN_EVENT_VERSION_REFUSED] = {"version_refused", true},
     [CN_EVENT_ROLLED_BACK] = {"rolled_back", false},

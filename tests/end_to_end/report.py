@@ -110,6 +110,21 @@ def a_report_of_a_finished_run_agrees_with_the_ledger(build):
 
 
 @scenario
+def the_score_of_each_version_is_an_event(build):
+    for central in (True, False):
+        with Cluster(build, SINGLE, rounds=4, quorum=3, central=central) as cluster:
+            cluster.start_all()
+            cluster.wait_for_end(120)
+            data = json.loads(report(cluster, "--json"))
+            told = cluster.command(cluster.aggregator, "events", "--json", "gateway.yaml").stdout.splitlines()
+            texts = [event["text"] for event in map(json.loads, told) if event["kind"] == "version_measured"]
+            wanted = [f"version {version['version']}: accuracy {version['accuracy']:.4f}, loss "
+                      for version in versions_of(data)[1:] if "accuracy" in version]
+            assert len(texts) == len(wanted) == 4 - (not central), texts
+            assert all(text.startswith(start) for text, start in zip(texts, wanted)), (texts, wanted)
+
+
+@scenario
 def what_each_group_measured_is_shown(build):
     """The groups' own measurements, of which the versions show the median."""
     with Cluster(build, SINGLE, rounds=3, quorum=3, central=False) as cluster:
