@@ -91,6 +91,8 @@ static struct cn_settings *adapt_open(const struct cn_settings *held, const stru
     adapted->job.trust_boards = wanted->trust_boards;
     adapted->job.patience = wanted->patience;
     adapted->job.target_accuracy = wanted->target_accuracy;
+    adapted->job.metric = wanted->metric;
+    adapted->job.target = wanted->target;
     if (divide) {
         adapted->job.parallel = wanted->parallel;
         adapted->job.pipeline = wanted->pipeline;

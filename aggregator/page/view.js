@@ -285,6 +285,7 @@ const Cairn = {};
     const { end, run } = state;
     const earlier = [];
     if (end.target_accuracy) earlier.push(`at ${percent(end.target_accuracy)}`);
+    if (end.target) earlier.push(`at ${end.metric} ${digits(end.target)}`);
     if (end.patience) earlier.push(`after ${plural(end.patience, "round")} without a better version`);
     const sooner = earlier.length && run.phase !== "ended" ? `earlier ${earlier.join(" or ")}` : "";
     if (run.phase === "ended") {

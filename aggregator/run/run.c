@@ -354,8 +354,7 @@ static bool result_decides(const struct cn_run *run)
     const struct cn_job *job = run->config.job;
 
     // Groups of an asynchronous run continue meanwhile, so the run may make one more version.
-    return newest_version(run) >= job->rounds ||
-           (!cn_job_is_async(job) && (job->target_accuracy > 0 || job->patience > 0));
+    return newest_version(run) >= job->rounds || (!cn_job_is_async(job) && cn_job_may_stop(job));
 }
 
 cn_err cn_run_store_result(struct cn_run *run, uint64_t now_ms, bool *idle)

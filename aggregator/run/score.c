@@ -1,5 +1,6 @@
 #include "aggregator/run/score.h"
 
+#include <math.h>
 #include <stdio.h>
 
 #include "aggregator/ledger/ancestry.h"
@@ -39,13 +40,32 @@ void cn_score_text(const struct cn_score *score, bool json, char text[CN_SCORE_T
     }
 }
 
-// Compares by accuracy for cross-entropy, by loss otherwise and for equal accuracy.
+double cn_score_value(const struct cn_score *score, enum cn_metric metric)
+{
+    const double measures[] = {
+        [CN_METRIC_TOP5] = score->measures.top5,
+        [CN_METRIC_F1] = score->measures.f1,
+        [CN_METRIC_MAE] = score->measures.mae,
+    };
+    if (!score->known)
+        return NAN;
+    if (metric == CN_METRIC_ACCURACY)
+        return score->accuracy;
+    if (metric == CN_METRIC_LOSS)
+        return score->loss;
+    return measures[metric] > 0 ? measures[metric] : NAN;
+}
+
+// Compares by the job's metric, and by the loss where that is equal. A score that lacks the metric
+// is worse than each that has it.
 static bool is_better(const struct cn_job *job, const struct cn_score *a, const struct cn_score *b)
 {
-    if (!a->known || !b->known)
-        return a->known;
-    if (job->loss == CN_LOSS_CROSS_ENTROPY && a->accuracy != b->accuracy)
-        return a->accuracy > b->accuracy;
+    enum cn_metric metric = cn_job_metric(job);
+    double of_a = cn_score_value(a, metric), of_b = cn_score_value(b, metric);
+    if (isnan(of_a) || isnan(of_b))
+        return !isnan(of_a);
+    if (of_a != of_b)
+        return cn_metric_rises(metric) ? of_a > of_b : of_a < of_b;
     return a->loss < b->loss;
 }
 
@@ -182,6 +202,9 @@ const char *cn_score_end(const struct cn_job *job, const struct cn_run_progress 
     if (job->target_accuracy > 0 && progress->best_score.known &&
         progress->best_score.accuracy >= job->target_accuracy)
         return "the target accuracy is reached";
+    if (progress->best_score.known &&
+        cn_job_reaches(job, cn_score_value(&progress->best_score, cn_job_metric(job))))
+        return "stop.target is reached";
     if (job->patience && cn_score_age(progress) >= job->patience)
         return "the model stopped getting better";
     return NULL;

@@ -17,6 +17,9 @@ struct cn_score {
 // measured.
 void cn_score_of(const struct cn_ledger_version *version, struct cn_score *score);
 
+// Returns a score's value of a metric; NAN where it was not measured.
+double cn_score_value(const struct cn_score *score, enum cn_metric metric);
+
 // Writes the measures that are known: ", top-5 0.99, F1 0.95", or "". With json:
 // ",\"top5\":0.99,\"f1\":0.95".
 #define CN_SCORE_TEXT 128

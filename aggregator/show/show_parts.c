@@ -38,6 +38,16 @@ void cn_show_score(const struct cn_show_source *source, const struct cn_score *s
     cn_json_string(json, "by", score->central ? "central" : "boards");
 }
 
+const char *cn_show_metric(const struct cn_job *job)
+{
+    static const char *const words[] = {
+        [CN_METRIC_ACCURACY] = "accuracy", [CN_METRIC_LOSS] = "loss",
+        [CN_METRIC_TOP5] = "top5",         [CN_METRIC_F1] = "f1",
+        [CN_METRIC_MAE] = "mae",
+    };
+    return words[cn_job_metric(job)];
+}
+
 uint64_t cn_show_disk_free(const char *path)
 {
     uint64_t bytes;

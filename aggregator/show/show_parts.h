@@ -15,6 +15,9 @@ void cn_show_begin(const struct cn_show_source *source, struct cn_json_text *jso
 void cn_show_score(const struct cn_show_source *source, const struct cn_score *score,
                    struct cn_json_text *json);
 
+// Returns the word of the metric by which versions are compared, as in stop.metric.
+const char *cn_show_metric(const struct cn_job *job);
+
 // Writes one board as an object.
 void cn_show_write_board(const struct cn_show_source *source, const char *key,
                          const struct cn_board_entry *board, struct cn_json_text *json);

@@ -109,6 +109,10 @@ static void write_end(struct state_answer *answer)
         cn_json_count(json, "round_ms", answer->round_ms);
     if (job->target_accuracy > 0)
         cn_json_real(json, "target_accuracy", job->target_accuracy);
+    if (job->target != 0) {
+        cn_json_string(json, "metric", cn_show_metric(job));
+        cn_json_real(json, "target", job->target);
+    }
     if (job->patience)
         cn_json_count(json, "patience", job->patience);
     cn_json_close(json, '}');

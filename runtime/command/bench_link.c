@@ -94,8 +94,7 @@ static cn_err take_model(const struct cn_ports *ports, const struct cn_settings 
     ground->situation.remaining_s = (double)job->deadline_ms / 1000;
     ground->situation.step_s = speed.median_ms / 1000 * cn_job_accumulate(job);
     ground->situation.steps = job->local_steps;
-    ground->situation.steps_most =
-        job->local_steps_most > job->local_steps ? job->local_steps_most : job->local_steps;
+    ground->situation.steps_most = cn_job_most_steps(job);
     ground->situation.bytes_most = settings->round_bytes ? settings->round_bytes : UINT64_MAX;
     ground->situation.factor = 1;
     return CN_OK;

@@ -20,6 +20,17 @@ enum cn_loss {
     CN_LOSS_OUTPUT, // the model computes its loss itself
 };
 
+// What makes a version better than another one. auto: accuracy where labels are class numbers,
+// otherwise the loss.
+enum cn_metric {
+    CN_METRIC_AUTO,
+    CN_METRIC_ACCURACY,
+    CN_METRIC_LOSS,
+    CN_METRIC_TOP5,
+    CN_METRIC_F1,
+    CN_METRIC_MAE,
+};
+
 enum cn_optimizer {
     CN_OPTIMIZER_SGD,
     CN_OPTIMIZER_ADAM,
@@ -327,6 +338,8 @@ struct cn_job {
     bool trust_boards;         // the boards' own measurements may end the run
     uint32_t patience;         // rounds without a better metric after which the run ends; 0: never
     double target_accuracy;    // accuracy at which the run ends; 0: never
+    enum cn_metric metric;     // for patience and the best version
+    double target;             // value of the metric at which the run ends; 0: never
     struct cn_parallel parallel;
     struct cn_pipeline_settings pipeline;
     struct cn_correction correction;
@@ -335,6 +348,39 @@ struct cn_job {
     struct cn_rounds_async async;
     struct cn_gate gate;
 };
+
+// Returns the most steps of a round.
+static inline uint32_t cn_job_most_steps(const struct cn_job *job)
+{
+    return job->local_steps_most > job->local_steps ? job->local_steps_most : job->local_steps;
+}
+
+// Returns the metric by which the job's versions are compared, never CN_METRIC_AUTO.
+static inline enum cn_metric cn_job_metric(const struct cn_job *job)
+{
+    return job->metric != CN_METRIC_AUTO        ? job->metric
+           : job->loss == CN_LOSS_CROSS_ENTROPY ? CN_METRIC_ACCURACY
+                                                : CN_METRIC_LOSS;
+}
+
+// Returns whether a higher value of the metric is the better one.
+static inline bool cn_metric_rises(enum cn_metric metric)
+{
+    return metric != CN_METRIC_LOSS && metric != CN_METRIC_MAE;
+}
+
+// Returns whether what is measured may end the run.
+static inline bool cn_job_may_stop(const struct cn_job *job)
+{
+    return job->patience > 0 || job->target_accuracy > 0 || job->target != 0;
+}
+
+// Returns whether a value of the job's metric reaches its target.
+static inline bool cn_job_reaches(const struct cn_job *job, double value)
+{
+    return job->target != 0 &&
+           (cn_metric_rises(cn_job_metric(job)) ? value >= job->target : value <= job->target);
+}
 
 // Returns the number of updates that the rule needs for the groups that it tolerates.
 static inline uint32_t cn_robust_needs(const struct cn_robust *robust)

@@ -107,6 +107,8 @@ const struct cn_job_change cn_job_changes[] = {
     {"stop.trust_boards", CN_CHANGE_START},
     {"stop.patience", CN_CHANGE_START},
     {"stop.target_accuracy", CN_CHANGE_START},
+    {"stop.metric", CN_CHANGE_START},
+    {"stop.target", CN_CHANGE_START},
 };
 
 const size_t cn_job_change_count = sizeof(cn_job_changes) / sizeof(cn_job_changes[0]);

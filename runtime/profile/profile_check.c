@@ -226,46 +226,6 @@ static void check_care(const struct cn_profile *profile, struct cn_diagnostics *
     }
 }
 
-// Refuses stop rules without anything to measure on.
-static void check_stop(const struct cn_profile *profile, struct cn_diagnostics *report)
-{
-    const struct cn_job *job = &profile->settings.job;
-    const char *key = job->patience ? "job.stop.patience" : "job.stop.target_accuracy";
-    const struct cn_data_paths *data = cn_profile_data(&profile->settings, job->data_set);
-    struct cn_mark mark;
-
-    if (job->target_accuracy > 0 && job->loss != CN_LOSS_CROSS_ENTROPY) {
-        mark = cn_profile_place(profile, "job.stop.target_accuracy", report);
-        cn_diagnostics_error(
-            report, mark,
-            "stop.target_accuracy: only 'loss: cross_entropy' has an accuracy; expected "
-            "it or stop.patience");
-    }
-    if ((job->patience || job->target_accuracy > 0) && job->held_out <= 0 && !job->central_set[0] &&
-        !(data && data->held_out[0])) {
-        mark = cn_profile_place(profile, key, report);
-        cn_diagnostics_error(report, mark,
-                             "%s: nothing to measure on; expected data.held_out or central.set",
-                             key + 4);
-    }
-}
-
-// Refuses a run that a board's unproven measurement could end.
-static void check_trust(const struct cn_profile *profile, struct cn_diagnostics *report)
-{
-    const struct cn_job *job = &profile->settings.job;
-    const char *key = job->patience ? "job.stop.patience" : "job.stop.target_accuracy";
-
-    if ((!job->patience && job->target_accuracy <= 0) || job->central_set[0] || job->trust_boards)
-        return;
-    struct cn_mark mark = cn_profile_place(profile, key, report);
-    cn_diagnostics_error(
-        report, mark,
-        "%s: without central.set the boards' own figures would end the run, and one "
-        "that lies could; expected central.set or stop.trust_boards: true",
-        key + 4);
-}
-
 // Most characters of all lists of a job together: they must fit one message.
 #define LISTS_MAX 200
 
@@ -436,7 +396,7 @@ void cn_profile_check(const struct cn_profile *profile, struct cn_diagnostics *r
     cn_profile_check_events(profile, report);
     check_care(profile, report);
     if (profile->settings.has_job) {
-        check_stop(profile, report);
+        cn_profile_check_stop(profile, report);
         check_rules(profile, report);
         check_layers(profile, report);
         check_residual(profile, report);
@@ -517,13 +477,15 @@ cn_err cn_profile_require(const struct cn_profile *profile, enum cn_profile_use 
                                  row->path, cn_value_wanted(wanted, row));
     }
     report.file = top->path;
-    if (use == CN_PROFILE_TRAIN)
+    if (use == CN_PROFILE_TRAIN) {
         require_set(profile, "job.data.set", settings->job.data_set, &report);
+        cn_profile_check_metric_alone(profile, &report);
+    }
     if (use == CN_PROFILE_GATEWAY) {
         require_set(profile, "job.central.set", settings->job.central_set, &report);
         cn_profile_check_gate(profile, &report);
         cn_profile_check_inputs(profile, &report);
-        check_trust(profile, &report);
+        cn_profile_check_trust(profile, &report);
         refuse_wishes(profile, &report);
     }
     return report.errors ? CN_EINVAL : CN_OK;

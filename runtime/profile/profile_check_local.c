@@ -29,6 +29,8 @@ static void check_central(const struct cn_profile *profile, struct cn_diagnostic
         return;
     if (job->target_accuracy > 0)
         refuse_central(profile, "job.stop.target_accuracy", report);
+    else if (job->target != 0)
+        refuse_central(profile, "job.stop.target", report);
     else if (job->patience)
         refuse_central(profile, "job.stop.patience", report);
     else if (job->gate.accuracy > 0 || job->gate.loss > 0)

@@ -44,6 +44,7 @@ static const char *const robust_rules[] = {"none", "median", "trimmed", "multi_k
 static const char *const robust_mixes[] = {"none", "bucket", "nearest", NULL};
 static const char *const robust_shorts[] = {"wait", "clip", NULL};
 static const char *const round_modes[] = {"synchronous", "asynchronous", NULL};
+static const char *const metrics[] = {"auto", "accuracy", "loss", "top5", "f1", "mae", NULL};
 static const char *const server_normalizes[] = {"off", "steps", NULL};
 static const char *const corrections[] = {"none", "scaffold", NULL};
 static const char *const frozens[] = {"shared", "local", NULL};
@@ -510,6 +511,11 @@ const struct cn_schema_row cn_schema[] = {
     {"job.stop.target_accuracy", CN_VALUE_SHARE, JOB, AT(job.target_accuracy), 0.0001, 1, "none",
      .initial = "none", .uses = GATEWAY,
      .about = "the run ends when a version reaches this accuracy"},
+    {"job.stop.metric", CN_VALUE_CHOICE, JOB, AT(job.metric), .choices = metrics, .initial = "auto",
+     .uses = GATEWAY,
+     .about = "what makes a version better; auto: accuracy for class numbers, otherwise loss"},
+    {"job.stop.target", CN_VALUE_NUMBER, JOB, AT(job.target), -1e9, 1e9, "none", .initial = "none",
+     .uses = GATEWAY, .about = "the run ends when stop.metric of a version reaches this number"},
 };
 
 const size_t cn_schema_count = sizeof(cn_schema) / sizeof(cn_schema[0]);

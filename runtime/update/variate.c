@@ -12,8 +12,7 @@
 
 double cn_variate_distance(const struct cn_job *job, uint32_t round, uint64_t steps)
 {
-    uint32_t most =
-        job->local_steps_most > job->local_steps ? job->local_steps_most : job->local_steps;
+    uint32_t most = cn_job_most_steps(job);
     uint64_t first = round ? (uint64_t)(round - 1) * most : 0;
     uint64_t all = (uint64_t)job->rounds * job->local_steps;
     double base = (double)(float)job->learning_rate;

@@ -88,6 +88,23 @@ def the_best_of_all_rounds_is_kept(build):
 
 
 @scenario
+def the_metric_decides_and_its_target_ends_the_run(build):
+    with Cluster(build, rounds=12, local_steps=STEPS) as cluster:
+        write_train(cluster, "state/free")
+        lines, _ = train(cluster, "--json")
+        losses = [json.loads(line)["held_out_loss"] for line in lines]
+        write_train(cluster, "state/aimed")
+        aim = losses[5]
+        with open(cluster.path("train.yaml"), "a") as file:
+            file.write(f"stop: {{metric: loss, target: {aim + 1e-5}}}\n")
+        lines, said = train(cluster, "--json")
+        first = next(i for i, loss in enumerate(losses) if loss <= aim + 1e-5)
+        assert len(lines) == first + 1 < len(losses), (lines, losses)
+        lowest = min(range(first + 1), key=lambda i: losses[i])
+        assert f"of round {lowest + 1} (held-out" in said, (said, losses)
+
+
+@scenario
 def the_loss_decides_between_equal_rounds_also_after_a_restart(build):
     with Cluster(build, rounds=4, local_steps=STEPS) as cluster:
         write_train(cluster, "state/equal")

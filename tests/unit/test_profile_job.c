@@ -27,6 +27,32 @@ static void a_job_can_only_ask_for_less(void **state)
                "is more than the site allows"));
 }
 
+static void a_metric_that_the_loss_lacks_is_refused(void **state)
+{
+    static const struct {
+        const char *loss, *metric, *expected;
+    } cases[] = {
+        {"cross_entropy", "f1", NULL},
+        {"cross_entropy", "mae", "expected loss, accuracy, top5 or f1"},
+        {"mse", "mae", NULL},
+        {"mse", "accuracy", "expected loss or mae"},
+        {"l1", "loss", NULL},
+        {"binary_cross_entropy", "f1", "expected loss"},
+        {"mse", "auto", NULL},
+    };
+    char text[256];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        snprintf(text, sizeof(text), "schema: cairn/site/v1\njob: {loss: %s, stop: {metric: %s}}\n",
+                 cases[i].loss, cases[i].metric);
+        if (cases[i].expected)
+            assert_non_null(strstr(profile_mistake(text), cases[i].expected));
+        else
+            cn_profile_free(profile_parse(text));
+    }
+}
+
 // One board that lies could end the run.
 static void a_run_ends_by_what_boards_measure_only_where_they_are_trusted(void **state)
 {
@@ -37,6 +63,8 @@ static void a_run_ends_by_what_boards_measure_only_where_they_are_trusted(void *
         {"stop: {patience: 3}", true},
         {"stop: {target_accuracy: 90 %}", true},
         {"stop: {target_accuracy: 90 %, trust_boards: true}", false},
+        {"stop: {metric: f1, target: 0.9}", true},
+        {"stop: {metric: f1, target: 0.9, trust_boards: true}", false},
         {"stop: {patience: 3}, central: {set: a}", false},
     };
     char text[512];
@@ -330,6 +358,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_job_can_only_ask_for_less),
+        cmocka_unit_test(a_metric_that_the_loss_lacks_is_refused),
         cmocka_unit_test(a_run_ends_by_what_boards_measure_only_where_they_are_trusted),
         cmocka_unit_test(momentum_of_the_server_is_refused_beside_signs),
         cmocka_unit_test(every_robust_rule_has_its_word),

@@ -286,6 +286,44 @@ static void the_target_ends_the_run_before_the_next_round(void **state)
     assert_string_equal(end.end_reason, "the target accuracy is reached");
 }
 
+// Runs until the end with this metric and target. Returns the newest version.
+static uint32_t run_to_target(struct aggregator_world *world, enum cn_metric metric, double target,
+                              const char **reason)
+{
+    struct cn_round_info info = {0};
+    struct cn_run_state end;
+    world_stop(world);
+    world->measured = true;
+    world->job.rounds = 50;
+    world->job.metric = metric;
+    world->job.target = target;
+    assert_int_equal(world_start(world), CN_OK);
+    for (int i = 0; i < 100 && info.state != CN_ROUND_ENDED; i++) {
+        assert_int_equal(world_tick(world, 50), CN_OK);
+        for (size_t board = 0; board < 2; board++)
+            world_take_part(world, boards[board], boards[board]);
+        world_get_round(world, "a", &info);
+    }
+    assert_int_equal(info.state, CN_ROUND_ENDED);
+    cn_run_get_state(world->run, world_now_ms, &end);
+    *reason = end.end_reason;
+    return info.version;
+}
+
+static void a_target_of_a_metric_that_rises_ends_the_run(void **state)
+{
+    const char *reason;
+    assert_int_equal(run_to_target(*state, CN_METRIC_F1, 0.15, &reason), 3);
+    assert_string_equal(reason, "stop.target is reached");
+}
+
+static void a_target_of_a_metric_that_falls_ends_the_run(void **state)
+{
+    const char *reason;
+    assert_int_equal(run_to_target(*state, CN_METRIC_MAE, 1, &reason), 4);
+    assert_string_equal(reason, "stop.target is reached");
+}
+
 static void a_version_that_is_far_worse_than_its_parent_is_named(void **state)
 {
     struct aggregator_world *world = *state;
@@ -377,6 +415,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_deadline_without_a_quorum_extends_the_round, open_world,
                                         world_close),
         cmocka_unit_test_setup_teardown(a_group_that_joins_replaces_one_that_is_silent, open_world,
+                                        world_close),
+        cmocka_unit_test_setup_teardown(a_target_of_a_metric_that_rises_ends_the_run, open_world,
+                                        world_close),
+        cmocka_unit_test_setup_teardown(a_target_of_a_metric_that_falls_ends_the_run, open_world,
                                         world_close),
         cmocka_unit_test_setup_teardown(the_target_ends_the_run_before_the_next_round, open_world,
                                         world_close),

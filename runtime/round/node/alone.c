@@ -195,6 +195,8 @@ static bool should_stop(struct alone *alone)
     if (job->loss == CN_LOSS_CROSS_ENTROPY && job->target_accuracy > 0 &&
         (double)held->held_out_correct / (double)held->held_out_count >= job->target_accuracy)
         return true;
+    if (cn_job_reaches(job, cn_alone_value(alone->session)))
+        return true;
     return job->patience && held->version >= alone->best.version + job->patience;
 }
 

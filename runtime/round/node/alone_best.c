@@ -91,15 +91,22 @@ static cn_err save_model(struct cn_session *session)
     return err ? err : returned;
 }
 
-// Returns the value of the version that was measured last; higher is better. NAN: not measured.
-static double value_of(const struct cn_session *session)
+double cn_alone_value(const struct cn_session *session)
 {
     const struct cn_checkpoint *held = cn_session_held(session);
     double count = held->held_out_count ? (double)held->held_out_count : NAN;
 
-    return cn_session_get_config(session)->job->loss == CN_LOSS_CROSS_ENTROPY
+    return cn_job_metric(cn_session_get_config(session)->job) == CN_METRIC_ACCURACY
                ? (double)held->held_out_correct / count
-               : -held->held_out_loss / count;
+               : held->held_out_loss / count;
+}
+
+// Returns the value of the version that was measured last, higher is better. NAN: not measured.
+static double value_of(const struct cn_session *session)
+{
+    bool rises = cn_metric_rises(cn_job_metric(cn_session_get_config(session)->job));
+
+    return rises ? cn_alone_value(session) : -cn_alone_value(session);
 }
 
 cn_err cn_alone_best_forget(const struct cn_session *session)

@@ -29,6 +29,10 @@ void cn_alone_best_load(const struct cn_session *session, struct cn_alone_best *
 // that is measured becomes the best. Patience counts from the present version on.
 cn_err cn_alone_best_forget(const struct cn_session *session);
 
+// Returns what the version that was measured last has of the job's metric, which is accuracy or
+// loss; NAN when it was not measured.
+double cn_alone_value(const struct cn_session *session);
+
 // Compares the version that was measured last with the best. Stores the record of a better one, and
 // its model if no round has begun: until then the trainer holds it. Logs a warning when the disk
 // fails.

@@ -41,8 +41,7 @@ uint64_t cn_session_steps_before(const struct cn_session *session)
     const struct cn_checkpoint *held = &session->held;
 
     const struct cn_job *job = session->config.job;
-    uint32_t most =
-        job->local_steps_most > job->local_steps ? job->local_steps_most : job->local_steps;
+    uint32_t most = cn_job_most_steps(job);
 
     return held->round ? (uint64_t)(held->round - 1) * most + cn_session_position(session) : 0;
 }
@@ -335,8 +334,7 @@ static bool steps_are_possible(const struct cn_session *session, const struct cn
 {
     const struct cn_job *job = session->config.job;
     const struct cn_checkpoint *held = &session->held;
-    uint64_t most =
-        job->local_steps_most > job->local_steps ? job->local_steps_most : job->local_steps;
+    uint64_t most = cn_job_most_steps(job);
 
     return taken->phase != CN_PHASE_TRAIN || taken->steps <= STEPS_TIMES * most ||
            (taken->round == held->round && taken->steps == held->steps);

@@ -50,8 +50,7 @@ static void plan_auto(const struct cn_session *session, const struct cn_link_pat
         .remaining_s = (double)remaining_ms / 1000,
         .step_s = session->measured.step_s,
         .steps = job->local_steps,
-        .steps_most =
-            job->local_steps_most > job->local_steps ? job->local_steps_most : job->local_steps,
+        .steps_most = cn_job_most_steps(job),
         .bytes_most = most_bytes(link, session->config.settings->round_bytes),
         .factor = session->held.guard.factor,
     };
@@ -110,8 +109,7 @@ void cn_session_plan(const struct cn_session *session, uint32_t round,
 static bool is_possible(const struct cn_session *session, const struct cn_round_order *order)
 {
     const struct cn_job *job = session->config.job;
-    uint32_t most =
-        job->local_steps_most > job->local_steps ? job->local_steps_most : job->local_steps;
+    uint32_t most = cn_job_most_steps(job);
 
     return order->steps > 0 && order->steps <= most && cn_update_rule_is_valid(&order->rule) &&
            order->newest.round <= order->round;

@@ -131,8 +131,7 @@ uint32_t cn_session_order_members(const struct cn_session *session, uint32_t ran
 uint64_t cn_session_first_of_turn(const struct cn_session *session)
 {
     const struct cn_job *job = session->config.job;
-    uint32_t most =
-        job->local_steps_most > job->local_steps ? job->local_steps_most : job->local_steps;
+    uint32_t most = cn_job_most_steps(job);
 
     return (session->plan.turns * most + cn_session_position(session)) * session->plan.micro;
 }
