@@ -54,6 +54,14 @@ class OfMaskedText(OfText):
         return self.model(input_ids=tokens, attention_mask=mask, return_dict=False)[0]
 
 
+class OfNextToken(OfText):
+    """With a mask that its own code makes: that of transformers is not exported in TRAINING form."""
+
+    def forward(self, tokens):
+        mask = torch.full((1, 1, tokens.shape[1], tokens.shape[1]), -1e9).triu(1)
+        return self.model(input_ids=tokens, attention_mask=mask, return_dict=False)[0]
+
+
 class OfPictures(OfText):
     def forward(self, x):
         return self.model(pixel_values=x, return_dict=False)[0]
@@ -81,6 +89,10 @@ NETWORKS = {
     "Llama": (lambda: OfText(hf.LlamaForCausalLM, **DECODER, num_key_value_heads=1), (TOKENS,)),
     "Qwen2": (lambda: OfText(hf.Qwen2ForCausalLM, **DECODER, num_key_value_heads=1), (TOKENS,)),
     "GPTNeoX": (lambda: OfText(hf.GPTNeoXForCausalLM, **DECODER), (TOKENS,)),
+    "GPT2-masked": (lambda: OfNextToken(hf.GPT2LMHeadModel, **GPT2), (TOKENS,)),
+    "Llama-masked": (lambda: OfNextToken(hf.LlamaForCausalLM, **DECODER, num_key_value_heads=1), (TOKENS,)),
+    "Qwen2-masked": (lambda: OfNextToken(hf.Qwen2ForCausalLM, **DECODER, num_key_value_heads=1), (TOKENS,)),
+    "GPTNeoX-masked": (lambda: OfNextToken(hf.GPTNeoXForCausalLM, **DECODER), (TOKENS,)),
     "ViT": (lambda: OfPictures(hf.ViTForImageClassification, **PICTURE), picture(64)),
     "DeiT": (lambda: OfPictures(hf.DeiTForImageClassification, **PICTURE), picture(64)),
     "ConvNext": (lambda: OfPictures(hf.ConvNextForImageClassification, **STAGES, drop_path_rate=0.1), picture(64)),
