@@ -13,7 +13,8 @@
 #include "runtime/base/log.h"
 #include "runtime/engine/trainer/trainer_state.h"
 
-#define TRIES 3 // measurements of a version whose data set is written to meanwhile
+#define TRIES 3        // measurements of a version whose data set is written to meanwhile
+#define LOSS_MAX 1e300 // sum of losses from which a version counts as diverged
 
 struct result {
     struct cn_metrics metrics;
@@ -298,7 +299,7 @@ static void take_measures(const struct cn_evaluator *evaluator, struct cn_ledger
 static cn_err take_metrics(const struct cn_evaluator *evaluator, struct cn_ledger_metrics *metrics)
 {
     const struct cn_metrics *result = &evaluator->result.metrics;
-    if (result->rows == 0 || !(result->loss >= 0 && result->loss < 1e300))
+    if (result->rows == 0 || !cn_loss_can_be(evaluator->config.job->loss, result->loss, LOSS_MAX))
         return CN_EDIVERGED;
     metrics->loss = cn_metrics_row_loss(result);
     metrics->correct = result->correct;
