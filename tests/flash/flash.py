@@ -217,6 +217,17 @@ def a_root_without_a_table_is_found(bench):
     bench.expect(bench.image("plain", base=base), 0, "partition 0")
 
 
+def data_without_labels_may_have_a_file_for_each_input(bench):
+    own = SITE.format(source=SOURCE).replace("{inputs: /data/images.npy, labels: /data/labels.npy}",
+                                             "{inputs: {x: /data/x.npy, value: /data/value.npy}}")
+    bench.write("own.yaml", own)
+    bench.expect(bench.run("plan", *bench.order("own"), "--base", bench.base, "--site", "own.yaml"), 0)
+    for name in "x", "value":
+        bench.write("own.yaml", own.replace(f"/data/{name}", f"data/{name}"))
+        bench.expect(bench.image("own", more=["--site", "own.yaml"]), 3, f"data/{name}.npy", "absolute")
+    assert bench.enrolled("own") is None
+
+
 def unusable_orders_are_refused(bench):
     bench.expect(bench.image("Bad Name"), 2, "--name")
     bench.expect(bench.image("x", more=["--board", "jetson-orin-nano-8gb"]), 3, "qemu-virt-arm64")
@@ -566,6 +577,7 @@ CASES = [
     an_interruption_leaves_nothing_half_done,
     what_a_killed_program_left_in_memory_is_wiped,
     a_root_without_a_table_is_found,
+    data_without_labels_may_have_a_file_for_each_input,
     unusable_orders_are_refused,
     what_fails_after_the_enrolment_takes_it_back,
     a_flipped_byte_is_found,
