@@ -159,6 +159,9 @@ def a_fat_partition_is_written_where_the_board_mounts_it(bench):
                  "mounts another file system over /run/models/a.txt")
     var = bench.make_card("var.img", [("ext4", bench.make_root([("etc/fstab", "LABEL=var /var ext4 defaults 0 2\n")]))])
     bench.expect(bench.image("hidden", base=var), 1, "mounts another file system over /var/lib/cairn-seed")
+    long = "# a comment\n" * 700 + "LABEL=var /var ext4 defaults 0 2\n"
+    var = bench.make_card("var.img", [("ext4", bench.make_root([("etc/fstab", long)]))])
+    bench.expect(bench.image("hidden", base=var), 1, "/etc/fstab", "more than 8191 bytes")
     large = bench.write("large", "x" * (17 << 20))
     bench.expect(bench.image("full-fat", base=base, more=["--add", f"{large}:/boot/firmware/large"]), 1)
     assert bench.enrolled("hidden") is None and bench.enrolled("full-fat") in (None, "revoked")
