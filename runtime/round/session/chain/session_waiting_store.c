@@ -4,11 +4,11 @@
 
 #include "runtime/base/log.h"
 #include "runtime/engine/trainer/trainer_parts.h"
+#include "runtime/group/purpose.h"
 #include "runtime/round/session/session_waiting.h"
 
 #define RETRY_MS 1000
-#define TRIES 30          // then the epoch ends
-#define STORED 0x70770002 // fingerprint
+#define TRIES 30 // then the epoch ends
 
 // What this board stores of the part that it holds, and of the part before it where that part's
 // member cannot.
@@ -106,7 +106,7 @@ static cn_err agree(const struct storing *storing, int64_t stored[CN_CUT_PARTS_M
                                             .type = CN_INT64,
                                             .data = words,
                                             .count = CN_CUT_PARTS_MAX + 2,
-                                            .fingerprint = STORED};
+                                            .fingerprint = CN_PURPOSE_WAITING_STORED};
     int64_t name = (int64_t)(storing->set->name >> 1);
     cn_err err;
 
