@@ -166,6 +166,24 @@ static void a_compressed_array_with_any_bit_flipped_is_that_array_or_refused(voi
     }
 }
 
+static void another_file_of_an_archive_is_not_its_array(void **state)
+{
+    static const char *const names[] = {"x.txt", "x12.a"};
+    uint8_t bytes[sizeof(compressed)];
+    struct cn_source source;
+    size_t entry = cn_get_u32(compressed + sizeof(compressed) - 22 + 16);
+
+    (void)state;
+    for (size_t i = 0; i < 2; i++) {
+        memcpy(bytes, compressed, sizeof(bytes));
+        memcpy(bytes + entry + 46, names[i], 5);
+        cn_diag_init(&diag);
+        assert_int_equal(cn_source_read("t.npz:x", true, bytes, sizeof(bytes), &diag, &source),
+                         CN_EFORMAT);
+        assert_non_null(strstr(diag.lines[0], "no such array"));
+    }
+}
+
 static void an_archive_that_claims_more_than_its_bytes_hold_takes_no_memory(void **state)
 {
     uint8_t bytes[sizeof(compressed)];
@@ -191,6 +209,7 @@ int main(void)
         cmocka_unit_test(idx_files_are_read_and_cut_ones_refused),
         cmocka_unit_test(a_compressed_array_is_unpacked),
         cmocka_unit_test(a_compressed_array_with_any_bit_flipped_is_that_array_or_refused),
+        cmocka_unit_test(another_file_of_an_archive_is_not_its_array),
         cmocka_unit_test(an_archive_that_claims_more_than_its_bytes_hold_takes_no_memory),
     };
 
