@@ -12,6 +12,7 @@
 
 #include "runtime/base/log.h"
 #include "runtime/engine/trainer/trainer_state.h"
+#include "runtime/port/platform.h"
 
 #define TRIES 3        // measurements of a version whose data set is written to meanwhile
 #define LOSS_MAX 1e300 // sum of losses from which a version counts as diverged
@@ -198,17 +199,6 @@ static cn_err evaluate_unchanged(const struct cn_evaluator_config *config, uint3
     return err;
 }
 
-// Closes what the child inherited: a child must not keep the store's lock and the sockets open.
-static void close_inherited(int keep)
-{
-    long limit = sysconf(_SC_OPEN_MAX);
-    if (limit < 0 || limit > 65536)
-        limit = 65536;
-    for (int descriptor = STDERR_FILENO + 1; descriptor < (int)limit; descriptor++)
-        if (descriptor != keep)
-            close(descriptor);
-}
-
 static _Noreturn void be_child(const struct cn_evaluator_config *config, uint32_t version,
                                const float *weights, int out)
 {
@@ -216,7 +206,7 @@ static _Noreturn void be_child(const struct cn_evaluator_config *config, uint32_
     signal(SIGINT, SIG_IGN); // the terminal sends it to all processes; the parent decides
     signal(SIGTERM, SIG_DFL);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    close_inherited(out);
+    cn_platform_close_inherited(out); // else it would keep the store's lock and the sockets open
     cn_err err = evaluate_unchanged(config, version, weights, &result);
     if (err == CN_ESTALE)
         cn_log(CN_LOG_ERROR, "evaluate",
