@@ -7,14 +7,15 @@
 static bool has_data(const char *names, const char *wanted)
 {
     size_t length = strlen(wanted);
-    for (const char *at = names; length && *names; at++) {
+    if (!length || !*names)
+        return true;
+    for (const char *at = names;; at++) {
         at = strstr(at, wanted);
         if (!at)
             return false;
         if ((at == names || at[-1] == ' ') && (at[length] == ' ' || !at[length]))
             return true;
     }
-    return true;
 }
 
 // Finds a board of the gateway in the job's roster, which has the same boards in the same order

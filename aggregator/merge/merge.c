@@ -479,13 +479,12 @@ static cn_err fold_round(struct merge *merge, const struct cn_model *parent, uin
     const struct cn_fold_caps caps = {.max_norm = merge->config->job->max_norm,
                                       .norm_max = merge->caps.norm_max,
                                       .base = merge->older ? NULL : cn_model_weights(parent)};
-    double limit = ldexp(caps.max_norm, 27);
     bool rule = has_rule(merge);
     merge->normalized = !rule && !merge->stale &&
                         cn_normalize_holds(merge->config->job, merge->entries, merge->count);
     if (merge->normalized && normalize(merge))
         return CN_ENOMEM;
-    merge->norm_limit = limit < 0x1p62 ? (uint64_t)limit : 0;
+    merge->norm_limit = cn_fixed_limit(caps.max_norm, 0);
     cn_err err = rule ? cn_robust_round_init(&merge->robust, merge->count)
                       : cn_fold_open(merge->config->layout, &caps, &merge->fold);
     merge->next = 0;

@@ -39,6 +39,7 @@
       store.details.clear();
       store.events = [];
       store.seen = 0;
+      versionsKey = "";
     }
     if (state.boards_all !== false) store.boards.clear();
     for (const board of state.boards) store.boards.set(board.name, board);

@@ -12,8 +12,10 @@
 
 #include "runtime/base/log.h"
 #include "runtime/engine/trainer/trainer_state.h"
+#include "runtime/port/platform.h"
 
-#define TRIES 3 // measurements of a version whose data set is written to meanwhile
+#define TRIES 3        // measurements of a version whose data set is written to meanwhile
+#define LOSS_MAX 1e300 // sum of losses from which a version counts as diverged
 
 struct result {
     struct cn_metrics metrics;
@@ -197,17 +199,6 @@ static cn_err evaluate_unchanged(const struct cn_evaluator_config *config, uint3
     return err;
 }
 
-// Closes what the child inherited: a child must not keep the store's lock and the sockets open.
-static void close_inherited(int keep)
-{
-    long limit = sysconf(_SC_OPEN_MAX);
-    if (limit < 0 || limit > 65536)
-        limit = 65536;
-    for (int descriptor = STDERR_FILENO + 1; descriptor < (int)limit; descriptor++)
-        if (descriptor != keep)
-            close(descriptor);
-}
-
 static _Noreturn void be_child(const struct cn_evaluator_config *config, uint32_t version,
                                const float *weights, int out)
 {
@@ -215,7 +206,7 @@ static _Noreturn void be_child(const struct cn_evaluator_config *config, uint32_
     signal(SIGINT, SIG_IGN); // the terminal sends it to all processes; the parent decides
     signal(SIGTERM, SIG_DFL);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    close_inherited(out);
+    cn_platform_close_inherited(out); // else it would keep the store's lock and the sockets open
     cn_err err = evaluate_unchanged(config, version, weights, &result);
     if (err == CN_ESTALE)
         cn_log(CN_LOG_ERROR, "evaluate",
@@ -298,7 +289,7 @@ static void take_measures(const struct cn_evaluator *evaluator, struct cn_ledger
 static cn_err take_metrics(const struct cn_evaluator *evaluator, struct cn_ledger_metrics *metrics)
 {
     const struct cn_metrics *result = &evaluator->result.metrics;
-    if (result->rows == 0 || !(result->loss >= 0 && result->loss < 1e300))
+    if (result->rows == 0 || !cn_loss_can_be(evaluator->config.job->loss, result->loss, LOSS_MAX))
         return CN_EDIVERGED;
     metrics->loss = cn_metrics_row_loss(result);
     metrics->correct = result->correct;

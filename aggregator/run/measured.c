@@ -5,7 +5,8 @@
 #include <stdlib.h>
 
 #define ACCURACY_MARGIN 0.35 // distance from the median at which no group is named
-#define LOSS_MARGIN 0.75 // distance of a loss at which no group is named, as a share of the median
+#define LOSS_MARGIN                                                                                \
+    0.75 // distance of a loss at which no group is named, as a share of the median's size
 
 static int compare(const void *a, const void *b)
 {
@@ -31,7 +32,7 @@ void cn_measured_find(struct cn_measured_entry *entries, size_t count, double *s
         scratch[i] = entries[i].loss;
     qsort(scratch, count, sizeof(*scratch), compare);
     median->loss = scratch[count / 2];
-    double loss_most = far_from(scratch, count, median->loss, LOSS_MARGIN * median->loss);
+    double loss_most = far_from(scratch, count, median->loss, LOSS_MARGIN * fabs(median->loss));
     for (size_t i = 0; i < count; i++)
         scratch[i] = entries[i].accuracy;
     qsort(scratch, count, sizeof(*scratch), compare);

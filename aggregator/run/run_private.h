@@ -92,8 +92,8 @@ void cn_run_read_traffic(const struct cn_run *run, struct cn_run_traffic *traffi
 
 // --- watch_loss.c ---
 
-// Sets run->warning when a version is far worse than its parent; clears it otherwise. metrics is
-// NULL when the loss is not finite.
+// Sets run->warning when a version's loss is above its parent's by more than three times that loss;
+// clears it otherwise. metrics is NULL when the loss is not finite.
 void cn_run_watch_loss(struct cn_run *run, uint32_t number,
                        const struct cn_ledger_metrics *metrics);
 

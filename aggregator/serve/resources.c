@@ -33,6 +33,7 @@ const struct cn_roster_board *cn_resources_identify(struct cn_resources **resour
 {
     struct cn_resources *gateway = *resources;
     const struct cn_roster_board *board = cn_roster_find(gateway->roster, request->board);
+    const struct cn_roster_board *known = board;
     if (!board) {
         cn_coap_reply_error(reply, CN_COAP_UNAUTHORIZED, "%s is not enrolled", request->board);
         return NULL;
@@ -44,6 +45,9 @@ const struct cn_roster_board *cn_resources_identify(struct cn_resources **resour
     if (*resources == gateway)
         return board;
     board = cn_roster_find((*resources)->roster, request->board);
+    // After a move the job may not have the board's new group yet.
+    if (board && strcmp(board->enrolled.group, known->enrolled.group) != 0)
+        board = NULL;
     if (board && !request->notifies) {
         cn_roster_hear((*resources)->roster, request->board, gateway->now_ms());
     } else if (!board) {

@@ -8,14 +8,15 @@
 #include "transport/message/message.h"
 
 #define COUNT_MAX (1ull << 40) // samples that a measurement may claim
+#define LOSS_MAX 1e30          // as transport/PROTOCOL.md, "amount"
 #define GAPS_OF_CHUNK 16       // most ranges of missing chunks in the answer to a chunk
 
-static bool measurement_is_sane(const struct cn_declare_request *declared)
+static bool measurement_is_sane(const struct cn_job *job, const struct cn_declare_request *declared)
 {
     return declared->held_out_count <= COUNT_MAX &&
-           declared->held_out_correct <= declared->held_out_count && declared->held_out_loss >= 0 &&
-           declared->held_out_loss < 1e30 && declared->train_loss > -1e30 &&
-           declared->train_loss < 1e30;
+           declared->held_out_correct <= declared->held_out_count &&
+           cn_loss_can_be(job->loss, declared->held_out_loss, LOSS_MAX) &&
+           declared->train_loss > -LOSS_MAX && declared->train_loss < LOSS_MAX;
 }
 
 // Lets an update count without a measurement that cannot be: it says nothing about the frame, and a
@@ -74,7 +75,7 @@ static void handle_declare(struct cn_resources *resources, const struct cn_roste
                             "the update belongs to another run: register again");
         return;
     }
-    if (!measurement_is_sane(&declared))
+    if (!measurement_is_sane(resources->job, &declared))
         drop_measurement(resources, group, &declared);
     if (declared.member_count)
         tell_signs(resources, board, &declared);

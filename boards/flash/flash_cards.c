@@ -16,7 +16,6 @@
 #include "boards/flash/tool/draft.h"
 #include "boards/flash/tool/process.h"
 #include "runtime/port/crypto.h"
-#include "runtime/port/platform.h"
 
 #define DRAFT "image"   // the common image's name until it is whole
 #define COMMON "common" // in its manifest, in place of a board's name

@@ -28,14 +28,27 @@
 // After fork in a program with threads only async-signal-safe calls are allowed (signal-safety(7)).
 // The functions down to stand_by keep to that.
 
-static void close_inherited(void)
+// Closes descriptors from first to last at once. Returns false where the kernel cannot.
+static bool close_range_of(unsigned first, unsigned last)
 {
 #ifdef SYS_close_range
-    if (syscall(SYS_close_range, STDERR_FILENO + 1, ~0U, 0) == 0)
-        return;
+    return first > last || syscall(SYS_close_range, first, last, 0) == 0;
+#else
+    return first > last;
 #endif
-    for (int descriptor = STDERR_FILENO + 1; descriptor < DESCRIPTORS; descriptor++)
-        close(descriptor);
+}
+
+void cn_platform_close_inherited(int keep)
+{
+    unsigned first = STDERR_FILENO + 1;
+    bool keeps = keep >= (int)first;
+
+    if ((!keeps || close_range_of(first, (unsigned)keep - 1)) &&
+        close_range_of(keeps ? (unsigned)keep + 1 : first, ~0U))
+        return;
+    for (int descriptor = (int)first; descriptor < DESCRIPTORS; descriptor++)
+        if (descriptor != keep)
+            close(descriptor);
 }
 
 // What is run.
@@ -136,7 +149,7 @@ static _Noreturn void stand_by(const struct program *program)
         dup2(program->input, STDIN_FILENO);
     if (program->output >= 0)
         dup2(program->output, STDOUT_FILENO);
-    close_inherited();
+    cn_platform_close_inherited(-1);
     watched.hook = fork();
     if (watched.hook < 0)
         _exit(126);

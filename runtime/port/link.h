@@ -196,6 +196,7 @@ enum cn_link_event_type {
     CN_LINK_DOWN,       // .text: no answer; retried. One event for each outage
     CN_LINK_UP,         // the aggregator answers again after DOWN
     CN_LINK_ROUND,      // .round: the round changed, or the board has registered
+    CN_LINK_ROUND_TIME, // .round: only its .remaining_ms is other than was to be expected
     CN_LINK_FETCHED,    // .data, .size: checked against the digest
     CN_LINK_GONE,       // the requested blob does not exist, or no longer
     CN_LINK_ORDER,      // .order

@@ -127,6 +127,10 @@ cn_err cn_platform_replace_note(const char *path, const char *text);
 // As cn_platform_replace_note, for a note that other users may read.
 cn_err cn_platform_publish_note(const char *path, const char *text);
 
+// Closes all descriptors above standard error, except keep; -1: all. For a child after fork, which
+// must not hold what its parent has open. Calls only async-signal-safe functions.
+void cn_platform_close_inherited(int keep);
+
 // A hook is a program that runs beside this one.
 enum cn_hook_state {
     CN_HOOK_RUNNING,

@@ -393,6 +393,13 @@ static inline uint32_t cn_robust_needs(const struct cn_robust *robust)
     return robust->mix == CN_ROBUST_MIX_BUCKET ? 2 * rows - 1 : rows;
 }
 
+// Returns whether a sum of losses of this kind can be: its magnitude is below most. Only the loss
+// that a model computes itself may be negative. NaN cannot be.
+static inline bool cn_loss_can_be(enum cn_loss loss, double sum, double most)
+{
+    return sum < most && (sum >= 0 || (loss == CN_LOSS_OUTPUT && sum > -most));
+}
+
 static inline bool cn_job_is_async(const struct cn_job *job)
 {
     return job->async.mode != CN_ROUNDS_SYNCHRONOUS;

@@ -229,31 +229,47 @@ static void check_care(const struct cn_profile *profile, struct cn_diagnostics *
 // Most characters of all lists of a job together: they must fit one message.
 #define LISTS_MAX 200
 
+// Names the longest list, which is where most can be saved.
+static void check_lists(const struct cn_profile *profile, struct cn_diagnostics *report)
+{
+    const struct cn_job *job = &profile->settings.job;
+    const struct {
+        const char *key, *text;
+    } lists[] = {
+        {"job.loss.output", job->rules.output},
+        {"job.loss.weights", job->rules.weights},
+        {"job.loss.ignore", job->rules.ignore},
+        {"job.train.freeze", job->rules.freeze},
+        {"job.parallel.sets", job->parallel.sets},
+        {"job.parallel.phases", job->parallel.phases},
+        {"job.parallel.train", job->parallel.train},
+        {"job.parallel.measure", job->parallel.measure},
+        {"job.parallel.cut", job->pipeline.cut},
+        {"job.update.densities", job->options.densities},
+        {"job.update.priorities", job->options.priorities},
+        {"job.update.local", job->options.local},
+    };
+    size_t size = 0, longest = 0;
+
+    for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++) {
+        size += strlen(lists[i].text);
+        if (strlen(lists[i].text) > strlen(lists[longest].text))
+            longest = i;
+    }
+    if (size > LISTS_MAX)
+        cn_diagnostics_error(report, cn_profile_place(profile, lists[longest].key, report),
+                             "%s: the longest of the job's lists, which have %zu characters; "
+                             "expected at most %d together, as they must fit a message",
+                             lists[longest].key + 4, size, LISTS_MAX);
+}
+
 static void check_rules(const struct cn_profile *profile, struct cn_diagnostics *report)
 {
     const struct cn_job *job = &profile->settings.job;
     const struct cn_rules *rules = &job->rules;
-    const struct cn_parallel *parallel = &job->parallel;
     struct cn_mark mark;
 
-    if (strlen(rules->output) + strlen(rules->weights) + strlen(rules->ignore) +
-            strlen(rules->freeze) + strlen(parallel->sets) + strlen(parallel->phases) +
-            strlen(parallel->train) + strlen(parallel->measure) + strlen(job->options.densities) +
-            strlen(job->options.priorities) + strlen(job->options.local) +
-            strlen(job->pipeline.cut) >
-        LISTS_MAX) {
-        mark = cn_profile_place(profile,
-                                rules->freeze[0]       ? "job.train.freeze"
-                                : parallel->sets[0]    ? "job.parallel.sets"
-                                : job->pipeline.cut[0] ? "job.parallel.cut"
-                                                       : "job.loss.weights",
-                                report);
-        cn_diagnostics_error(report, mark,
-                             "train.freeze, loss.weights, loss.ignore, parallel.sets, "
-                             "parallel.cut, update.densities, update.priorities, update.local: too "
-                             "long for a message; expected %d characters together",
-                             LISTS_MAX);
-    }
+    check_lists(profile, report);
     if (job->loss == CN_LOSS_OUTPUT && !rules->output[0]) {
         mark = cn_profile_place(profile, "job.loss.kind", report);
         cn_diagnostics_error(report, mark,

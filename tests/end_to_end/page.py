@@ -299,6 +299,14 @@ def each_job_has_its_page(build):
         cluster.start("gateway")
         page.wait("the page of a job that is over", lambda: page.text("#link") == "live" and shown_version(page) == 3)
         assert "0 of 4 well" not in page.text("#tiles") and "never heard" not in page.text("#alerts-list"), page.text("body")
+        # While a job's versions cannot be had, another job is shown again.
+        page.run("window.whole = window.fetch; window.fetch = (path, more) =>"
+                 " path.startsWith('/v1/versions') ? Promise.reject(new Error('cut')) : window.whole(path, more)")
+        page.click("#jobs-table a[href='#']")
+        page.wait("a page that is old", lambda: page.count("body.stale"))
+        page.click("#jobs-table a[href='#job=second']")
+        page.wait("its versions again", lambda: page.text("#link") == "live" and shown_version(page) == 3)
+        page.run("window.fetch = window.whole")
         page.click("#jobs-table a[href='#']")
         page.wait("the profile's job", lambda: page.text("#job") == "digits" and shown_version(page) > 3)
         page.open(address + "#job=nix")

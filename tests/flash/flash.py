@@ -159,6 +159,9 @@ def a_fat_partition_is_written_where_the_board_mounts_it(bench):
                  "mounts another file system over /run/models/a.txt")
     var = bench.make_card("var.img", [("ext4", bench.make_root([("etc/fstab", "LABEL=var /var ext4 defaults 0 2\n")]))])
     bench.expect(bench.image("hidden", base=var), 1, "mounts another file system over /var/lib/cairn-seed")
+    long = "# a comment\n" * 700 + "LABEL=var /var ext4 defaults 0 2\n"
+    var = bench.make_card("var.img", [("ext4", bench.make_root([("etc/fstab", long)]))])
+    bench.expect(bench.image("hidden", base=var), 1, "/etc/fstab", "more than 8191 bytes")
     large = bench.write("large", "x" * (17 << 20))
     bench.expect(bench.image("full-fat", base=base, more=["--add", f"{large}:/boot/firmware/large"]), 1)
     assert bench.enrolled("hidden") is None and bench.enrolled("full-fat") in (None, "revoked")
@@ -215,6 +218,17 @@ def what_a_killed_program_left_in_memory_is_wiped(bench):
 def a_root_without_a_table_is_found(bench):
     base = bench.make_base("no-table.img", partitioned=False)
     bench.expect(bench.image("plain", base=base), 0, "partition 0")
+
+
+def data_without_labels_may_have_a_file_for_each_input(bench):
+    own = SITE.format(source=SOURCE).replace("{inputs: /data/images.npy, labels: /data/labels.npy}",
+                                             "{inputs: {x: /data/x.npy, value: /data/value.npy}}")
+    bench.write("own.yaml", own)
+    bench.expect(bench.run("plan", *bench.order("own"), "--base", bench.base, "--site", "own.yaml"), 0)
+    for name in "x", "value":
+        bench.write("own.yaml", own.replace(f"/data/{name}", f"data/{name}"))
+        bench.expect(bench.image("own", more=["--site", "own.yaml"]), 3, f"data/{name}.npy", "absolute")
+    assert bench.enrolled("own") is None
 
 
 def unusable_orders_are_refused(bench):
@@ -566,6 +580,7 @@ CASES = [
     an_interruption_leaves_nothing_half_done,
     what_a_killed_program_left_in_memory_is_wiped,
     a_root_without_a_table_is_found,
+    data_without_labels_may_have_a_file_for_each_input,
     unusable_orders_are_refused,
     what_fails_after_the_enrolment_takes_it_back,
     a_flipped_byte_is_found,

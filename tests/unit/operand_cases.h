@@ -44,7 +44,7 @@ static const struct refusal refusals[] = {
     {"RandomUniformLike a -> u", ALWAYS,
      "the same random numbers for all samples are not supported"},
     {"Mod a b -> r fmod=1", ALWAYS, "only integers known before training are supported"},
-    {"Pad h p _ i -> y", ALWAYS, "4 pads for rank 3"},
+    {"Pad h p _ i -> y", ALWAYS, "axes are not supported"},
     {"ReduceLogSumExp a i -> r", WEIGHT, "a reduction of weights by this op is not supported"},
     {"ReduceMax a i -> r", WEIGHT, "a reduction of weights by this op is not supported"},
     {"ReduceMin a i -> r", WEIGHT, "a reduction of weights by this op is not supported"},

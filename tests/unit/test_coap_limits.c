@@ -67,6 +67,30 @@ static void a_board_that_asks_too_often_is_told_so_and_others_are_served(void **
     stop(&world);
 }
 
+#define TEN "0123456789"
+#define HUNDRED TEN TEN TEN TEN TEN TEN TEN TEN TEN TEN
+#define TOO_LONG HUNDRED "/" HUNDRED "/" HUNDRED // for a path
+
+static void requests_with_a_path_that_cannot_be_read_count_too(void **state)
+{
+    struct cn_exchange_request get = {.method = CN_COAP_GET, .path = TOO_LONG};
+    struct coap_world world = {.requests_per_s = 5};
+    int found = 0, refused = 0;
+
+    (void)state;
+    start(&world);
+    wait_for(&world, CN_EXCHANGE_UP);
+    for (int i = 0; i < 30; i++) {
+        request(&world, &get);
+        wait_replies(&world, i + 1);
+        found += world.replies[i % KEPT].code == CN_COAP_NOT_FOUND;
+        refused += world.replies[i % KEPT].code == CN_COAP_TOO_MANY;
+    }
+    assert_in_range(found, 20, 25);
+    assert_int_equal(found + refused, 30);
+    stop(&world);
+}
+
 // At most the burst of four seconds, what came back meanwhile, and the answer that went beyond.
 static void a_model_is_handed_out_no_faster_than_a_board_may_have_it(void **state)
 {
@@ -88,10 +112,15 @@ static void a_model_is_handed_out_no_faster_than_a_board_may_have_it(void **stat
     assert_in_range(bytes, 4 * world.bulk_per_s - 2 * MUCH, limit);
     assert_int_equal(world.replies[149 % KEPT].code, CN_COAP_TOO_MANY);
     assert_int_equal(world.replies[149 % KEPT].max_age_s, 2);
-    get.path = "r"; // a round is not bulk
+    get.path = TOO_LONG; // its answer has nothing of the one before
     request(&world, &get);
     wait_replies(&world, 151);
-    assert_int_equal(world.replies[150 % KEPT].code, CN_COAP_CONTENT);
+    assert_int_equal(world.replies[150 % KEPT].code, CN_COAP_NOT_FOUND);
+    assert_int_equal(world.replies[150 % KEPT].max_age_s, 0);
+    get.path = "r"; // a round is not bulk
+    request(&world, &get);
+    wait_replies(&world, 152);
+    assert_int_equal(world.replies[151 % KEPT].code, CN_COAP_CONTENT);
     stop(&world);
 }
 
@@ -182,6 +211,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_board_too_many_is_told_to_come_back),
         cmocka_unit_test(a_board_that_asks_too_often_is_told_so_and_others_are_served),
+        cmocka_unit_test(requests_with_a_path_that_cannot_be_read_count_too),
         cmocka_unit_test(a_model_is_handed_out_no_faster_than_a_board_may_have_it),
         cmocka_unit_test(a_flood_of_hellos_without_a_cookie_keeps_nobody_out),
         cmocka_unit_test(connections_that_say_nothing_make_room),

@@ -227,6 +227,24 @@ static void impossible_results_of_a_member_leave_a_version_unmeasured(void **sta
     }
 }
 
+// A loss of 0 would make a diverged version the best of all.
+static void a_version_whose_loss_is_not_finite_counts_as_not_measured(void **state)
+{
+    static const float losses[] = {INFINITY, -INFINITY, NAN};
+    struct epoch_world *world = *state;
+    const struct cn_checkpoint *held;
+    struct cn_errand_request request;
+
+    for (size_t i = 0; i < sizeof(losses) / sizeof(losses[0]); i++) {
+        world_begin_anew(world);
+        train_with_lie(world, SUMS_OF_DIGITS, 0, losses[i], &request);
+        held = &world->boards[0].session->held;
+        assert_true(held->held_out_count == 0 && held->held_out_correct == 0);
+        assert_int_equal(request.upload.held_out_count, 0);
+        assert_true(request.upload.measures.top5 == 0 && request.upload.measures.f1 == 0);
+    }
+}
+
 static void impossible_shares_are_not_measured(void **state)
 {
     struct epoch_world *world = *state;
@@ -270,6 +288,7 @@ int main(void)
         TEST(a_round_of_too_many_steps_is_not_taken),
         TEST(a_version_of_an_impossible_size_is_not_asked_for),
         TEST(impossible_results_of_a_member_leave_a_version_unmeasured),
+        TEST(a_version_whose_loss_is_not_finite_counts_as_not_measured),
         TEST(impossible_shares_are_not_measured),
         TEST(impossible_votes_of_a_member_do_not_stop_the_round),
     };

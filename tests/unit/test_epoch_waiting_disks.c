@@ -156,6 +156,48 @@ static void a_part_that_no_disk_takes_is_stored_again(void **state)
     }
 }
 
+// Whether the next array that the thread asks for cannot be had.
+static _Thread_local bool lacks_memory;
+
+void *__real_cn_scratch_allocate(size_t size);
+void *__wrap_cn_scratch_allocate(size_t size);
+
+void *__wrap_cn_scratch_allocate(size_t size)
+{
+    bool lacks = lacks_memory;
+
+    lacks_memory = false;
+    return lacks ? NULL : __real_cn_scratch_allocate(size);
+}
+
+static void take_memory(struct mortal *mortal, const struct cn_collective_call *call)
+{
+    lacks_memory = mortal->lies == 0;
+    make_room(mortal, call);
+}
+
+// The member that gives its part would wait for the other one until the time of the group is over.
+static void a_member_without_memory_for_a_part_holds_nobody_up(void **state)
+{
+    struct epoch_world *world = *state;
+    struct waiting_run undisturbed, run;
+
+    waiting_begin(world, &undisturbed);
+    run = waiting_start(world);
+    for (int i = 1; i < PARTS; i++) {
+        world->boards[i].settings.reserve = UINT64_MAX;
+        world->boards[i].mortal.changes = STORED;
+        world->boards[i].mortal.change = i == 2 ? take_memory : make_room;
+        world->boards[i].mortal.lies = 0;
+    }
+    assert_true(waiting_train(world, &run, ROUNDS, NOBODY, 0));
+    waiting_expect_same(&run, &undisturbed);
+    for (int i = 1; i < PARTS; i++) {
+        world->boards[i].mortal.change = NULL;
+        assert_int_equal(waiting_count_named(world, i), 2);
+    }
+}
+
 // Files that nothing names go even where the state after the decision could not be stored.
 static void a_full_disk_does_not_keep_old_files(void **state)
 {
@@ -183,6 +225,7 @@ int main(void)
         TEST(a_damaged_file_is_taken_from_the_other_member),
         TEST(a_full_disk_stops_nobody),
         TEST(a_part_that_no_disk_takes_is_stored_again),
+        TEST(a_member_without_memory_for_a_part_holds_nobody_up),
         TEST(a_full_disk_does_not_keep_old_files),
     };
 

@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include <fcntl.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +16,7 @@
 
 #include "aggregator/run/evaluate.h"
 #include "ports/cpu/compute_cpu.h"
+#include "runtime/engine/onnx/onnx_file.h"
 #include "runtime/port/platform.h"
 
 #define DIGITS CAIRN_TEST_DATA "/digits/"
@@ -126,6 +128,21 @@ static int set_up(void **state)
     return 0;
 }
 
+// Writes this value over all elements of a copy of an .npy file of the tests.
+static void copy_filled(const char *from, const char *to, float value)
+{
+    struct cn_mapping content;
+    FILE *file = fopen(to, "wb");
+
+    assert_non_null(file);
+    assert_int_equal(cn_platform_map(from, 1 << 24, &content), CN_OK);
+    assert_int_equal(fwrite(content.data, 1, HEADER, file), HEADER);
+    for (size_t at = HEADER; at < content.size; at += sizeof(value))
+        assert_int_equal(fwrite(&value, sizeof(value), 1, file), 1);
+    assert_int_equal(fclose(file), 0);
+    cn_platform_unmap(&content);
+}
+
 static int tear_down(void **state)
 {
     struct evaluation *evaluation = *state;
@@ -139,14 +156,18 @@ static int tear_down(void **state)
     return 0;
 }
 
-// With weights of zero the model gives class 0 to each sample.
-static cn_err measure(struct evaluation *evaluation, int changes, struct cn_ledger_metrics *metrics)
+// Measures a version with all weights of this value. With zero, the model of digits gives class 0
+// to each sample.
+static cn_err measure(struct evaluation *evaluation, float weight, int changes,
+                      struct cn_ledger_metrics *metrics)
 {
-    static const float weights[WEIGHTS];
+    static float weights[WEIGHTS];
     uint32_t version = 0;
     cn_err err;
 
     changes_left = changes;
+    for (size_t i = 0; i < WEIGHTS; i++)
+        weights[i] = weight;
     assert_int_equal(
         evaluation->measure.start(evaluation->measure.context, 3, weights, cn_platform_now_ms()),
         CN_OK);
@@ -161,7 +182,7 @@ static void a_set_that_stays_is_measured_once(void **state)
 {
     struct cn_ledger_metrics metrics;
 
-    assert_int_equal(measure(*state, 0, &metrics), CN_OK);
+    assert_int_equal(measure(*state, 0, 0, &metrics), CN_OK);
     assert_true(metrics.count > 2 * BATCH);
     assert_in_range(metrics.correct, 1, metrics.count / 2);
 }
@@ -170,7 +191,7 @@ static void a_set_that_is_overwritten_is_measured_again(void **state)
 {
     struct cn_ledger_metrics metrics;
 
-    assert_int_equal(measure(*state, 1, &metrics), CN_OK);
+    assert_int_equal(measure(*state, 0, 1, &metrics), CN_OK);
     assert_int_equal(metrics.correct, metrics.count); // all of it is the new content
 }
 
@@ -178,8 +199,57 @@ static void a_set_that_changes_on_and_on_gives_no_measurement(void **state)
 {
     struct cn_ledger_metrics metrics;
 
-    assert_int_equal(measure(*state, 100000, &metrics), CN_EPEER);
-    assert_int_equal(measure(*state, 0, &metrics), CN_OK); // of the next version it does
+    assert_int_equal(measure(*state, 0, 100000, &metrics), CN_EPEER);
+    assert_int_equal(measure(*state, 0, 0, &metrics), CN_OK); // of the next version it does
+}
+
+// The loss is the mean of (y - value)^2, less 2 % of the sum of |y|. With weights of 1 and inputs
+// of 0, each y is 16 tanh(1) + 1.
+static void a_loss_that_the_model_computes_may_be_negative(void **state)
+{
+    const float y = 16 * tanhf(1) + 1;
+    struct evaluation *evaluation = *state;
+    struct cn_data_paths *files = &evaluation->files;
+    struct cn_evaluator_config config = {
+        .job = &evaluation->job,
+        .files = files,
+        .computes = (const struct cn_compute_ops *[]){&cn_compute_cpu, NULL},
+        .threads = 1,
+        .timeout_ms = WAIT_MS};
+    struct cn_ledger_metrics metrics;
+    struct cn_onnx_file model;
+    struct cn_diag diag;
+
+    cn_diag_init(&diag);
+    cn_evaluator_close(evaluation->evaluator);
+    evaluation->evaluator = NULL;
+    *files = (struct cn_data_paths){.name = "own", .file_count = 2};
+    for (int i = 0; i < 2; i++) {
+        const char *name = i ? "value" : "x";
+        char from[256];
+
+        snprintf(from, sizeof(from), CAIRN_TEST_DATA "/losses/mean-and-sum-%s.npy", name);
+        snprintf(files->files[i].name, sizeof(files->files[i].name), "%s", name);
+        snprintf(files->files[i].path, sizeof(files->files[i].path), "%s/%s.npy",
+                 evaluation->directory, name);
+        copy_filled(from, files->files[i].path, i ? y : 0);
+    }
+    evaluation->job = (struct cn_job){.batch = 8, .loss = CN_LOSS_OUTPUT, .scale = 1};
+    snprintf(evaluation->job.rules.output, sizeof(evaluation->job.rules.output), "loss");
+    assert_int_equal(
+        cn_onnx_file_open(CAIRN_TEST_DATA "/losses/mean-and-sum-model.onnx", NULL, &model), CN_OK);
+    cn_onnx_close(evaluation->onnx);
+    assert_int_equal(cn_onnx_open(model.data, model.size, &diag, &evaluation->onnx), CN_OK);
+    config.onnx = evaluation->onnx;
+    if (cn_evaluator_open(&config, &diag, &evaluation->evaluator))
+        fail_msg("%s", cn_diag_first(&diag));
+    cn_evaluator_measure(evaluation->evaluator, &evaluation->measure);
+    assert_int_equal(measure(evaluation, 1, 0, &metrics), CN_OK);
+    assert_int_equal(metrics.count, 24);
+    assert_true(metrics.loss < -1);
+    cn_onnx_file_close(&model);
+    for (int i = 0; i < 2; i++)
+        unlink(files->files[i].path);
 }
 
 int main(void)
@@ -187,6 +257,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_set_that_stays_is_measured_once, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_set_that_is_overwritten_is_measured_again, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(a_loss_that_the_model_computes_may_be_negative, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(a_set_that_changes_on_and_on_gives_no_measurement, set_up,
                                         tear_down),

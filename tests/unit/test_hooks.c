@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "runtime/port/platform.h"
@@ -313,10 +314,45 @@ static void the_last_version_is_told_at_the_end(void **state)
     assert_string_equal(text, "2\n");
 }
 
+// Returns the number of descriptors above standard error that a child has which keeps one of them;
+// 99 if it lost that one.
+static int count_kept(int keep)
+{
+    pid_t child = fork();
+    int count = 0, status;
+
+    if (child == 0) {
+        cn_platform_close_inherited(keep);
+        for (int descriptor = STDERR_FILENO + 1; descriptor < 1024; descriptor++)
+            count += fcntl(descriptor, F_GETFD) != -1;
+        _exit(keep >= 0 && fcntl(keep, F_GETFD) == -1 ? 99 : count);
+    }
+    assert_true(child > 0);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    return WEXITSTATUS(status);
+}
+
+static void a_child_keeps_only_the_descriptor_that_it_needs(void **state)
+{
+    int first = fcntl(STDOUT_FILENO, F_DUPFD, STDERR_FILENO + 1);
+    int last = fcntl(STDOUT_FILENO, F_DUPFD, 500);
+
+    (void)state;
+    assert_true(first > STDERR_FILENO && last >= 500);
+    assert_int_equal(count_kept(first), 1);
+    assert_int_equal(count_kept(last), 1);
+    assert_int_equal(count_kept(-1), 0);
+    assert_int_equal(count_kept(STDOUT_FILENO), 0);
+    close(first);
+    close(last);
+}
+
 int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, make_root, remove_root)
     const struct CMUnitTest tests[] = {
+        CASE(a_child_keeps_only_the_descriptor_that_it_needs),
         CASE(a_hook_says_how_it_ended),
         CASE(a_hook_that_hangs_is_ended_with_all_it_started),
         CASE(what_leaves_the_session_of_a_hook_is_ended_in_time),

@@ -53,6 +53,19 @@ static void a_cast_like_a_boolean_is_refused(void **state)
     assert_refused(&net, "a cast to booleans");
 }
 
+static void a_pad_of_some_axes_is_refused(void **state)
+{
+    static const struct net net = {"2,3",
+                                   {"weight w 3,3", "MatMul x w -> h", "numbers p 0,1,0,2",
+                                    "numbers a 1,2", "Pad h p _ a -> y"}};
+    static const struct net few = {
+        "2,3", {"weight w 3,3", "MatMul x w -> h", "numbers p 0,1,0,2", "Pad h p -> y"}};
+
+    (void)state;
+    assert_refused(&net, "axes are not supported");
+    assert_refused(&few, "4 pads for rank 3");
+}
+
 static void a_list_of_floats_is_only_a_constant_s(void **state)
 {
     static const struct net net = {
@@ -67,6 +80,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_takes_long_to_work_out_is_refused),
         cmocka_unit_test(a_cast_like_a_boolean_is_refused),
+        cmocka_unit_test(a_pad_of_some_axes_is_refused),
         cmocka_unit_test(a_list_of_floats_is_only_a_constant_s),
         cmocka_unit_test(what_is_worked_out_within_bounds_trains),
     };

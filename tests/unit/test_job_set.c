@@ -97,6 +97,49 @@ static void a_board_has_the_jobs_decided_again_once_a_second(void **state)
     assert_int_equal(jobs.plans, 3);
 }
 
+static void drop_nothing(void *context, const char *board)
+{
+    (void)context, (void)board;
+}
+
+// Moves the board as another program does, and has the roster learn of it.
+static void move_board(struct aggregator_world *world, const char *board, const char *group)
+{
+    struct cn_ledger *ledger;
+    assert_int_equal(cn_ledger_open(world->directory, &ledger), CN_OK);
+    assert_int_equal(cn_ledger_move(ledger, board, group), CN_OK);
+    cn_ledger_close(ledger);
+    assert_int_equal(cn_roster_refresh(world->roster, drop_nothing, NULL), CN_OK);
+}
+
+// The last board of a group is moved, and the job's ledger cannot be written: the disk is full.
+static void a_board_comes_back_while_the_job_has_it_in_another_group(void **state)
+{
+    struct aggregator_world *world = *state;
+    struct aggregator_world *job;
+    struct jobs jobs = {0};
+    struct cn_coap_reply reply;
+    open_round((void **)&job);
+    jobs.serving = &job->resources;
+    job->resources.gateway = &world->resources;
+    world->resources.serving = serve_same;
+    world->resources.context = &jobs;
+    register_after(world, "b", "", &reply);
+    assert_int_equal(reply.code, CN_COAP_CONTENT);
+    move_board(world, "b", "c");
+    register_after(world, "b", "", &reply);
+    assert_int_equal(reply.code, CN_COAP_UNAVAILABLE);
+    assert_int_equal(reply.max_age_s, 1);
+    world_ask(world, "b", CN_COAP_GET, "r", NULL, 0, &reply);
+    assert_int_equal(reply.code, CN_COAP_UNAVAILABLE);
+    world_ask(world, "b", CN_COAP_GET, "k/a", NULL, 0, &reply);
+    assert_int_equal(reply.code, CN_COAP_UNAVAILABLE);
+    move_board(job, "b", "c");
+    register_after(world, "b", "", &reply);
+    assert_int_equal(reply.code, CN_COAP_CONTENT);
+    world_close((void **)&job);
+}
+
 static void jobs_are_decided_again_at_most_every_few_milliseconds(void **state)
 {
     struct cn_job_set set = {.count = 0}; // there is little to decide
@@ -127,6 +170,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         ROUND_TEST(a_board_is_not_told_a_run_that_is_over_before_the_next_job_is_decided),
         ROUND_TEST(a_board_has_the_jobs_decided_again_once_a_second),
+        ROUND_TEST(a_board_comes_back_while_the_job_has_it_in_another_group),
         cmocka_unit_test(jobs_are_decided_again_at_most_every_few_milliseconds),
         cmocka_unit_test(with_one_job_all_boards_are_answered_at_once),
     };

@@ -273,11 +273,18 @@ static void a_round_is_told_when_it_changes(void **state)
 
     (void)state;
     start(&side);
+    side.fake->round.remaining_ms = 60000;
     register_board(&side);
     assert_int_equal(side.link->ops->watch(side.link, true), CN_OK);
     expect(&side, CN_LINK_ROUND);
     assert_int_equal(side.event.round->round, 1);
-    side.fake->round.remaining_ms = 5;
+    side.fake->round.remaining_ms = 60005;
+    cn_loopback_notify(side.exchange, "r");
+    expect_nothing(&side);
+    side.fake->round.remaining_ms = 90000; // an operator gave it more time
+    cn_loopback_notify(side.exchange, "r");
+    expect(&side, CN_LINK_ROUND_TIME);
+    assert_int_equal(side.event.round->remaining_ms, 90000);
     cn_loopback_notify(side.exchange, "r");
     expect_nothing(&side);
     side.fake->round.round = 2;

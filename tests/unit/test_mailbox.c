@@ -70,6 +70,28 @@ static void an_answer_reaches_the_errand_it_belongs_to_once(void **state)
     assert_false(cn_mailbox_requested(box, CN_ERRAND_UPLOAD));
 }
 
+static void time_that_a_round_is_given_reaches_the_worker(void **state)
+{
+    struct cn_mailbox *box = *state;
+    struct cn_round_info news = {.run = 1, .round = 3, .remaining_ms = 60000}, other = news, seen;
+
+    cn_mailbox_put_remaining(box, &news);
+    assert_false(cn_mailbox_news(box, &seen));
+    cn_mailbox_put_news(box, &news);
+    news.remaining_ms = 900000;
+    cn_mailbox_put_remaining(box, &news);
+    assert_true(cn_mailbox_news(box, &seen));
+    assert_in_range(seen.remaining_ms, 800000, 900000);
+    other.round = 4;
+    cn_mailbox_put_remaining(box, &other); // another round's time
+    assert_true(cn_mailbox_news(box, &seen));
+    assert_in_range(seen.remaining_ms, 800000, 900000);
+    news.remaining_ms = UINT64_MAX;
+    cn_mailbox_put_remaining(box, &news);
+    assert_true(cn_mailbox_news(box, &seen));
+    assert_true(seen.remaining_ms > UINT64_MAX / 2);
+}
+
 static void a_late_receipt_is_not_taken_for_that_of_another_update(void **state)
 {
     struct cn_mailbox *box = *state;
@@ -176,6 +198,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(an_answer_reaches_the_errand_it_belongs_to_once, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(time_that_a_round_is_given_reaches_the_worker, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(a_late_receipt_is_not_taken_for_that_of_another_update,
                                         set_up, tear_down),

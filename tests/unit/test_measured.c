@@ -45,6 +45,18 @@ static void a_loss_far_above_stands_out(void **state)
     assert_true(entries[3].stands_out);
 }
 
+static void negative_losses_are_compared_by_their_magnitude(void **state)
+{
+    struct cn_measured_entry entries[] = {
+        {-2.3, 0, false}, {-1.2, 0, false}, {-2.4, 0, false}, {-2.8, 0, false}};
+
+    (void)state;
+    assert_int_equal(count_outliers(entries, 4), 0);
+    entries[1].loss = 9;
+    assert_int_equal(count_outliers(entries, 4), 1);
+    assert_true(entries[1].stands_out);
+}
+
 static void groups_with_data_of_their_own_do_not_stand_out(void **state)
 {
     struct cn_measured_entry entries[] = {
@@ -235,6 +247,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_group_that_says_all_is_right_stands_out),
         cmocka_unit_test(a_loss_far_above_stands_out),
+        cmocka_unit_test(negative_losses_are_compared_by_their_magnitude),
         cmocka_unit_test(groups_with_data_of_their_own_do_not_stand_out),
         cmocka_unit_test_setup_teardown(samples_are_bounded_by_the_first_time_and_by_the_enrolment,
                                         open_world, world_close),

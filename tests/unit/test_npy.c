@@ -168,6 +168,8 @@ static void malformed_headers_are_refused(void **state)
         "{'descr':'<f4,'fortran_order':False,'shape':(1,)}",
         "{'descr':'<f4','fortran_order':False,'shape':(1,),'more':1}",
         "{'descr':'<f4','fortran_order':False,'shape':(1,),'shape':(1,)}",
+        "{'descr':'<i4','descr':'<f4','fortran_order':False,'shape':(1,)}",
+        "{'descr':'<f4','fortran_order':True,'fortran_order':False,'shape':(1,)}",
         "{'descr':'<f4','fortran_order':False,'shape':(1,)} x",
     };
     struct fixture fixture;

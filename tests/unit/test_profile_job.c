@@ -53,6 +53,21 @@ static void a_metric_that_the_loss_lacks_is_refused(void **state)
     }
 }
 
+#define FORTY "0123456789012345678901234567890123456789"
+
+static void of_lists_that_are_too_long_together_the_longest_is_named(void **state)
+{
+    (void)state;
+    assert_non_null(strstr(
+        profile_mistake("schema: cairn/job/v1\nloss: {output: a" FORTY FORTY "}\n"
+                        "train: {freeze: [b" FORTY "]}\nupdate: {local: [c" FORTY FORTY "]}\n"),
+        "test.yaml:2:16: error: loss.output: the longest of the job's lists, which have 203"));
+    assert_non_null(strstr(profile_mistake("schema: cairn/job/v1\nloss: {output: a" FORTY "}\n"
+                                           "parallel: {train: [b" FORTY FORTY
+                                           "]}\nupdate: {local: [c" FORTY FORTY "]}\n"),
+                           "error: parallel.train: the longest"));
+}
+
 // One board that lies could end the run.
 static void a_run_ends_by_what_boards_measure_only_where_they_are_trusted(void **state)
 {
@@ -359,6 +374,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_job_can_only_ask_for_less),
         cmocka_unit_test(a_metric_that_the_loss_lacks_is_refused),
+        cmocka_unit_test(of_lists_that_are_too_long_together_the_longest_is_named),
         cmocka_unit_test(a_run_ends_by_what_boards_measure_only_where_they_are_trusted),
         cmocka_unit_test(momentum_of_the_server_is_refused_beside_signs),
         cmocka_unit_test(every_robust_rule_has_its_word),

@@ -314,6 +314,35 @@ static void an_update_with_an_impossible_measurement_counts_without_it(void **st
     cn_buffer_deinit(&frame);
 }
 
+static void a_negative_loss_counts_where_the_model_computes_it(void **state)
+{
+    struct aggregator_world *world = *state;
+    struct cn_round_info info = {0};
+    struct cn_buffer frame = {0};
+    struct cn_coap_reply reply;
+    struct cn_upload_status status = {0};
+    struct cn_declare_request declared = {.held_out_loss = -21, .held_out_count = 7};
+    const struct cn_spooled *upload;
+    uint8_t bytes[CN_MESSAGE_MAX];
+    size_t size;
+    world->job.loss = CN_LOSS_OUTPUT;
+    assert_true(world_get_round(world, "b", &info));
+    world_make_frame(world, &info, "b", 0, &frame);
+    declared.run = info.run;
+    declared.round = info.round;
+    declared.size = frame.size;
+    memcpy(declared.base, info.version_digest, CN_DIGEST_SIZE);
+    cn_crypto_digest(frame.data, frame.size, declared.digest);
+    assert_int_equal(cn_message_put_declare(&declared, bytes, &size), CN_OK);
+    world_ask(world, "b", CN_COAP_POST, "u", bytes, size, &reply);
+    assert_int_equal(cn_message_get_status(reply.body, reply.size, &status), CN_OK);
+    upload = cn_spool_find(world->spool, "b", "b", status.id);
+    assert_non_null(upload);
+    assert_int_equal(upload->declared.held_out_count, 7);
+    assert_true(upload->declared.held_out_loss < -20);
+    cn_buffer_deinit(&frame);
+}
+
 static void a_declaration_that_cannot_be_read_is_counted(void **state)
 {
     struct aggregator_world *world = *state;
@@ -670,6 +699,7 @@ int main(void)
         ROUND_TEST(an_update_of_another_run_gets_no_verdict),
         ROUND_TEST(a_size_that_no_update_has_is_refused_at_once),
         ROUND_TEST(an_update_with_an_impossible_measurement_counts_without_it),
+        ROUND_TEST(a_negative_loss_counts_where_the_model_computes_it),
         ROUND_TEST(a_declaration_that_cannot_be_read_is_counted),
         ROUND_TEST(a_commit_before_the_last_chunk_names_what_is_missing),
         ROUND_TEST(a_full_disk_asks_to_come_back),

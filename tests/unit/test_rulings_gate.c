@@ -1,4 +1,5 @@
 // Versions that the gate refuses: which others it compares them with, and what counts as the best.
+#include "aggregator/run/run_private.h"
 #include "tests/unit/rulings_world.h"
 
 static cn_err fail_start(void *context, uint32_t version, const float *weights, uint64_t now_ms)
@@ -167,10 +168,62 @@ static void what_the_gate_measures_is_counted_and_watched(void **state)
     world_deinit(&world);
 }
 
+// The ratio of two losses says nothing once they may be negative.
+static void a_loss_of_the_model_itself_is_watched_by_its_magnitude(void **state)
+{
+    const struct {
+        double parent, loss;
+        bool warns;
+    } cases[] = {{-2, -1.9, false}, {-2, 3.9, false},     {-2, 4.1, true}, {2, 7.9, false},
+                 {2, 8.1, true},    {0.001, 0.02, false}, {0, 1.4, false}, {-0.001, 1.6, true}};
+    const struct cn_ledger_metrics first = {.loss = 50, .count = 100};
+    struct aggregator_world world;
+    struct cn_run run = {0};
+    uint8_t digest[CN_DIGEST_SIZE];
+    (void)state;
+    begin(&world, 0);
+    finish(&world, 0, digest);
+    world.job.loss = CN_LOSS_OUTPUT;
+    run.config.job = &world.job;
+    run.config.ledger = world.ledger;
+    assert_int_equal(cn_ledger_set_central(world.ledger, 0, &first), CN_OK);
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        const struct cn_ledger_metrics parent = {.loss = 100 * cases[i].parent, .count = 100};
+        const struct cn_ledger_metrics now = {.loss = 100 * cases[i].loss, .count = 100};
+        assert_int_equal(cn_ledger_set_central(world.ledger, 3, &parent), CN_OK);
+        cn_run_watch_loss(&run, 4, &now);
+        assert_int_equal(run.warning[0] != '\0', cases[i].warns);
+    }
+    world_deinit(&world);
+}
+
+static void the_gate_takes_negative_losses(void **state)
+{
+    struct aggregator_world world;
+    struct cn_ruling ruling;
+    uint8_t digest[CN_DIGEST_SIZE];
+    bool refused;
+    struct cn_job job = {.gate = {.loss = 0.5}, .loss = CN_LOSS_OUTPUT};
+    struct cn_ledger_metrics metrics = {.loss = -300, .count = 100};
+    (void)state;
+    begin(&world, 0);
+    finish(&world, 0, digest);
+    assert_int_equal(cn_ledger_set_central(world.ledger, 3, &metrics), CN_OK);
+    metrics.loss = -251;
+    assert_int_equal(cn_gate_judge(world.ledger, &job, 4, &metrics, &refused, &ruling), CN_OK);
+    assert_false(refused);
+    metrics.loss = -249;
+    assert_int_equal(cn_gate_judge(world.ledger, &job, 4, &metrics, &refused, &ruling), CN_OK);
+    assert_true(refused);
+    world_deinit(&world);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_gate_that_cannot_measure_does_not_stop_the_run),
+        cmocka_unit_test(a_loss_of_the_model_itself_is_watched_by_its_magnitude),
+        cmocka_unit_test(the_gate_takes_negative_losses),
         cmocka_unit_test(the_gate_compares_with_the_best_of_the_last_versions),
         cmocka_unit_test(refused_versions_take_no_place_among_the_five),
         cmocka_unit_test(versions_that_were_given_up_do_not_count),

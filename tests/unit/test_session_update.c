@@ -37,6 +37,24 @@ static void an_order_with_an_impossible_rule_is_refused(void **state)
     assert_int_equal(world->session->held.phase, CN_PHASE_BASE);
 }
 
+static void a_negative_loss_is_sent_where_the_model_computes_it(void **state)
+{
+    struct session_world *world = *state;
+    struct cn_link_upload upload = {0};
+    struct cn_checkpoint *held;
+
+    world_open_session(world);
+    held = &world->session->held;
+    held->held_out_count = 7;
+    held->held_out_loss = -21;
+    cn_session_fill_measured(world->session, &upload);
+    assert_int_equal(upload.held_out_count, 0);
+    world->job.loss = CN_LOSS_OUTPUT;
+    cn_session_fill_measured(world->session, &upload);
+    assert_int_equal(upload.held_out_count, 7);
+    assert_true(upload.held_out_loss < -20);
+}
+
 static void control_variates_count_in_the_memory_plan(void **state)
 {
     struct session_world *world = *state;
@@ -212,6 +230,7 @@ int main(void)
     cmocka_unit_test_setup_teardown(name, session_world_set_up, session_world_tear_down)
     const struct CMUnitTest tests[] = {
         TEST(an_order_with_an_impossible_rule_is_refused),
+        TEST(a_negative_loss_is_sent_where_the_model_computes_it),
         TEST(control_variates_count_in_the_memory_plan),
         TEST(the_rows_of_a_stored_state_count_in_the_memory_plan),
         TEST(the_first_rounds_send_more),

@@ -41,6 +41,29 @@ static void a_table_is_columns_of_numbers_below_a_heading(void **state)
     cn_source_deinit(&source);
 }
 
+// Spreadsheets write such a mark before UTF-8.
+static void a_byte_order_mark_is_no_part_of_a_table(void **state)
+{
+    struct cn_source source;
+
+    (void)state;
+    assert_int_equal(read_text("t.csv", false,
+                               "\xef\xbb\xbf"
+                               "1,2\n3,4\n",
+                               &source),
+                     CN_OK);
+    assert_int_equal(source.array.dims[0], 2);
+    assert_true(cn_get_f32(source.array.data) == 1);
+    cn_source_deinit(&source);
+    assert_int_equal(read_text("t.csv:a", false,
+                               "\xef\xbb\xbf"
+                               "a,b\n3,4\n",
+                               &source),
+                     CN_OK);
+    assert_true(cn_get_f32(source.array.data) == 3);
+    cn_source_deinit(&source);
+}
+
 static void what_is_no_table_is_refused_with_its_place(void **state)
 {
     static const char *const bad[] = {"1,2\n3,x\n", "1,2\n3\n", "1,2\n3,4,5\n", ""};
@@ -143,6 +166,24 @@ static void a_compressed_array_with_any_bit_flipped_is_that_array_or_refused(voi
     }
 }
 
+static void another_file_of_an_archive_is_not_its_array(void **state)
+{
+    static const char *const names[] = {"x.txt", "x12.a"};
+    uint8_t bytes[sizeof(compressed)];
+    struct cn_source source;
+    size_t entry = cn_get_u32(compressed + sizeof(compressed) - 22 + 16);
+
+    (void)state;
+    for (size_t i = 0; i < 2; i++) {
+        memcpy(bytes, compressed, sizeof(bytes));
+        memcpy(bytes + entry + 46, names[i], 5);
+        cn_diag_init(&diag);
+        assert_int_equal(cn_source_read("t.npz:x", true, bytes, sizeof(bytes), &diag, &source),
+                         CN_EFORMAT);
+        assert_non_null(strstr(diag.lines[0], "no such array"));
+    }
+}
+
 static void an_archive_that_claims_more_than_its_bytes_hold_takes_no_memory(void **state)
 {
     uint8_t bytes[sizeof(compressed)];
@@ -162,11 +203,13 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_table_is_columns_of_numbers_below_a_heading),
+        cmocka_unit_test(a_byte_order_mark_is_no_part_of_a_table),
         cmocka_unit_test(what_is_no_table_is_refused_with_its_place),
         cmocka_unit_test(a_text_is_bytes_and_what_follows_them),
         cmocka_unit_test(idx_files_are_read_and_cut_ones_refused),
         cmocka_unit_test(a_compressed_array_is_unpacked),
         cmocka_unit_test(a_compressed_array_with_any_bit_flipped_is_that_array_or_refused),
+        cmocka_unit_test(another_file_of_an_archive_is_not_its_array),
         cmocka_unit_test(an_archive_that_claims_more_than_its_bytes_hold_takes_no_memory),
     };
 

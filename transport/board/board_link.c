@@ -132,7 +132,8 @@ static bool on_reply(void *context, const struct cn_exchange_reply *reply)
 {
     struct link *link = context;
     uint64_t now_us = cn_platform_now_us();
-    bool mine, changed, done;
+    enum cn_round_change change;
+    bool mine, done;
     struct cn_order order;
 
     if (reply->code == CN_COAP_UNAUTHORIZED && link->registrar.has_facts &&
@@ -148,10 +149,12 @@ static bool on_reply(void *context, const struct cn_exchange_reply *reply)
         }
         return mine;
     case KIND_ROUND:
-        mine = cn_round_watch_reply(&link->watch, reply, now_us, &changed);
-        if (changed)
+        mine = cn_round_watch_reply(&link->watch, reply, now_us, &change);
+        if (change == CN_ROUND_CHANGED)
             push(link, CN_LINK_ROUND)->round = &link->watch.round;
-        if (changed && link->upload)
+        if (change == CN_ROUND_MOVED)
+            push(link, CN_LINK_ROUND_TIME)->round = &link->watch.round;
+        if (change == CN_ROUND_CHANGED && link->upload)
             cn_upload_hurry(link->upload);
         return mine;
     case KIND_DOWNLOAD:

@@ -6,6 +6,8 @@
 
 #define PAUSE_MIN_MS 1000
 #define PAUSE_MAX_MS 8000
+#define MOVED_MS                                                                                   \
+    1000 // difference of a deadline that is told; a smaller one may be the link's delay
 
 void cn_round_watch_init(struct cn_round_watch *watch, struct cn_exchange *exchange,
                          struct cn_rtt *rtt, uint8_t kind, uint64_t seed)
@@ -63,42 +65,58 @@ static bool same_round(const struct cn_round_info *a, const struct cn_round_info
            memcmp(a->decided_digest, b->decided_digest, CN_DIGEST_SIZE) == 0;
 }
 
-// Stores the round of a reply. Returns whether it has to be reported.
-static bool use_round(struct cn_round_watch *watch, const struct cn_exchange_reply *reply,
-                      uint64_t now_us)
+// Stores the deadline of a round. Returns whether it differs from the one before.
+static bool move_deadline(struct cn_round_watch *watch, const struct cn_round_info *round,
+                          uint64_t now_ms)
+{
+    uint64_t expected_ms = watch->deadline_ms > now_ms ? watch->deadline_ms - now_ms : 0;
+    uint64_t told_ms = round->remaining_ms;
+
+    if ((told_ms > expected_ms ? told_ms - expected_ms : expected_ms - told_ms) <= MOVED_MS)
+        return false;
+    watch->deadline_ms = told_ms < UINT64_MAX - now_ms ? now_ms + told_ms : UINT64_MAX;
+    return true;
+}
+
+// Stores the round of a reply.
+static enum cn_round_change use_round(struct cn_round_watch *watch,
+                                      const struct cn_exchange_reply *reply, uint64_t now_us)
 {
     struct cn_round_info round;
+    bool same, moved;
 
     if (reply->observed) {
         // RFC 7641, 3.4: an older notification that arrives late has no news.
         if (watch->has_sequence && ((watch->sequence - reply->sequence - 1) & 0xffffff) < 0x7fffff)
-            return false;
+            return CN_ROUND_SAME;
         watch->sequence = reply->sequence;
         watch->has_sequence = true;
     }
     if (reply->code != CN_COAP_CONTENT || cn_message_get_round(reply->body, reply->size, &round))
-        return false;
-    if (watch->has_round && !watch->forced && same_round(&round, &watch->round))
-        return false;
+        return CN_ROUND_SAME;
+    same = watch->has_round && !watch->forced && same_round(&round, &watch->round);
+    moved = move_deadline(watch, &round, now_us / 1000);
     watch->round = round;
+    if (same)
+        return moved ? CN_ROUND_MOVED : CN_ROUND_SAME;
     watch->pause.tries = 0;
     pause_asking(watch, now_us);
     watch->has_round = true;
     watch->forced = false;
-    return true;
+    return CN_ROUND_CHANGED;
 }
 
 bool cn_round_watch_reply(struct cn_round_watch *watch, const struct cn_exchange_reply *reply,
-                          uint64_t now_us, bool *changed)
+                          uint64_t now_us, enum cn_round_change *change)
 {
     bool mine;
 
-    *changed = false;
+    *change = CN_ROUND_SAME;
     if (cn_request_answered(&watch->asking, reply, now_us, &mine))
         pause_asking(watch, now_us);
     // Notifications come after the answer, under the same tag.
     if (watch->on && reply->code != CN_COAP_UNAUTHORIZED)
-        *changed = use_round(watch, reply, now_us);
+        *change = use_round(watch, reply, now_us);
     return watch->on;
 }
 

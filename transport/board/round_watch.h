@@ -17,6 +17,7 @@ struct cn_round_watch {
     struct cn_request asking;
     struct cn_backoff pause;
     struct cn_round_info round;
+    uint64_t deadline_ms; // of the round, as it was last told, by this board's clock
 };
 
 // Initialises the watch. kind is the first byte of the requests' tags. exchange and rtt are
@@ -33,11 +34,17 @@ void cn_round_watch_renew(struct cn_round_watch *watch, uint64_t now_us);
 // Call this in a new session: the observation is lost, and notifications count from the start.
 void cn_round_watch_reconnected(struct cn_round_watch *watch, uint64_t now_us);
 
-// Takes an answer or a notification. Sets *changed when watch->round is to be reported: it differs
-// from the reported one, or is the first one after set or renew. Returns false to end the
+// What an answer or a notification says of the round.
+enum cn_round_change {
+    CN_ROUND_SAME,
+    CN_ROUND_MOVED,   // the same round, but it has more or less time left
+    CN_ROUND_CHANGED, // it differs from the reported one, or is the first one after set or renew
+};
+
+// Takes an answer or a notification. watch->round is the newest one then. Returns false to end the
 // observation (struct cn_exchange's sink).
 bool cn_round_watch_reply(struct cn_round_watch *watch, const struct cn_exchange_reply *reply,
-                          uint64_t now_us, bool *changed);
+                          uint64_t now_us, enum cn_round_change *change);
 
 // Sends what is due. Lowers *wake_us to the time of the next request.
 void cn_round_watch_step(struct cn_round_watch *watch, uint64_t now_us, uint64_t *wake_us);

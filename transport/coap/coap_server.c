@@ -154,19 +154,15 @@ static void handle(struct cn_coap_server *server, struct cn_coap_session *sessio
 {
     size_t size = cn_coap_message_size(pdu);
     char path[PATH_SIZE];
-    bool bulk;
+    bool readable, bulk;
 
     if (!request->notifies)
         count_bytes(session, pdu, true, &server->stats.in, &session->board->in);
     request->board = session->board->name;
     request->reply_max = reply_max(session->coap);
     coap_get_data(pdu, &request->size, &request->body);
-    if (!read_path(pdu, path)) {
-        cn_coap_reply_error(&server->reply, CN_COAP_NOT_FOUND, "no such resource");
-        count_request(server, request);
-        return;
-    }
-    bulk = is_bulk(server, pdu, path);
+    readable = read_path(pdu, path);
+    bulk = readable && is_bulk(server, pdu, path);
     if (!within_limits(server, session->board, size, bulk, request->notifies)) {
         cn_coap_reply_error(&server->reply, CN_COAP_TOO_MANY, "too much at once");
         server->reply.max_age_s = LIMIT_S;
@@ -175,8 +171,11 @@ static void handle(struct cn_coap_server *server, struct cn_coap_session *sessio
             server->reply.code = CN_COAP_SILENT; // as if it were lost
         return;
     }
-    cn_route_dispatch(server->config.routes, server->config.route_count, server->config.context,
-                      (unsigned)coap_pdu_get_code(pdu), path, request, &server->reply);
+    if (readable)
+        cn_route_dispatch(server->config.routes, server->config.route_count, server->config.context,
+                          (unsigned)coap_pdu_get_code(pdu), path, request, &server->reply);
+    else
+        cn_coap_reply_error(&server->reply, CN_COAP_NOT_FOUND, "no such resource");
     count_request(server, request);
     if (bulk) // the request was small, its answer may be a part of a model
         cn_bucket_charge(&session->board->bulk, (double)server->reply.size);

@@ -62,7 +62,7 @@ struct cn_coap_route {
     bool bulk;
 };
 
-// Sets reply to an error with a diagnostic.
+// Sets reply to an error with a diagnostic, and without a Max-Age.
 void cn_coap_reply_error(struct cn_coap_reply *reply, enum cn_coap_code code, const char *format,
                          ...) __attribute__((format(printf, 3, 4)));
 

@@ -17,6 +17,7 @@ void cn_coap_reply_error(struct cn_coap_reply *reply, enum cn_coap_code code, co
     va_end(arguments);
     reply->code = code;
     reply->size = length < 0 ? 0 : strlen((char *)reply->body);
+    reply->max_age_s = 0;
 }
 
 const char *cn_route_match(const char *prefix, const char *path)

@@ -95,7 +95,6 @@ static int descriptor(const struct cn_text_server *server)
 
 static cn_err step(struct cn_text_server *server, uint64_t now_ms)
 {
-    (void)cn_http_wait_ms(server->http, 0, now_ms);
     return cn_http_step(server->http, now_ms);
 }
 

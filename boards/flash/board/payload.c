@@ -143,18 +143,25 @@ static bool make_relative(const char *path, char *relative, size_t size)
     return fits;
 }
 
+// Returns a path of the data set that is not absolute; NULL: all are. Labels may be missing.
+static const char *find_relative(const struct cn_data_paths *paths)
+{
+    if (paths->labels[0] && paths->labels[0] != '/')
+        return paths->labels;
+    for (uint32_t i = 0; i < paths->file_count; i++)
+        if (paths->files[i].path[0] != '/')
+            return paths->files[i].path;
+    return paths->inputs[0] == '/' ? NULL : paths->inputs;
+}
+
 // Checks that every path that the board uses in the effective profile is absolute.
 static bool paths_are_absolute(const struct cn_target_options *order,
                                const struct cn_settings *settings)
 {
     const char *relative = settings->state[0] == '/' ? NULL : settings->state;
 
-    for (uint32_t i = 0; i < settings->data_count; i++) {
-        if (settings->data[i].inputs[0] != '/')
-            relative = settings->data[i].inputs;
-        if (settings->data[i].labels[0] != '/')
-            relative = settings->data[i].labels;
-    }
+    for (uint32_t i = 0; !relative && i < settings->data_count; i++)
+        relative = find_relative(&settings->data[i]);
     if (relative)
         cn_console_error("write it as an absolute path, such as /data/images.npy",
                          "%s: '%s' is a path on this machine, not on the board", order->site,

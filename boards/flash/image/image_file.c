@@ -234,16 +234,24 @@ static void look_for_wizard(const struct cn_image_file *image)
     }
 }
 
-// Reads the root's /etc/fstab. A root without that file mounts nothing.
-static void read_fstab(struct cn_image_file *image)
+// Reads the root's /etc/fstab. A root without that file mounts nothing. One that is not read whole
+// is refused: a mount that it names could hide what is written.
+static int read_fstab(struct cn_image_file *image)
 {
     struct cn_process_result result;
+    bool whole;
 
-    if (cn_image_file_has(image, "/etc/fstab") && ask(image, "cat /etc/fstab", &result) == CN_OK) {
-        snprintf(image->fstab, sizeof(image->fstab), "%.*s", (int)result.out.size,
-                 (const char *)result.out.data);
-        cn_process_deinit(&result);
-    }
+    if (!cn_image_file_has(image, "/etc/fstab"))
+        return CN_EXIT_DONE;
+    whole =
+        ask(image, "cat /etc/fstab", &result) == CN_OK && result.out.size < sizeof(image->fstab);
+    if (!whole)
+        cn_console_error(NULL, "%s: its /etc/fstab cannot be read, or has more than %zu bytes",
+                         image->name, sizeof(image->fstab) - 1);
+    else if (result.out.size)
+        memcpy(image->fstab, result.out.data, result.out.size);
+    cn_process_deinit(&result);
+    return whole ? CN_EXIT_DONE : CN_EXIT_FAILED;
 }
 
 // Decides where to write a file: sets *in_fat to its path in the FAT partition, or to NULL for the
@@ -297,7 +305,8 @@ int cn_image_file_open(const char *path, const char *name, const char *wanted,
         return CN_EXIT_FAILED;
     }
     code = check_file_system(image, "as it came");
-    read_fstab(image);
+    if (!code)
+        code = read_fstab(image);
     look_for_wizard(image);
     return code ? code : check_system(image, architecture);
 }

@@ -83,21 +83,24 @@ static bool take_shape(struct header *header, struct cn_npy *npy)
     return true;
 }
 
+// Notes a key. Returns false for a repeated one.
+static bool is_first(struct header *header, unsigned key)
+{
+    bool first = !(header->seen & key);
+
+    header->seen |= key;
+    return first;
+}
+
 static bool take_value(struct header *header, const char *key, size_t size, struct cn_npy *npy)
 {
-    if (size == 5 && memcmp(key, "descr", 5) == 0) {
-        header->seen |= DESCR;
-        return take_string(header, &header->descr, &header->descr_size);
-    }
-    if (size == 5 && memcmp(key, "shape", 5) == 0) {
-        // A repeated key would append to the dimensions.
-        if (header->seen & SHAPE)
-            return false;
-        header->seen |= SHAPE;
-        return take_shape(header, npy);
-    }
+    if (size == 5 && memcmp(key, "descr", 5) == 0)
+        return is_first(header, DESCR) && take_string(header, &header->descr, &header->descr_size);
+    if (size == 5 && memcmp(key, "shape", 5) == 0)
+        return is_first(header, SHAPE) && take_shape(header, npy);
     if (size == 13 && memcmp(key, "fortran_order", 13) == 0) {
-        header->seen |= ORDER;
+        if (!is_first(header, ORDER))
+            return false;
         header->fortran_order = take(header, "True");
         return header->fortran_order || take(header, "False");
     }

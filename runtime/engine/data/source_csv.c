@@ -153,7 +153,8 @@ static bool make_whole(float *values, size_t count)
 cn_err cn_source_csv(const char *path, const char *columns, bool integers, const uint8_t *data,
                      size_t size, struct cn_diag *diag, struct cn_npy *array, void **converted)
 {
-    struct reader reader = {.path = path, .diag = diag, .at = data, .end = data + size};
+    size_t skipped = size >= 3 && memcmp(data, "\xef\xbb\xbf", 3) == 0 ? 3 : 0; // byte order mark
+    struct reader reader = {.path = path, .diag = diag, .at = data + skipped, .end = data + size};
     const uint8_t *newline = size ? memchr(data, '\n', size) : NULL;
     size_t first_line = newline ? (size_t)(newline - data) : size;
     size_t count = 0, width;

@@ -90,7 +90,9 @@ static bool is_member(const uint8_t *entry, const char *member)
 {
     size_t length = strlen(member);
 
-    return cn_get_u16(entry + 28) == length + 4 && memcmp(entry + ENTRY_SIZE, member, length) == 0;
+    return cn_get_u16(entry + 28) == length + 4 &&
+           memcmp(entry + ENTRY_SIZE, member, length) == 0 &&
+           memcmp(entry + ENTRY_SIZE + length, ".npy", 4) == 0;
 }
 
 cn_err cn_source_npz(const char *path, const char *member, const uint8_t *data, size_t size,

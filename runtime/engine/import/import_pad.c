@@ -63,7 +63,9 @@ static cn_err read_pads(struct cn_import_node *node, struct padding *padding)
     if (err)
         return err;
     padding->rank = x->rank;
-    if (count != 2 * (size_t)x->rank || cn_import_has(node, 3))
+    if (cn_import_has(node, 3))
+        return cn_import_refuse(node, "axes are not supported; export with pads for all axes");
+    if (count != 2 * (size_t)x->rank)
         return cn_import_refuse(node, "%zu pads for rank %u", count, x->rank);
     for (uint32_t d = 0; d < x->rank; d++) {
         padding->before[d] = pads[d];

@@ -1,4 +1,5 @@
 #include "runtime/round/epoch/epoch_heal.h"
+#include "runtime/group/purpose.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -10,8 +11,6 @@
 #include "runtime/port/scratch.h"
 #include "runtime/round/epoch/epoch_limits.h"
 #include "runtime/round/epoch/recovery.h"
-
-enum fingerprint { ROWS = 0x6865616c, SIZE, DIGESTS, WANTED, PIECE };
 
 // --- messages of the members ---
 
@@ -91,7 +90,7 @@ static cn_err exchange_rows(struct cn_epoch *epoch, struct table *table)
                                       .type = CN_INT64,
                                       .data = table->words,
                                       .count = (size_t)size * WORDS,
-                                      .fingerprint = ROWS};
+                                      .fingerprint = CN_PURPOSE_HEAL_ROWS};
     cn_err err;
 
     put_words(epoch->session, table->words[epoch->view.view.rank]);
@@ -206,7 +205,7 @@ static bool has_piece(struct transfer *transfer, size_t index, const struct cn_b
 }
 
 static cn_err broadcast(struct cn_epoch *epoch, const struct cn_set *set, uint32_t source,
-                        void *data, size_t size, enum fingerprint what)
+                        void *data, size_t size, enum cn_purpose what)
 {
     const struct cn_collective_call call = {.kind = CN_COLLECTIVE_BROADCAST,
                                             .set = set,
@@ -245,7 +244,7 @@ static cn_err find_source(struct cn_epoch *epoch, struct table *table, const str
         cn_err err;
 
         cn_put_u64(header, encoded ? 0 : own->state.size);
-        err = broadcast(epoch, NULL, table->source, header, sizeof(header), SIZE);
+        err = broadcast(epoch, NULL, table->source, header, sizeof(header), CN_PURPOSE_HEAL_SIZE);
         *size = cn_get_u64(header);
         if (err || *size)
             return err;
@@ -279,7 +278,7 @@ static cn_err tell_pieces(struct cn_epoch *epoch, uint32_t source, uint64_t size
         cn_crypto_digest(transfer->state.data + i * transfer->piece, size_of(transfer, i),
                          transfer->digests + i * CN_DIGEST_SIZE);
     return broadcast(epoch, NULL, source, transfer->digests, transfer->count * CN_DIGEST_SIZE,
-                     DIGESTS);
+                     CN_PURPOSE_HEAL_DIGESTS);
 }
 
 static cn_err tell_wanted(struct cn_epoch *epoch, uint32_t source, struct transfer *transfer)
@@ -291,7 +290,7 @@ static cn_err tell_wanted(struct cn_epoch *epoch, uint32_t source, struct transf
                                       .type = CN_INT64,
                                       .data = transfer->wanted,
                                       .count = transfer->count + CN_GROUP_MAX,
-                                      .fingerprint = WANTED};
+                                      .fingerprint = CN_PURPOSE_HEAL_WANTED};
 
     for (size_t i = 0; rank != source && i < transfer->count; i++) {
         transfer->wanted[i] = !has_piece(transfer, i, part);
@@ -323,7 +322,8 @@ static cn_err move_pieces(struct cn_epoch *epoch, uint32_t source, const struct 
 
         if (!transfer->wanted[i])
             continue;
-        err = broadcast(epoch, whole ? NULL : set, source, bytes, size_of(transfer, i), PIECE);
+        err = broadcast(epoch, whole ? NULL : set, source, bytes, size_of(transfer, i),
+                        CN_PURPOSE_HEAL_PIECE);
         if (!err && !is_piece(transfer, i, bytes))
             err = CN_EDIGEST;
         if (err)

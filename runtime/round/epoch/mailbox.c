@@ -110,26 +110,45 @@ void cn_mailbox_drain(struct cn_mailbox *box)
         continue;
 }
 
+static void set_deadline(struct cn_mailbox *box, uint64_t remaining_ms)
+{
+    uint64_t now_ms = cn_platform_now_ms();
+
+    box->deadline_ms = remaining_ms < UINT64_MAX - now_ms ? now_ms + remaining_ms : UINT64_MAX;
+}
+
 void cn_mailbox_put_news(struct cn_mailbox *box, const struct cn_round_info *news)
 {
     pthread_mutex_lock(&box->lock);
     box->news = *news;
     box->news_ms = cn_platform_now_ms();
+    set_deadline(box, news->remaining_ms);
     box->has_news = true;
     wake_worker(box);
     pthread_mutex_unlock(&box->lock);
 }
 
+void cn_mailbox_put_remaining(struct cn_mailbox *box, const struct cn_round_info *news)
+{
+    pthread_mutex_lock(&box->lock);
+    if (box->has_news && box->news.run == news->run && box->news.lineage == news->lineage &&
+        box->news.round == news->round)
+        set_deadline(box, news->remaining_ms);
+    pthread_mutex_unlock(&box->lock);
+}
+
 bool cn_mailbox_news_age(struct cn_mailbox *box, struct cn_round_info *news, uint64_t *age_ms)
 {
+    uint64_t now_ms;
     bool has_news;
 
     pthread_mutex_lock(&box->lock);
+    now_ms = cn_platform_now_ms();
     has_news = box->has_news;
     *news = box->news;
-    *age_ms = cn_platform_now_ms() - box->news_ms;
+    *age_ms = now_ms - box->news_ms;
+    news->remaining_ms = box->deadline_ms > now_ms ? box->deadline_ms - now_ms : 0;
     pthread_mutex_unlock(&box->lock);
-    news->remaining_ms -= *age_ms < news->remaining_ms ? *age_ms : news->remaining_ms;
     return has_news;
 }
 

@@ -69,7 +69,8 @@ struct cn_mailbox {
     bool reform_requested; // a member asks to re-form the group
     bool has_news;
     struct cn_round_info news;
-    uint64_t news_ms; // when the news came
+    uint64_t news_ms;     // when the news came
+    uint64_t deadline_ms; // of the news' round
     struct cn_link_path_stats link;
     struct cn_slow slow;
     bool has_view;
@@ -99,6 +100,10 @@ void cn_mailbox_deinit(struct cn_mailbox *box);
 // Both copy the newest value into the box. Only put_news wakes the worker.
 void cn_mailbox_put_news(struct cn_mailbox *box, const struct cn_round_info *news);
 void cn_mailbox_put_link(struct cn_mailbox *box, const struct cn_link_path_stats *link);
+
+// Takes only the time that is left to the deadline from news of the same round. Does not wake the
+// worker.
+void cn_mailbox_put_remaining(struct cn_mailbox *box, const struct cn_round_info *news);
 
 // Puts the reason why this board may be slow now.
 void cn_mailbox_put_slow(struct cn_mailbox *box, struct cn_slow slow);

@@ -229,6 +229,10 @@ static cn_err take_event(struct cn_node_owner *node, const struct cn_link_event 
         return CN_OK;
     case CN_LINK_ROUND:
         return take_news(node, event->round);
+    case CN_LINK_ROUND_TIME:
+        if (node->working)
+            cn_mailbox_put_remaining(&node->box, event->round);
+        return CN_OK;
     case CN_LINK_FETCHED:
         if (node->fetching_graph)
             return cn_node_take_graph(node, event->data, event->size);

@@ -8,14 +8,13 @@
 #include "runtime/engine/program/bucket_plan.h"
 #include "runtime/engine/trainer/trainer_parts.h"
 #include "runtime/group/layout_text.h"
+#include "runtime/group/purpose.h"
 #include "runtime/port/platform.h"
 #include "runtime/round/session/session_chain.h"
 
 #define MICRO_US_MOST 1000000000000ull // longest micro-batch that is believed
 #define BYTES_MOST (1ull << 50)        // most memory
 #define TIMED 3                        // number of evaluations, of which the quickest counts
-
-enum fingerprint { GATHER = 0x73617501 };
 
 bool cn_session_is_automatic(const struct cn_session *session)
 {
@@ -159,7 +158,7 @@ cn_err cn_session_gather_words(struct cn_session *session, struct cn_collective 
                                             .type = CN_INT64,
                                             .data = words->of,
                                             .count = (size_t)view->size * CN_LAYOUT_WORDS,
-                                            .fingerprint = GATHER};
+                                            .fingerprint = CN_PURPOSE_AUTO_TIMES};
     cn_err err;
 
     *words = (struct cn_layout_words){0};

@@ -1,8 +1,7 @@
 // session_catch_up.c - gives members that do not train the state of those that do.
+#include "runtime/group/purpose.h"
 #include "runtime/group/ranks.h"
 #include "runtime/round/session/session_private.h"
-
-enum fingerprint { COUNTERS = 0x73636101, STATE };
 
 struct counters {
     uint64_t samples, updates, cursor;
@@ -12,7 +11,7 @@ struct counters {
 
 static cn_err give(struct cn_session *session, struct cn_collective *collective,
                    const struct cn_set *set, uint32_t source, void *data, size_t size,
-                   enum fingerprint what)
+                   enum cn_purpose what)
 {
     const struct cn_collective_call call = {
         .kind = CN_COLLECTIVE_BROADCAST,
@@ -41,7 +40,7 @@ static cn_err give_arrays(struct cn_session *session, struct cn_collective *coll
             err = cn_session_allocate(&fresh[i], held->total);
         if (!err)
             err = give(session, collective, set, source, gives ? *arrays[i] : fresh[i],
-                       held->total * sizeof(float), STATE);
+                       held->total * sizeof(float), CN_PURPOSE_CATCH_UP_STATE);
     }
     for (uint32_t i = 0; !err && !gives && i < count; i++) {
         float *old = *arrays[i];
@@ -67,7 +66,8 @@ static cn_err take_state(struct cn_session *session, struct cn_collective *colle
         counters = (struct counters){held->samples, held->updates, held->cursor, held->train_loss,
                                      held->step};
     if (!err)
-        err = give(session, collective, set, source, &counters, sizeof(counters), COUNTERS);
+        err = give(session, collective, set, source, &counters, sizeof(counters),
+                   CN_PURPOSE_CATCH_UP_COUNTERS);
     if (!err)
         err = give_arrays(session, collective, set, source, fresh);
     if (!err && !gives) {

@@ -7,6 +7,7 @@
 #include "runtime/base/bytes.h"
 #include "runtime/base/log.h"
 #include "runtime/group/link_probe.h"
+#include "runtime/group/purpose.h"
 #include "runtime/port/platform.h"
 #include "runtime/round/session/session_private.h"
 
@@ -14,8 +15,6 @@
 #define PROBES 2 // messages of many bytes there and back, of which the quickest counts
 #define PINGS 3  // small messages there and back, of which the quickest counts
 #define SLOWED 3 // a link with this fraction of its rate before is told
-
-enum fingerprint { PROBE = 0x736c6901 };
 
 // Sends bytes from the leader to a member and back, in a set of these two.
 static cn_err echo(struct cn_collective *collective, bool leads, uint32_t member, void *data,
@@ -28,7 +27,7 @@ static cn_err echo(struct cn_collective *collective, bool leads, uint32_t member
         .peer = leads ? member : 0,
         .data = data,
         .count = size,
-        .fingerprint = PROBE,
+        .fingerprint = CN_PURPOSE_PROBE,
     };
     cn_err err = collective->ops->run(collective, &call);
 
@@ -96,7 +95,7 @@ static cn_err measure_sum(struct cn_session_sets *sets, struct cn_collective *co
     struct cn_collective_call call = {.kind = CN_COLLECTIVE_ALL_REDUCE,
                                       .data = zeros,
                                       .count = size / sizeof(*zeros),
-                                      .fingerprint = PROBE};
+                                      .fingerprint = CN_PURPOSE_PROBE};
     int sums = size > CN_PROBE_SUM_LEAST ? SUMS : 1; // a thin link takes long
     double least_us = HUGE_VAL;
     cn_err err = zeros ? CN_OK : CN_ENOMEM;

@@ -2,9 +2,8 @@
 //
 // The members tell each other these facts at the beginning of each epoch and round, if a rule of a
 // set needs one. So all members decide by the same values during the round.
+#include "runtime/group/purpose.h"
 #include "runtime/round/session/session_private.h"
-
-enum { LIVE = 0x73657403 }; // fingerprint
 
 static bool speaks_of_live(const struct cn_session_sets *sets)
 {
@@ -24,7 +23,7 @@ cn_err cn_session_share_live(struct cn_session *session, struct cn_collective *c
         .type = CN_INT64,
         .data = words,
         .count = sets->view.size,
-        .fingerprint = LIVE,
+        .fingerprint = CN_PURPOSE_SET_LIVE,
     };
 
     if (!speaks_of_live(sets) || sets->view.size == 1)

@@ -5,9 +5,8 @@
 #include <string.h>
 
 #include "runtime/base/log.h"
+#include "runtime/group/purpose.h"
 #include "runtime/round/session/session_chain.h"
-
-enum fingerprint { OPENED = 0x736c0001 };
 
 // What a member tells, in numbers that travel.
 enum opened_word { ERROR, BYTES, LIMIT, PART, SHARDS, OPENED_WORDS };
@@ -54,7 +53,7 @@ cn_err cn_session_agree_opened(struct cn_session *session, struct cn_collective 
                                             .type = CN_INT64,
                                             .data = words,
                                             .count = (size_t)view->size * OPENED_WORDS,
-                                            .fingerprint = OPENED};
+                                            .fingerprint = CN_PURPOSE_OPENED};
     cn_err err = CN_OK;
 
     own_words(session, own, words[view->rank]);

@@ -47,9 +47,9 @@ void cn_session_fill_measured(const struct cn_session *session, struct cn_link_u
 {
     const struct cn_checkpoint *held = &session->held;
     double mean = held->samples ? held->train_loss / (double)held->samples : 0;
-    bool counts = held->held_out_correct <= held->held_out_count &&
+    bool counts = held->held_out_count && held->held_out_correct <= held->held_out_count &&
                   (double)held->held_out_count <= (double)CN_SUM_COUNT_MOST &&
-                  held->held_out_loss >= 0 && held->held_out_loss < CN_SUM_LOSS_MOST;
+                  cn_loss_can_be(session->config.job->loss, held->held_out_loss, CN_SUM_LOSS_MOST);
 
     if (mean > -CN_SUM_LOSS_MOST && mean < CN_SUM_LOSS_MOST)
         upload->train_loss = mean;

@@ -5,9 +5,8 @@
 // memory limit. Members that make these exchanges together must therefore choose alike.
 #include "runtime/base/log.h"
 #include "runtime/engine/program/bucket_plan.h"
+#include "runtime/group/purpose.h"
 #include "runtime/round/session/session_private.h"
-
-enum fingerprint { RECOMPUTE = 0x72630001 };
 
 // Writes the names of the members that do not fit with what others compute again.
 static void name_lacking(const struct cn_session *session, const int64_t *fitting,
@@ -61,7 +60,7 @@ cn_err cn_session_agree_recompute(struct cn_session *session, struct cn_collecti
                                             .set = &plan->shard_set,
                                             .data = fitting,
                                             .count = plan->shards,
-                                            .fingerprint = RECOMPUTE};
+                                            .fingerprint = CN_PURPOSE_RECOMPUTE};
     enum cn_recompute level;
     cn_err err;
     bool found;

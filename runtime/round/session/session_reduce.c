@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "runtime/base/log.h"
+#include "runtime/group/purpose.h"
 #include "runtime/group/reduce.h"
 #include "runtime/port/platform.h"
 
@@ -122,8 +123,8 @@ cn_err cn_reducer_post(struct cn_reducer *reducer, const struct cn_collective_ca
 static cn_err post_shared(struct cn_reducer *reducer, uint32_t bucket, struct reducer_call *next)
 {
     const struct cn_step_plan *plan = reducer->shares;
-    struct cn_collective_call call =
-        cn_reducer_call(reducer, reducer->data, next->count, bucket + 1);
+    struct cn_collective_call call = cn_reducer_call(reducer, reducer->data, next->count,
+                                                     cn_purpose_at(CN_PURPOSE_BUCKET, bucket));
     size_t first;
     cn_err err;
 
@@ -148,7 +149,8 @@ static void post(struct cn_reducer *reducer)
     next->count = 0;
     for (uint32_t i = reducer->first; i < reducer->told; i++)
         next->count += cn_trainer_bucket_words(reducer->trainer, i);
-    call = cn_reducer_call(reducer, reducer->data, next->count, reducer->first + 1);
+    call = cn_reducer_call(reducer, reducer->data, next->count,
+                           cn_purpose_at(CN_PURPOSE_BUCKET, reducer->first));
     reducer->err = reducer->shares ? post_shared(reducer, reducer->first, next)
                                    : cn_reducer_post(reducer, &call, &next->work);
     if (reducer->err)

@@ -1,3 +1,4 @@
+#include "runtime/group/purpose.h"
 #include "runtime/round/session/session_private.h"
 
 #include <inttypes.h>
@@ -13,8 +14,6 @@
 #include "runtime/round/session/session_chain.h"
 
 #define FACT_WORDS 3 // int64 numbers that a member sends
-
-enum fingerprint { FACTS = 0x73657401 };
 
 static uint32_t lowest(uint32_t ranks)
 {
@@ -58,7 +57,7 @@ static cn_err gather_facts(struct cn_session *session, struct cn_collective *col
         .type = CN_INT64,
         .data = words,
         .count = (size_t)sets->view.size * FACT_WORDS,
-        .fingerprint = FACTS,
+        .fingerprint = CN_PURPOSE_SET_FACTS,
     };
     cn_err err;
 

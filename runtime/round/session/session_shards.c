@@ -1,3 +1,4 @@
+#include "runtime/group/purpose.h"
 #include "runtime/round/session/session_private.h"
 
 #include <inttypes.h>
@@ -12,8 +13,6 @@
 #include "runtime/round/session/session_chain.h"
 #include "runtime/update/update.h"
 
-enum fingerprint { CLIPPED = 0x73680001, WEIGHTS, OPTIMIZER, SECOND, BUCKET };
-
 bool cn_session_is_sharded(const struct cn_session *session)
 {
     return session->plan.shards > 1 || cn_session_is_cut(session);
@@ -25,7 +24,7 @@ static bool has_stage(const struct cn_session *session, enum cn_stage stage)
 }
 
 static cn_err run(struct cn_collective *collective, enum cn_collective_kind kind,
-                  const struct cn_set *set, void *data, size_t count, enum fingerprint what)
+                  const struct cn_set *set, void *data, size_t count, enum cn_purpose what)
 {
     const struct cn_collective_call call = {
         .kind = kind, .set = set, .data = data, .count = count, .fingerprint = what};
@@ -83,8 +82,8 @@ static cn_err begin_exchange(void *context, enum cn_exchange_kind kind, uint32_t
     struct cn_session *session = context;
     struct cn_reducer *reducer = session->reducer;
     uint32_t batch = session->sharing.batch;
-    struct cn_collective_call call =
-        cn_reducer_call(reducer, data, count, BUCKET + bucket + (batch << 8));
+    struct cn_collective_call call = cn_reducer_call(
+        reducer, data, count, cn_purpose_at(CN_PURPOSE_SHARE_BUCKET, bucket + (batch << 8)));
     bool cut = cn_session_is_cut(session);
     struct cn_work work;
     cn_err err;
@@ -190,7 +189,7 @@ static cn_err complete_gradient(struct cn_session *session, struct cn_collective
         *finite &= is_finite(gradients + own.first, own.count);
         if (clips) {
             err = run(collective, CN_COLLECTIVE_ALL_GATHER, &session->plan.shard_set,
-                      gradients + first, words, CLIPPED);
+                      gradients + first, words, CN_PURPOSE_SHARE_CLIPPED);
         } else {
             memset(gradients + first, 0, (own.first - first) * sizeof(float));
             memset(gradients + end, 0, (first + words - end) * sizeof(float));
@@ -229,7 +228,7 @@ cn_err cn_session_sum_squares(struct cn_session *session, struct cn_collective *
                                       .set = &plan->shard_set,
                                       .data = bits,
                                       .count = plan->shards,
-                                      .fingerprint = CLIPPED};
+                                      .fingerprint = CN_PURPOSE_SHARE_CLIPPED};
     cn_err err = cn_trainer_share_squares(session->trainer, weight, &squares);
 
     *sum = 0;
@@ -258,7 +257,7 @@ cn_err cn_session_clip_share(struct cn_session *session, struct cn_collective *c
 
 // Sends the values of a row that this board has and receives the others. room holds one bucket.
 static cn_err gather_row(struct cn_session *session, struct cn_collective *collective, float *row,
-                         float *room, enum fingerprint what)
+                         float *room, enum cn_purpose what)
 {
     const struct cn_trainer *trainer = session->trainer;
     size_t first = 0;
@@ -292,7 +291,7 @@ cn_err cn_session_gather_weights(struct cn_session *session, struct cn_collectiv
         err = cn_trainer_share_weights(session->trainer, &weights);
     if (err)
         return err;
-    err = gather_row(session, collective, weights, room, WEIGHTS);
+    err = gather_row(session, collective, weights, room, CN_PURPOSE_SHARE_WEIGHTS);
     returned = cn_trainer_return_weights(session->trainer);
     if (!err)
         err = returned;
@@ -308,11 +307,11 @@ cn_err cn_session_gather_shares(struct cn_session *session, struct cn_collective
 {
     static const struct {
         cn_err (*get)(struct cn_trainer *trainer, float *row);
-        enum fingerprint fingerprint;
+        enum cn_purpose fingerprint;
     } rows[] = {
-        [CN_ROW_WEIGHTS] = {cn_trainer_get_weights, WEIGHTS},
-        [CN_ROW_OPTIMIZER] = {cn_trainer_get_optimizer, OPTIMIZER},
-        [CN_ROW_SECOND] = {cn_trainer_get_second, SECOND},
+        [CN_ROW_WEIGHTS] = {cn_trainer_get_weights, CN_PURPOSE_SHARE_WEIGHTS},
+        [CN_ROW_OPTIMIZER] = {cn_trainer_get_optimizer, CN_PURPOSE_SHARE_OPTIMIZER},
+        [CN_ROW_SECOND] = {cn_trainer_get_second, CN_PURPOSE_SHARE_SECOND},
     };
     float *room;
     cn_err err = rows[what].get(session->trainer, row);

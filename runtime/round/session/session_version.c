@@ -326,16 +326,18 @@ static cn_err measure_version(struct cn_session *session, struct cn_collective *
     return err;
 }
 
+// Notes the version that the session has now. Without a finite loss it counts as not measured.
 static void note_version(struct cn_session *session, uint32_t number,
                          const uint8_t digest[CN_DIGEST_SIZE], const uint8_t parent[CN_DIGEST_SIZE],
                          const float sums[3])
 {
     struct cn_checkpoint *held = &session->held;
+    bool measured = isfinite(sums[LOSS]);
 
     session->measured.scores.version = number;
-    held->held_out_loss = isfinite(sums[LOSS]) ? (double)sums[LOSS] : 0;
-    held->held_out_correct = (uint64_t)sums[CORRECT];
-    held->held_out_count = (uint64_t)sums[ROWS];
+    held->held_out_loss = measured ? (double)sums[LOSS] : 0;
+    held->held_out_correct = measured ? (uint64_t)sums[CORRECT] : 0;
+    held->held_out_count = measured ? (uint64_t)sums[ROWS] : 0;
     held->phase = CN_PHASE_BASE;
     held->version = number;
     memcpy(held->base_digest, digest, CN_DIGEST_SIZE);

@@ -1,13 +1,12 @@
 // session_chain.c - forms chains when an epoch begins: of the members that have the same samples.
 #include "runtime/round/session/session_chain.h"
+#include "runtime/group/purpose.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "runtime/base/log.h"
-
-enum fingerprint { AGREE = 0x70690001, IN_FLIGHT = 0x70690003 };
 
 struct cn_chain_wish cn_session_chain_wish(const struct cn_session *session)
 {
@@ -74,7 +73,7 @@ static cn_err find_alike(struct cn_session *session, struct cn_collective *colle
                                             .type = CN_INT64,
                                             .data = samples,
                                             .count = view->size,
-                                            .fingerprint = AGREE};
+                                            .fingerprint = CN_PURPOSE_CHAIN_SAMPLES};
     cn_err err;
 
     samples[view->rank] = session->chain.samples;
@@ -219,7 +218,7 @@ static cn_err agree_in_flight(struct cn_session *session, struct cn_collective *
                                             .set = &place->all,
                                             .data = most,
                                             .count = place->all.size,
-                                            .fingerprint = IN_FLIGHT};
+                                            .fingerprint = CN_PURPOSE_CHAIN_IN_FLIGHT};
     uint32_t own = 0;
     cn_err err;
 

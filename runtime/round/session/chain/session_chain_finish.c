@@ -2,12 +2,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/group/purpose.h"
 #include "runtime/port/crypto.h"
 #include "runtime/round/session/session_chain.h"
 #include "runtime/round/session/session_waiting.h"
 #include "runtime/update/update.h"
-
-enum fingerprint { WORDS_OF = 0x707a0001, FRAME, SPECTRUM };
 
 // What the members that trained tell those that look on. LOSS is a float64.
 enum word { RESULT, SIZE, SAMPLES, CURSOR, UPDATES, LOSS, WORDS };
@@ -34,7 +33,7 @@ static struct cn_session_counts get_counts(const int64_t words[WORDS])
 }
 
 static cn_err tell(struct cn_collective *collective, const struct cn_set *set, uint32_t source,
-                   void *data, size_t size, enum fingerprint what)
+                   void *data, size_t size, enum cn_purpose what)
 {
     const struct cn_collective_call call = {.kind = CN_COLLECTIVE_BROADCAST,
                                             .set = set,
@@ -59,7 +58,7 @@ static cn_err give_spectrum(struct cn_session *session, struct cn_collective *co
         return CN_OK;
     if (!gets && spectrum)
         cn_rate_get_sums(spectrum, sums);
-    err = tell(collective, set, source, sums, sizeof(sums), SPECTRUM);
+    err = tell(collective, set, source, sums, sizeof(sums), CN_PURPOSE_FINISH_SPECTRUM);
     if (err || !gets)
         return err;
     free(spectrum);
@@ -86,14 +85,14 @@ static cn_err give_frame(struct cn_session *session, struct cn_collective *colle
 
     if (!lookers || !(some.id >> sets->view.rank & 1))
         return made;
-    err = tell(collective, set, source, words, WORDS * sizeof(*words), WORDS_OF);
+    err = tell(collective, set, source, words, WORDS * sizeof(*words), CN_PURPOSE_FINISH_WORDS);
     if (err || words[RESULT])
         return err ? err : words[RESULT] == CN_ERANGE ? CN_ERANGE : CN_EDIVERGED;
     if (words[SIZE] < CN_DIGEST_SIZE || (uint64_t)words[SIZE] > frame->limit)
         return CN_EFORMAT;
     err = cn_buffer_resize(frame, (size_t)words[SIZE]);
     if (!err)
-        err = tell(collective, set, source, frame->data, frame->size, FRAME);
+        err = tell(collective, set, source, frame->data, frame->size, CN_PURPOSE_FINISH_FRAME);
     if (!err)
         err = give_spectrum(session, collective, set, source);
     cn_diag_init(&diag);

@@ -5,13 +5,12 @@
 
 #include "runtime/base/log.h"
 #include "runtime/engine/trainer/trainer_parts.h"
+#include "runtime/group/purpose.h"
 #include "runtime/round/session/session_chain.h"
 #include "runtime/round/session/session_waiting.h"
 #include "runtime/update/update_shares.h"
 
 #define PIECE ((size_t)1 << 12) // values of a stored row that are read at a time
-
-enum fingerprint { BOUNDS = 0x70790001, COUNTS, TIES, SIZES, SPECTRUM, BLOCKS = 0x70790100 };
 
 // What a member encodes.
 struct encoding {
@@ -177,15 +176,15 @@ static cn_err sum_counts(struct encoding *encoding)
             bounds[1] = -i;
         }
     if (!err)
-        err = reduce(encoding, CN_REDUCE_MIN, bounds, 2, BOUNDS);
+        err = reduce(encoding, CN_REDUCE_MIN, bounds, 2, CN_PURPOSE_FRAME_BOUNDS);
     if (!err)
-        err = reduce(encoding, CN_REDUCE_MAX, encoding->counts, 1, COUNTS);
+        err = reduce(encoding, CN_REDUCE_MAX, encoding->counts, 1, CN_PURPOSE_FRAME_COUNTS);
     if (err || (bounds[0] == CN_UPDATE_SHARES_COUNTS && bounds[1] == 1))
         return err; // nothing to count
     if (bounds[0] < 1 || bounds[1] <= -CN_UPDATE_SHARES_COUNTS || bounds[0] > -bounds[1])
         return CN_EFORMAT;
     err = reduce(encoding, CN_REDUCE_SUM, encoding->counts + bounds[0],
-                 (size_t)(-bounds[1] - bounds[0] + 1), COUNTS);
+                 (size_t)(-bounds[1] - bounds[0] + 1), CN_PURPOSE_FRAME_COUNTS);
     for (int64_t i = bounds[0]; !err && i <= -bounds[1]; i++)
         if (encoding->counts[i] < 0)
             err = CN_EFORMAT;
@@ -201,13 +200,14 @@ static cn_err encode_own(struct encoding *encoding)
         err = cn_update_shares_ties(&encoding->share, encoding->values, encoding->counts,
                                     encoding->equal);
         if (!err)
-            err = reduce(encoding, CN_REDUCE_SUM, encoding->equal, count, TIES);
+            err = reduce(encoding, CN_REDUCE_SUM, encoding->equal, count, CN_PURPOSE_FRAME_TIES);
     }
     if (!err)
         err = cn_update_shares_encode(&encoding->share, encoding->values, encoding->counts,
                                       encoding->equal, encoding->next, &encoding->blocks,
                                       encoding->sizes);
-    return err ? err : reduce(encoding, CN_REDUCE_SUM, encoding->sizes, count, SIZES);
+    return err ? err
+               : reduce(encoding, CN_REDUCE_SUM, encoding->sizes, count, CN_PURPOSE_FRAME_SIZES);
 }
 
 // Brings the blocks of all owners to their places in the frame.
@@ -225,7 +225,8 @@ static cn_err bring_blocks(struct encoding *encoding, size_t first, struct cn_bu
                                           .set = &place->chain,
                                           .peer = cn_ranks_of_part(place, owner),
                                           .data = frame->data + at,
-                                          .fingerprint = BLOCKS + owner};
+                                          .fingerprint =
+                                              cn_purpose_at(CN_PURPOSE_FRAME_BLOCKS, owner)};
 
         for (next = t; next < count && owner_of(encoding, next) == owner; next++)
             size += (size_t)encoding->sizes[next];
@@ -300,7 +301,7 @@ static cn_err measure(struct encoding *encoding)
         return CN_ENOMEM;
     cn_rate_measure_share(&encoding->share, encoding->values, spectrum);
     cn_rate_get_sums(spectrum, counts);
-    err = reduce(encoding, CN_REDUCE_SUM, counts, CN_RATE_SUMS, SPECTRUM);
+    err = reduce(encoding, CN_REDUCE_SUM, counts, CN_RATE_SUMS, CN_PURPOSE_FRAME_SPECTRUM);
     if (err || !cn_rate_of_sums(session->layout, counts,
                                 spectrum)) { // without it the next choice is a guess
         free(spectrum);

@@ -4,11 +4,10 @@
 #include <string.h>
 
 #include "runtime/engine/trainer/trainer_parts.h"
+#include "runtime/group/purpose.h"
 #include "runtime/round/session/session_chain.h"
 
 #define PIECE ((size_t)1 << 18) // values that are gathered at a time
-
-enum fingerprint { PIECES = 0x70690002, ROWS = 0x706a0000 };
 
 cn_err cn_session_copy_part(const struct cn_session *session, const float *row, float **part)
 {
@@ -64,11 +63,12 @@ cn_err cn_session_gather_parts(struct cn_session *session, struct cn_collective 
     for (size_t t = 0, next; !err && t < layout->tensor_count; t = next) {
         uint32_t owner = owner_of(session, t);
         size_t count = 0;
-        struct cn_collective_call call = {.kind = CN_COLLECTIVE_BROADCAST,
-                                          .set = &place->chain,
-                                          .peer = cn_ranks_of_part(place, owner),
-                                          .data = row + layout->tensors[t].offset,
-                                          .fingerprint = ROWS + (uint32_t)what + (owner << 8)};
+        struct cn_collective_call call = {
+            .kind = CN_COLLECTIVE_BROADCAST,
+            .set = &place->chain,
+            .peer = cn_ranks_of_part(place, owner),
+            .data = row + layout->tensors[t].offset,
+            .fingerprint = cn_purpose_at(CN_PURPOSE_ROW_VALUES, (uint32_t)what + (owner << 8))};
 
         for (next = t; next < layout->tensor_count && owner_of(session, next) == owner; next++)
             count += layout->tensors[next].count;
@@ -140,12 +140,13 @@ static cn_err gather_own(struct cn_session *session, struct cn_collective *colle
     while (!err && walk.tensor < session->layout->tensor_count) {
         uint32_t owner = owner_of(session, walk.tensor);
         size_t count = next_values(session, own, owner, &walk, buffer);
-        const struct cn_collective_call call = {.kind = CN_COLLECTIVE_BROADCAST,
-                                                .set = &place->chain,
-                                                .peer = cn_ranks_of_part(place, owner),
-                                                .data = buffer,
-                                                .count = count * sizeof(*buffer),
-                                                .fingerprint = PIECES + ((uint32_t)own->row << 8)};
+        const struct cn_collective_call call = {
+            .kind = CN_COLLECTIVE_BROADCAST,
+            .set = &place->chain,
+            .peer = cn_ranks_of_part(place, owner),
+            .data = buffer,
+            .count = count * sizeof(*buffer),
+            .fingerprint = cn_purpose_at(CN_PURPOSE_ROW_PIECES, (uint32_t)own->row)};
 
         if (count)
             err = collective->ops->run(collective, &call);

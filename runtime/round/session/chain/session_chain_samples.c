@@ -6,9 +6,8 @@
 #include <string.h>
 
 #include "runtime/base/log.h"
+#include "runtime/group/purpose.h"
 #include "runtime/round/session/session_chain.h"
-
-enum fingerprint { HELD_OUT = 0x70730001 };
 
 void cn_session_note_inputs(struct cn_session *session, const struct cn_graph *graph)
 {
@@ -96,7 +95,7 @@ cn_err cn_session_count_held_out(const struct cn_session *session, struct cn_col
                                       .set = &place->chain,
                                       .data = count,
                                       .count = sizeof(*count),
-                                      .fingerprint = HELD_OUT};
+                                      .fingerprint = CN_PURPOSE_CHAIN_HELD_OUT};
     cn_err err;
 
     *count = cn_dataset_count(session->data.set, CN_SPLIT_HELD_OUT);

@@ -8,13 +8,12 @@
 #include <string.h>
 
 #include "runtime/engine/trainer/trainer_parts.h"
+#include "runtime/group/purpose.h"
 #include "runtime/port/platform.h"
 #include "runtime/round/session/session_chain.h"
 
-enum fingerprint { SUM = 0x70710001, TIED, SQUARES, PIECES, HANDED };
-
 static cn_err sum(struct cn_collective *collective, const struct cn_set *set, float *data,
-                  size_t count, enum cn_number wire, enum fingerprint what)
+                  size_t count, enum cn_number wire, enum cn_purpose what)
 {
     const struct cn_collective_call call = {.kind = CN_COLLECTIVE_ALL_REDUCE,
                                             .how = CN_REDUCE_SUM,
@@ -45,11 +44,12 @@ static cn_err sum_shares(struct cn_session *session, struct cn_collective *colle
                                                 .set = &plan->shard_set,
                                                 .data = gradients + first,
                                                 .count = words,
-                                                .fingerprint = PIECES};
+                                                .fingerprint = CN_PURPOSE_CHAIN_PIECES};
 
         err = collective->ops->run(collective, &call);
         if (!err)
-            err = sum(collective, &plan->replica_set, gradients + own.first, own.count, wire, SUM);
+            err = sum(collective, &plan->replica_set, gradients + own.first, own.count, wire,
+                      CN_PURPOSE_CHAIN_SUM);
         first += words;
     }
     return err;
@@ -67,10 +67,10 @@ static cn_err sum_part(struct cn_session *session, struct cn_collective *collect
     err = cn_trainer_gradients(session->trainer, &gradients);
     if (err)
         return err;
-    return session->plan.shards > 1
-               ? sum_shares(session, collective, gradients)
-               : sum(collective, &session->plan.chain.alike, gradients,
-                     cn_trainer_gradient_words(session->trainer), session->reducer->wire, SUM);
+    return session->plan.shards > 1 ? sum_shares(session, collective, gradients)
+                                    : sum(collective, &session->plan.chain.alike, gradients,
+                                          cn_trainer_gradient_words(session->trainer),
+                                          session->reducer->wire, CN_PURPOSE_CHAIN_SUM);
 }
 
 // --- tensors of several parts ---
@@ -119,7 +119,7 @@ static cn_err gather_bucket(struct cn_session *session, struct cn_collective *co
                                             .set = &session->plan.shard_set,
                                             .data = bucket->data,
                                             .count = bucket->words,
-                                            .fingerprint = PIECES};
+                                            .fingerprint = CN_PURPOSE_CHAIN_PIECES};
 
     if (bucket->share)
         memcpy(bucket->data + (bucket->own.first - bucket->first), bucket->share,
@@ -140,12 +140,12 @@ static cn_err sum_over_parts(struct cn_session *session, struct cn_collective *c
                                             .peer = place->ranks[place->part * place->chains],
                                             .data = data,
                                             .count = count * sizeof(*data),
-                                            .fingerprint = HANDED};
+                                            .fingerprint = CN_PURPOSE_CHAIN_HANDED};
     bool alike = cn_ranks_add_alike(place, holders);
     cn_err err = CN_OK;
 
     if (alike || place->number == 0)
-        err = sum(collective, &set, data, count, CN_FLOAT32, TIED);
+        err = sum(collective, &set, data, count, CN_FLOAT32, CN_PURPOSE_CHAIN_TIED);
     return err || alike ? err : collective->ops->run(collective, &hand);
 }
 
@@ -240,7 +240,7 @@ cn_err cn_session_clip_chain(struct cn_session *session, struct cn_collective *c
                                             .set = &place->chain,
                                             .data = bits,
                                             .count = place->parts,
-                                            .fingerprint = SQUARES};
+                                            .fingerprint = CN_PURPOSE_CHAIN_SQUARES};
     double squares, all = 0;
     cn_err err;
 

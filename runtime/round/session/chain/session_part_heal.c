@@ -3,12 +3,11 @@
 #include <string.h>
 
 #include "runtime/base/log.h"
+#include "runtime/group/purpose.h"
 #include "runtime/round/checkpoint/part_cover.h"
 #include "runtime/round/session/session_chain.h"
 
 #define PIECE ((size_t)1 << 20) // bytes that travel at a time
-
-enum fingerprint { OFFERS = 0x70680001, ROOM, HEADER, VALUES };
 
 // The numbers of an offer that travel.
 enum word { STATE, EPOCH, STEP, PARTS, PART, WORDS };
@@ -78,7 +77,7 @@ static cn_err exchange(struct cn_session *session, struct cn_collective *collect
                                             .type = CN_INT64,
                                             .data = words,
                                             .count = view->size * (1 + CN_PART_OFFERS * WORDS),
-                                            .fingerprint = OFFERS};
+                                            .fingerprint = CN_PURPOSE_PART_OFFERS};
     bool failed = false;
     cn_err err;
 
@@ -140,7 +139,7 @@ static void take(void *context, enum cn_checkpoint_part array, size_t first, siz
 }
 
 static cn_err broadcast(const struct assembly *assembly, uint32_t source, size_t size,
-                        enum fingerprint what)
+                        enum cn_purpose what)
 {
     const struct cn_collective_call call = {.kind = CN_COLLECTIVE_BROADCAST,
                                             .peer = source,
@@ -186,7 +185,7 @@ static cn_err gather_part(struct assembly *assembly, uint32_t part, struct cn_st
     cn_err err = read_piece(assembly, file, 0, CN_PART_HEADER_SIZE);
 
     if (!err)
-        err = broadcast(assembly, source, CN_PART_HEADER_SIZE, HEADER);
+        err = broadcast(assembly, source, CN_PART_HEADER_SIZE, CN_PURPOSE_PART_HEADER);
     if (!err)
         err = begin_part(assembly, part, &reader);
     while (!err && reader.left > 0) {
@@ -194,7 +193,7 @@ static cn_err gather_part(struct assembly *assembly, uint32_t part, struct cn_st
 
         err = read_piece(assembly, file, offset, some);
         if (!err)
-            err = broadcast(assembly, source, some, VALUES);
+            err = broadcast(assembly, source, some, CN_PURPOSE_PART_VALUES);
         if (!err)
             err = cn_part_reader_put(&reader, assembly->piece, some);
         offset += some;
@@ -270,7 +269,7 @@ static cn_err agree_room(const struct assembly *assembly, cn_err own, bool *all)
                                             .type = CN_INT64,
                                             .data = &has,
                                             .count = 1,
-                                            .fingerprint = ROOM};
+                                            .fingerprint = CN_PURPOSE_PART_ROOM};
     cn_err err = assembly->view->size > 1
                      ? assembly->collective->ops->run(assembly->collective, &call)
                      : CN_OK;

@@ -4,12 +4,11 @@
 
 #include "runtime/base/log.h"
 #include "runtime/engine/trainer/trainer_parts.h"
+#include "runtime/group/purpose.h"
 #include "runtime/round/checkpoint/part_file.h"
 #include "runtime/round/session/session_chain.h"
 
 #define PIECE ((size_t)1 << 20) // bytes that travel at a time
-
-enum fingerprint { HEADER = 0x70730001, VALUES, STORED };
 
 // Rows in files need their room as well. Before the first step the optimizer's state is zeros,
 // unless it is kept from round to round.
@@ -110,7 +109,7 @@ struct copy {
 };
 
 static cn_err move(const struct copy *copy, enum cn_collective_kind kind, size_t size,
-                   enum fingerprint what)
+                   enum cn_purpose what)
 {
     const struct cn_collective_call call = {.kind = kind,
                                             .set = &copy->pair,
@@ -141,14 +140,14 @@ static cn_err send_own(const struct copy *copy, cn_err *stored)
         memset(copy->piece, 0, CN_PART_HEADER_SIZE);
         size = 0;
     }
-    err = move(copy, CN_COLLECTIVE_SEND, CN_PART_HEADER_SIZE, HEADER);
+    err = move(copy, CN_COLLECTIVE_SEND, CN_PART_HEADER_SIZE, CN_PURPOSE_STORE_HEADER);
     for (size_t some; !err && offset < size; offset += some) {
         some = size - offset < PIECE ? (size_t)(size - offset) : PIECE;
         if (!read)
             read = store->ops->read(file, offset, copy->piece, some);
         if (read)
             memset(copy->piece, 0, some);
-        err = move(copy, CN_COLLECTIVE_SEND, some, VALUES);
+        err = move(copy, CN_COLLECTIVE_SEND, some, CN_PURPOSE_STORE_VALUES);
     }
     store->ops->abort(file);
     if (read)
@@ -184,7 +183,7 @@ static cn_err receive_rest(const struct copy *copy, struct cn_part_reader *reade
     while (!err && reader->left > 0) {
         size_t some = reader->left < PIECE ? (size_t)reader->left : PIECE;
 
-        err = move(copy, CN_COLLECTIVE_RECEIVE, some, VALUES);
+        err = move(copy, CN_COLLECTIVE_RECEIVE, some, CN_PURPOSE_STORE_VALUES);
         if (!err && !*content)
             *content = cn_part_reader_put(reader, copy->piece, some);
         else
@@ -207,7 +206,7 @@ static cn_err receive_before(const struct copy *copy, uint32_t from, struct rece
     static const uint8_t nothing[CN_PART_HEADER_SIZE];
     struct cn_part_reader reader;
     struct cn_part_header own;
-    cn_err err = move(copy, CN_COLLECTIVE_RECEIVE, CN_PART_HEADER_SIZE, HEADER);
+    cn_err err = move(copy, CN_COLLECTIVE_RECEIVE, CN_PART_HEADER_SIZE, CN_PURPOSE_STORE_HEADER);
 
     if (err)
         return err;
@@ -271,7 +270,7 @@ static cn_err agree(struct cn_session *session, struct cn_collective *collective
                                                 session->plan.whole ? NULL : &session->plan.train,
                                             .data = words,
                                             .count = 3,
-                                            .fingerprint = STORED};
+                                            .fingerprint = CN_PURPOSE_STORE_DONE};
     cn_err err;
 
     describe(session, &own);

@@ -10,10 +10,9 @@
 #include "runtime/base/log.h"
 #include "runtime/engine/trainer/trainer_parts.h"
 #include "runtime/group/pipeline_order.h"
+#include "runtime/group/purpose.h"
 #include "runtime/port/platform.h"
 #include "runtime/round/session/session_chain.h"
-
-enum fingerprint { ACTIVATIONS = 0x70700001, GRADIENTS, EVALUATION };
 
 // A step of this board's part.
 struct run {
@@ -152,7 +151,9 @@ static cn_err post(struct run *run, enum cn_boundary which,
         .peer = cn_ranks_of_part(run->place, neighbour),
         .data = lane->buffers + index * lane->words,
         .count = lane->words * sizeof(float),
-        .fingerprint = (message->gradient ? GRADIENTS : ACTIVATIONS) + (message->batch << 8),
+        .fingerprint = cn_purpose_at(message->gradient ? CN_PURPOSE_ACTIVATION_GRADIENTS
+                                                       : CN_PURPOSE_ACTIVATIONS,
+                                     message->batch),
     };
     cn_err err;
 
@@ -388,7 +389,7 @@ static cn_err pass_on(struct cn_session *session, struct cn_collective *collecti
         .peer = cn_ranks_of_part(place, neighbour),
         .data = message,
         .count = words * sizeof(*message),
-        .fingerprint = EVALUATION};
+        .fingerprint = CN_PURPOSE_CHAIN_EVALUATION};
     cn_err err = CN_OK;
 
     if (which == CN_BOUNDARY_OUTPUTS) {

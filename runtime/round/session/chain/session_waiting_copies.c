@@ -4,13 +4,12 @@
 #include <string.h>
 
 #include "runtime/base/log.h"
+#include "runtime/group/purpose.h"
 #include "runtime/round/session/session_waiting.h"
 #include "runtime/update/update.h"
 
 #define PIECE ((size_t)1 << 18) // values that travel at a time
 #define HEAD (CN_PART_HEADER_SIZE + sizeof(struct cn_part_digests))
-
-enum fingerprint { ROWS = 0x70770001, HOLDERS = 0x70770003 };
 
 static bool rounds(const struct cn_session *session)
 {
@@ -23,7 +22,7 @@ cn_err cn_session_move_waiting(struct cn_collective *collective, const struct cn
     struct cn_collective_call call = {.kind = gives ? CN_COLLECTIVE_SEND : CN_COLLECTIVE_RECEIVE,
                                       .set = pair,
                                       .peer = peer,
-                                      .fingerprint = ROWS};
+                                      .fingerprint = CN_PURPOSE_WAITING_ROWS};
     float *none = values ? NULL : calloc(PIECE, sizeof(*none));
     cn_err err = values || none ? CN_OK : CN_ENOMEM;
 
@@ -221,7 +220,7 @@ static cn_err swap(struct cn_collective *collective, const struct cn_set *pair, 
                                       .type = CN_FLOAT32,
                                       .set = pair,
                                       .data = buffer,
-                                      .fingerprint = ROWS};
+                                      .fingerprint = CN_PURPOSE_WAITING_ROWS};
     size_t most = own->count > other->count ? own->count : other->count;
     cn_err err = buffer ? CN_OK : CN_ENOMEM;
 
@@ -313,8 +312,9 @@ bool cn_session_wants_copies(const struct cn_session *session)
 cn_err cn_session_store_copies(struct cn_session *session, struct cn_collective *collective)
 {
     struct cn_waiting_offers *offers;
-    struct cn_collective_call call = {
-        .kind = CN_COLLECTIVE_ALL_GATHER, .type = CN_INT64, .fingerprint = HOLDERS};
+    struct cn_collective_call call = {.kind = CN_COLLECTIVE_ALL_GATHER,
+                                      .type = CN_INT64,
+                                      .fingerprint = CN_PURPOSE_WAITING_HOLDERS};
     cn_err err;
 
     if (!cn_session_wants_copies(session))

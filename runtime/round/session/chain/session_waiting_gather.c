@@ -4,13 +4,12 @@
 
 #include "runtime/base/log.h"
 #include "runtime/engine/trainer/trainer_parts.h"
+#include "runtime/group/purpose.h"
 #include "runtime/round/checkpoint/part_file.h"
 #include "runtime/round/session/session_chain.h"
 #include "runtime/round/session/session_waiting.h"
 
 #define PIECE ((size_t)1 << 20) // bytes that travel at a time
-
-enum fingerprint { OFFERS = 0x70780001, BYTES };
 
 // The values that this board needs: of the tensors of its part, or of all.
 struct wanted {
@@ -237,7 +236,8 @@ static cn_err bring_parts(struct wanted *wanted, struct offers *offers, bool *ga
 
     *gave = false;
     for (uint32_t p = 0; !err && p < CN_CUT_PARTS_MAX; p++) {
-        struct cn_collective_call call = {.kind = CN_COLLECTIVE_BROADCAST, .fingerprint = BYTES};
+        struct cn_collective_call call = {.kind = CN_COLLECTIVE_BROADCAST,
+                                          .fingerprint = CN_PURPOSE_WAITING_BYTES};
 
         if (!find_source(wanted, offers, p, &transfer))
             continue;
@@ -261,7 +261,7 @@ static cn_err exchange(struct wanted *wanted, struct offers *offers)
                                             .data = offers->of,
                                             .count = wanted->view.size *
                                                      (sizeof(offers->of[0]) / sizeof(int64_t)),
-                                            .fingerprint = OFFERS};
+                                            .fingerprint = CN_PURPOSE_WAITING_OFFERS};
     cn_err err;
 
     offers->of[wanted->view.rank].has_all = has_all(wanted);

@@ -4,10 +4,10 @@
 #include <string.h>
 
 #include "runtime/base/log.h"
+#include "runtime/group/purpose.h"
 #include "runtime/round/session/session_waiting.h"
 
 #define WORDS (CN_DIGEST_SIZE / sizeof(uint32_t)) // numbers in which a digest travels
-#define DIGESTS 0x70770004                        // fingerprint
 
 // The digests of the parts, in numbers: the largest of all members, and the least as -least. Those
 // of a part that a member does not hold are below all others.
@@ -47,7 +47,7 @@ static cn_err gather(const struct cn_session *session, struct cn_collective *col
                                             .type = CN_INT64,
                                             .data = numbers,
                                             .count = sizeof(*numbers) / sizeof(int64_t),
-                                            .fingerprint = DIGESTS};
+                                            .fingerprint = CN_PURPOSE_WAITING_DIGESTS};
     cn_err err = collective->ops->run(collective, &call);
 
     for (uint32_t p = 0; !err && p < session->cut.at.parts; p++)

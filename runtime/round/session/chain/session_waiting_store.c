@@ -4,11 +4,11 @@
 
 #include "runtime/base/log.h"
 #include "runtime/engine/trainer/trainer_parts.h"
+#include "runtime/group/purpose.h"
 #include "runtime/round/session/session_waiting.h"
 
 #define RETRY_MS 1000
-#define TRIES 30          // then the epoch ends
-#define STORED 0x70770002 // fingerprint
+#define TRIES 30 // then the epoch ends
 
 // What this board stores of the part that it holds, and of the part before it where that part's
 // member cannot.
@@ -36,6 +36,8 @@ static void write_own(struct storing *storing)
     cn_session_note_saved(session, err);
 }
 
+// Takes the rows of a part whose member cannot store them. Without memory they are dropped, so that
+// the member does not wait in vain.
 static cn_err receive_before(struct storing *storing, const struct cn_set *pair, uint32_t from)
 {
     struct cn_session *session = storing->session;
@@ -43,16 +45,21 @@ static cn_err receive_before(struct storing *storing, const struct cn_set *pair,
     uint32_t peer = cn_ranks_of_part(place, from);
     struct cn_session_waiting rows;
     size_t count;
+    bool keeps;
     cn_err err;
 
     cn_session_describe_waiting(session, from, storing->set, &storing->header, storing->tensors);
     count = (size_t)storing->header.values;
-    err = cn_session_allocate_waiting(&rows, count);
-    if (!err)
-        err = cn_session_move_waiting(storing->collective, pair, peer, false, rows.next, count);
+    keeps = cn_session_allocate_waiting(&rows, count) == CN_OK;
+    if (!keeps) {
+        cn_session_free_waiting(&rows);
+        cn_log(CN_LOG_WARN, "session", "round %u: no memory for a copy of what waits of part %u",
+               session->held.round, from + 1);
+    }
+    err = cn_session_move_waiting(storing->collective, pair, peer, false, rows.next, count);
     if (!err)
         err = cn_session_move_waiting(storing->collective, pair, peer, false, rows.change, count);
-    if (!err && !storing->before && cn_session_can_wait(rows.next, count) &&
+    if (!err && keeps && !storing->before && cn_session_can_wait(rows.next, count) &&
         cn_session_can_wait(rows.change, count))
         storing->before =
             cn_session_write_waiting(session, &storing->header, &storing->set->digests,
@@ -99,7 +106,7 @@ static cn_err agree(const struct storing *storing, int64_t stored[CN_CUT_PARTS_M
                                             .type = CN_INT64,
                                             .data = words,
                                             .count = CN_CUT_PARTS_MAX + 2,
-                                            .fingerprint = STORED};
+                                            .fingerprint = CN_PURPOSE_WAITING_STORED};
     int64_t name = (int64_t)(storing->set->name >> 1);
     cn_err err;
 
