@@ -24,7 +24,7 @@ static const char help[] =
     "job: they would change the values once more.\n"
     "\n"
     "  --by WHAT          feature (default): each element of a sample for itself;\n"
-    "                     channel: the first dimension of a sample (images, C x H x W)\n"
+    "                     channel: each index of the first dimension (images: CxHxW)\n"
     "  --window           samples are windows of DATA's rows (data.window): each\n"
     "                     column for itself, over all rows\n";
 

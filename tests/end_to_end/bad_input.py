@@ -30,7 +30,7 @@ def expect(result, code, *words):
     assert result.returncode == code, f"exit {result.returncode}, wanted {code}:\n{text}"
     for word in words:
         assert word in text, f"'{word}' is not in:\n{text}"
-    assert len(result.stderr.splitlines()) <= 16, f"too many lines:\n{text}"
+    assert len(result.stderr.splitlines()) <= 18, f"too many lines:\n{text}"
     assert "Traceback" not in text and "Assertion" not in text, text
 
 

@@ -205,7 +205,7 @@ def a_loss_that_is_not_finite_ends_the_run_with_its_cure(build):
         ended = folder.run(MODEL, "--data", *DATA, "--scale", "1e9", "--boards", 2, "--keep", "kept")
         assert ended.returncode == 4, ended
         for words in ("board-1: round 1 is given up: the loss", "board-2: round 1 is given up: the loss",
-                      "0 of 2 groups can train, a version needs 2", "lower train.learning_rate", "normalize: feature"):
+                      "0 of 2 groups can train, a version needs 2", "lower train.learning_rate", "cairn-node normalize"):
             assert words in ended.stderr, f"'{words}' is not in:\n{ended.stderr}"
 
 
