@@ -16,7 +16,7 @@
 #include "runtime/profile/job_text.h"
 
 static const char help[] =
-    "Usage: cairn-aggregator report PROFILE [-o FILE] [--csv[=rounds|groups|boards]|--json]\n"
+    "Usage: cairn-aggregator report PROFILE [-o FILE] [--csv[=TABLE]|--json]\n"
     "\n"
     "Writes a page about the run that needs nothing else: a browser shows it\n"
     "anywhere, without a gateway. It has the learning curve, each round and each\n"
@@ -25,10 +25,10 @@ static const char help[] =
     "Works while the aggregator runs and after the run.\n"
     "\n"
     "  -o FILE          an existing file is replaced; without it: standard output\n"
-    "  --csv            in place of the page, a line for each version, for\n"
-    "                   spreadsheets; --csv=groups: a line for each group's part in\n"
-    "                   a version, with what its boards measured; --csv=boards: a\n"
-    "                   line for each board\n"
+    "  --csv[=TABLE]    in place of the page, a table for spreadsheets. rounds (also\n"
+    "                   without TABLE): a line for each version; groups: a line for\n"
+    "                   each group's part in a version, with what its boards\n"
+    "                   measured; boards: a line for each board\n"
     "  --json           in place of the page, its data\n";
 
 enum form { FORM_PAGE, FORM_CSV_ROUNDS, FORM_CSV_GROUPS, FORM_CSV_BOARDS, FORM_JSON };
