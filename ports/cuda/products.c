@@ -191,29 +191,40 @@ static cn_err outcome_of(cublasStatus_t status)
     return CN_EIO;
 }
 
-cn_err cuda_products_multiply(struct cuda *cuda, const struct cuda_product *p, float *workspace)
+cn_err cuda_products_multiply_by(struct cuda *cuda, const struct cuda_product *p, int proposal,
+                                 float *workspace)
 {
     const struct cuda_blas *blas = &cuda->library.blas;
     struct description d = {0};
-    cublasLtMatmulHeuristicResult_t found;
+    cublasLtMatmulHeuristicResult_t proposals[CUDA_PRODUCT_PROPOSALS], *found;
     int count = 0;
     cublasStatus_t status;
 
     if (!cuda->blas)
         return CN_ENOTSUP;
-    memset(&found, 0, sizeof(found));
+    if (proposal < 0 || proposal >= CUDA_PRODUCT_PROPOSALS)
+        return CN_ENOTFOUND;
+    found = &proposals[proposal];
+    memset(proposals, 0, (size_t)(proposal + 1) * sizeof(*proposals));
     status = describe(cuda, p, &d);
     if (!status)
-        status = blas->choose(cuda->blas, d.product, d.a, d.b, d.c, d.c, d.wish, 1, &found, &count);
-    if (status || !count || found.state || found.workspaceSize > room_of(cuda, p)) {
+        status = blas->choose(cuda->blas, d.product, d.a, d.b, d.c, d.c, d.wish, proposal + 1,
+                              proposals, &count);
+    if (status || count <= proposal || found->state || found->workspaceSize > room_of(cuda, p)) {
         forget(cuda, &d);
-        return CN_ENOTSUP;
+        return !status && count && count <= proposal ? CN_ENOTFOUND : CN_ENOTSUP;
     }
-    status = blas->multiply(cuda->blas, d.product, &p->alpha, p->b, d.a, p->a, d.b, &p->beta, p->c,
-                            d.c, p->c, d.c, &found.algo, cuda_align_workspace(workspace + p->taken),
-                            found.workspaceSize, cuda->stream);
+    status =
+        blas->multiply(cuda->blas, d.product, &p->alpha, p->b, d.a, p->a, d.b, &p->beta, p->c, d.c,
+                       p->c, d.c, &found->algo, cuda_align_workspace(workspace + p->taken),
+                       found->workspaceSize, cuda->stream);
     forget(cuda, &d);
     return outcome_of(status);
+}
+
+cn_err cuda_products_multiply(struct cuda *cuda, const struct cuda_product *p, float *workspace)
+{
+    return cuda_products_multiply_by(cuda, p, 0, workspace);
 }
 
 // Queues a call on the port's own kernel: one matrix, or op->count matrices for each sample.

@@ -43,3 +43,11 @@ struct cuda_product cuda_products_describe(const struct cuda_args *args);
 // Queues a product by the library; workspace has cuda->product_words words. CN_ENOTSUP when the
 // library cannot do it; nothing is queued then.
 cn_err cuda_products_multiply(struct cuda *cuda, const struct cuda_product *p, float *workspace);
+
+// Most proposals of the library that are looked at.
+#define CUDA_PRODUCT_PROPOSALS 32
+
+// As cuda_products_multiply, by the proposal of the library with this number; 0 is the one that
+// cuda_products_multiply takes. CN_ENOTFOUND when it makes fewer. For benches.
+cn_err cuda_products_multiply_by(struct cuda *cuda, const struct cuda_product *p, int proposal,
+                                 float *workspace);

@@ -6,9 +6,10 @@
     run.py BUILD --pack FILE.tar.gz [--exported MODELS]
                                         the tests with what they need, for a machine without compilers or cmocka
 
-PART is tests, sanitizers or benches; all three without it. FOLDER gets summary.md, logs.tar.gz with the output of each
-test and sanitizer, and bench.md, the tables of tests/peers/torch/gpu.py. They are written again after each step, the
-tables after each row, so that a run which is cut off leaves what it had. MODELS is what `gpu_worker.py export MODELS`
+PART is tests, sanitizers, benches or products; all without it. FOLDER gets summary.md, logs.tar.gz with the output of
+each test and sanitizer, bench.md, the tables of tests/peers/torch/gpu.py, and products.md, the times of the matrix
+products of a GPT by cuBLASLt's proposals and by PyTorch. They are written again after each step, the tables after each
+row, so that a run which is cut off leaves what it had. MODELS is what `gpu_worker.py export MODELS`
 left: the machine with the GPU then spends no time on exporting. With --seconds nothing runs longer than that in all; what did
 not begin in time is named. A test that is skipped counts as failed: here is a GPU. Those that want several (label
 gpus) are left out where there is one. Ends with 0 when all passed, 1 when something failed, 77 and a line that says
@@ -41,6 +42,9 @@ FIRST = ("precision", "pairs", "bits", "attention", "flat", "buckets", "mixed", 
          "port_compute_cuda", "moves", "maps", "stages", "layers")
 TEST_LIMIT_S = 90  # of one test, so that one that hangs leaves time for the others
 SANITIZER_LIMIT_S = 110  # of one test under a sanitizer, for the same reason
+PRODUCTS = ("4096", "768", "50257")  # tokens, width and classes of a GPT of 124 million weights
+PRODUCTS_EMULATED = ("64", "32", "70")
+PRODUCTS_LIMIT_S = 120
 BENCH_END_S = 5  # what the benches leave of the time, to write the summary
 # The sanitizers, the most telling first, with the tests that each looks at. The kernels of these use shared memory.
 SHARED_MEMORY = ("attention", "norm", "recurrent", "port_compute_cuda")
@@ -108,7 +112,9 @@ def list_tests(build):
 
 def pack(build, file, exported):
     """Programs under build/, the rest as in the repository, paths of the list counted from the top."""
-    tests, programs = list_tests(build), {build / "bin" / name for name in ("cairn-node", "cairn-aggregator")}
+    tests = list_tests(build)
+    programs = {build / name for name in ("bin/cairn-node", "bin/cairn-aggregator", "tests/bench/bench_products")
+                if (build / name).exists()}
     for test in tests:
         for i, word in enumerate(test["command"]):
             path = pathlib.Path(word)
@@ -314,7 +320,27 @@ def run_benches(run, _tests):
     run.add("benches", f"left out: {last[0] if last else 'no reason'}" if code == 77 else verdict(code), seconds)
 
 
-RUNNERS = {"tests": run_tests, "sanitizers": run_sanitizers, "benches": run_benches}
+def run_products(run, _tests):
+    """The proposals of cuBLASLt for the products of a GPT, and PyTorch's times of the same."""
+    places = (run.build / "tests/bench/bench_products", run.build / "build/tests/bench/bench_products")
+    bench, out = next((path for path in places if path.exists()), None), run.folder / "products.md"
+    top = SOURCE if (SOURCE / "tests/peers/torch/products.py").exists() else run.build
+    sizes = PRODUCTS_EMULATED if emulated(run.gpu) else PRODUCTS
+    if not bench:
+        run.add("products", "left out: bench_products is not built")
+        return
+    sides = {"cuBLASLt": [str(bench), *sizes], "PyTorch": [sys.executable, str(top / "tests/peers/torch/products.py"), *sizes]}
+    text = ""
+    for side, command in sides.items():
+        log = run.logs / f"products-{side}.log"
+        code, seconds = run.execute(command, log, environment_of(run.build), PRODUCTS_LIMIT_S)
+        said = log.read_text(errors="replace") if log.exists() else ""
+        text += f"## {side}, products of {' '.join(sizes)}\n\n{said}\n"
+        out.write_text(text)
+        run.add(f"products {side}", f"left out: {said.strip()}" if code == 77 else verdict(code), seconds)
+
+
+RUNNERS = {"tests": run_tests, "sanitizers": run_sanitizers, "products": run_products, "benches": run_benches}
 
 
 def failures(run):
