@@ -44,6 +44,23 @@ def check_step(spans, member, step):
     return buckets[0][0] < computed
 
 
+def check_rounds(spans, names, steps):
+    """Between the steps of two rounds, what the board that writes did is without a gap of half the time."""
+    (own,) = {member for member, _, name in spans if name == "make update"}
+    work = sorted(span for (_, _, name), found in spans.items() for span in found
+                  if name in ("wait", "begin round", "make update", "take verdict", "take version"))
+    votes = sorted((begin, end) for (member, _, name), found in spans.items() for begin, end, _ in found
+                   if member == own and name in ("compute", "apply"))
+    updates = [span for (_, _, name), found in spans.items() for span in found if name == "make update"]
+    pauses = [(end, begin) for (_, end), (begin, _) in zip(votes, votes[1:])
+              if any(end <= made < begin for made, _, _ in updates)]
+    assert pauses and len(names) == 2 and steps > 1, votes
+    for begin, end in pauses:
+        covered = sum(min(b, end) - max(a, begin) for a, b, _ in work if a < end and b > begin)
+        assert covered > (end - begin) / 2, (begin, end, work)
+    assert any(name == "measure version" for member, _, name in spans if member == own)
+
+
 def check(path, steps):
     spans, names = spans_of(path)
     assert sorted(names.values()) == ["board-1", "board-2"], names
@@ -53,6 +70,7 @@ def check(path, steps):
         beside = sum(check_step(spans, member, step) for step in numbers)
         assert beside > steps / 4, f"only in {beside} of {steps} steps a bucket left before the backward pass ended"
         assert any(name == "epoch" for who, _, name in spans if who == member)
+    check_rounds(spans, names, steps)
     # No call ends on one member before it begins on the other.
     for step in numbers:
         for (a_begin, a_end, _), (b_begin, b_end, _) in zip(spans[0, step, "bucket"], spans[1, step, "bucket"]):

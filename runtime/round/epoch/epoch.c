@@ -13,7 +13,7 @@
 #include "runtime/round/epoch/epoch_control.h"
 #include "runtime/round/epoch/epoch_end.h"
 #include "runtime/round/epoch/epoch_heal.h"
-#include "runtime/round/epoch/epoch_limits.h"
+#include "runtime/round/epoch/epoch_obey.h"
 #include "runtime/round/epoch/epoch_say.h"
 #include "runtime/round/epoch/round_file.h"
 #include "runtime/round/round.h"
@@ -22,7 +22,6 @@
 #include "runtime/update/version.h"
 
 #define IDLE_MS 300   // time between two IDLE commands; well below a group's timeout
-#define SAVE_MS 5000  // time between two checkpoints in a round
 #define RETRY_MS 1000 // wait before a version that could not be used is fetched again
 
 void cn_epoch_tag(const struct cn_session *session, struct cn_state_tag *tag)
@@ -48,7 +47,7 @@ void cn_epoch_tag(const struct cn_session *session, struct cn_state_tag *tag)
         memcpy(tag->frame, held->frame_digest, CN_TAG_DIGEST_SIZE);
 }
 
-static void tell_progress(struct cn_epoch *epoch)
+void cn_epoch_tell_progress(struct cn_epoch *epoch)
 {
     struct cn_progress progress = {
         .epoch = epoch->view.view.epoch,
@@ -362,177 +361,6 @@ static cn_err lead(struct cn_epoch *epoch, struct cn_epoch_command *command)
     }
 }
 
-// Carries out a command, as every member does.
-
-static cn_err run_steps(struct cn_epoch *epoch)
-{
-    struct cn_session *session = epoch->session;
-    bool leads = epoch->view.view.rank == 0;
-
-    while (!cn_session_round_done(session)) {
-        struct cn_step_flags flags = {.reform_requested = cn_mailbox_has_reform_request(epoch->box),
-                                      .slow = cn_mailbox_slow(epoch->box)};
-        struct cn_round_info news;
-        struct cn_round_plan plan = {.action = CN_DO_STEP};
-        cn_err err;
-
-        if (cn_mailbox_stopped(epoch->box))
-            return CN_ECANCELED;
-        if (leads && cn_mailbox_news(epoch->box, &news))
-            cn_round_next(cn_session_held(session), &news, &plan);
-        flags.abandon = plan.action != CN_DO_STEP;
-        err = cn_session_step(session, epoch->collective, &flags);
-        if (err)
-            return err;
-        if (flags.abandon)
-            return CN_OK; // the leader's next command gives the decision
-        tell_progress(epoch);
-        if (flags.reform_requested)
-            return CN_EAGAIN;
-        err = cn_session_save(session, SAVE_MS);
-        if (err)
-            return err;
-    }
-    return cn_session_finish(session, epoch->collective);
-}
-
-// Trains the rest of a round. If its numbers are no longer finite, all members give up the round
-// together; the next round starts from the aggregator's version.
-static cn_err do_steps(struct cn_epoch *epoch, size_t bucket)
-{
-    struct cn_session *session = epoch->session;
-    cn_err err = cn_session_set_bucket(session, bucket);
-
-    if (!err)
-        err = run_steps(epoch);
-    epoch->fresh = !err && cn_session_held(session)->phase == CN_PHASE_SEND;
-    if (err != CN_EDIVERGED && err != CN_ERANGE)
-        return err;
-    cn_log(CN_LOG_ERROR, "epoch", "round %u, step %u: %s; the round is given up (%s)",
-           cn_session_held(session)->round, cn_session_held(session)->step,
-           err == CN_ERANGE ? "a sample has a label that is no class of the model, or the model "
-                              "reads a row outside of a table"
-                            : "the loss or a weight change is not finite or too large",
-           err == CN_ERANGE ? "a file may have changed since it was checked"
-                            : "if the loss had been growing, a lower learning_rate helps");
-    return cn_session_abandon(session, NULL);
-}
-
-static cn_err do_base(struct cn_epoch *epoch, struct cn_epoch_command *command)
-{
-    struct cn_session *session = epoch->session;
-    const struct cn_checkpoint *held = cn_session_held(session);
-    struct cn_collective *collective = epoch->collective;
-    struct cn_session_version version = {
-        .number = command->base.number,
-        .size = (size_t)command->base.size,
-        .delta = command->base.delta,
-        .forget = command->base.forget,
-    };
-    cn_err err;
-
-    if (held->phase != CN_PHASE_EMPTY && held->phase != CN_PHASE_BASE)
-        return CN_EFORMAT;
-    if (!command->base.bytes) {
-        if (!cn_session_may_take(session, version.number, version.delta, command->base.size))
-            return CN_ERANGE;
-        command->base.bytes = cn_scratch_allocate(version.size);
-        if (!command->base.bytes)
-            return CN_ENOMEM;
-    }
-    err = cn_broadcast(collective, 0, command->base.bytes, version.size);
-    if (err)
-        return err;
-    memcpy(version.digest, command->base.digest, CN_DIGEST_SIZE);
-    version.bytes = command->base.bytes;
-    err = cn_session_install(session, collective, &version);
-    if (!err)
-        cn_epoch_say_version(session);
-    return err;
-}
-
-static cn_err do_begin(struct cn_epoch *epoch, const struct cn_round_order *order)
-{
-    struct cn_session *session = epoch->session;
-    cn_err err = cn_session_gather_stale(session, epoch->collective);
-
-    if (!err)
-        err = cn_session_begin(session, order);
-    if (!err)
-        cn_round_file_save(session, order);
-    return err;
-}
-
-static cn_err do_decide(struct cn_epoch *epoch, const struct cn_decision *decision)
-{
-    struct cn_session *session = epoch->session;
-    const struct cn_checkpoint *held = cn_session_held(session);
-
-    if (held->phase != CN_PHASE_SEND)
-        return CN_EFORMAT;
-    if (cn_round_outcome(decision, held->round, held->frame_digest) == CN_OUTCOME_OTHER)
-        cn_epoch_say_other(session);
-    else
-        cn_epoch_say_verdict(session, epoch->view.view.rank == 0 ? epoch->refusal : "",
-                             decision->verdict);
-    return cn_session_decide(session, decision);
-}
-
-static cn_err do_abandon(struct cn_epoch *epoch, const struct cn_decision *decision)
-{
-    struct cn_session *session = epoch->session;
-    const struct cn_checkpoint *held = cn_session_held(session);
-    bool counts = cn_round_outcome(decision, held->round, held->frame_digest) != CN_OUTCOME_NOTHING;
-    cn_err err = held->phase == CN_PHASE_TRAIN ? CN_OK : CN_EFORMAT;
-
-    if (!err && !counts) // before the weights: nothing may fail between them and the abandonment
-        err = cn_session_gather_waiting(session, epoch->collective);
-    if (!err)
-        err = cn_session_collect(session, epoch->collective);
-    if (err)
-        return err;
-    if (counts)
-        cn_epoch_say_other(session);
-    return cn_session_abandon(session, decision);
-}
-
-static cn_err obey(struct cn_epoch *epoch, struct cn_epoch_command *command)
-{
-    struct cn_session *session = epoch->session;
-    enum cn_phase phase = cn_session_held(session)->phase;
-
-    if (!cn_epoch_may_obey(epoch, command))
-        return CN_EFORMAT;
-    switch (command->kind) {
-    case CN_EPOCH_IDLE:
-    case CN_EPOCH_END:
-        return CN_OK;
-    case CN_EPOCH_BASE:
-        return do_base(epoch, command);
-    case CN_EPOCH_CONTROL:
-        return cn_epoch_do_control(epoch, command);
-    case CN_EPOCH_BEGIN:
-        epoch->over = false;
-        return phase == CN_PHASE_BASE ? do_begin(epoch, &command->begin) : CN_EFORMAT;
-    case CN_EPOCH_STEPS:
-        if (phase != CN_PHASE_TRAIN)
-            return CN_EFORMAT;
-        cn_session_set_wire(session, command->steps.wire);
-        return do_steps(epoch, (size_t)command->steps.bucket);
-    case CN_EPOCH_ABANDON:
-        return do_abandon(epoch, &command->decision);
-    case CN_EPOCH_DECIDE:
-        return do_decide(epoch, &command->decision);
-    case CN_EPOCH_COPY:
-        return cn_session_store_copies(session, epoch->collective);
-    case CN_EPOCH_REFORM:
-        return CN_EAGAIN;
-    case CN_EPOCH_RESET:
-        return CN_ESTALE;
-    }
-    return CN_EFORMAT;
-}
-
 static cn_err next_command(struct cn_epoch *epoch, struct cn_epoch_command *command)
 {
     struct cn_collective *collective = epoch->collective;
@@ -555,6 +383,7 @@ static cn_err next_command(struct cn_epoch *epoch, struct cn_epoch_command *comm
 cn_err cn_epoch_run(struct cn_epoch *epoch)
 {
     struct cn_session *session = epoch->session;
+    uint64_t waits_us;
     cn_err err;
 
     err = cn_session_join(session, epoch->collective, &epoch->view.view);
@@ -566,15 +395,16 @@ cn_err cn_epoch_run(struct cn_epoch *epoch)
         err = cn_session_exchange_facts(session, epoch->collective, &epoch->view.view);
     if (!err && cn_session_held(session)->phase == CN_PHASE_SEND)
         err = cn_session_secure_outbox(session, epoch->collective);
+    waits_us = cn_platform_now_us();
     while (!err) {
         struct cn_epoch_command command = {0};
 
-        tell_progress(epoch);
+        cn_epoch_tell_progress(epoch);
         err = next_command(epoch, &command);
         if (!err) {
             epoch->ended = command.kind == CN_EPOCH_END;
             epoch->over |= epoch->ended;
-            err = obey(epoch, &command);
+            err = cn_epoch_obey(epoch, &command, &waits_us);
         }
         if (command.kind == CN_EPOCH_BASE)
             cn_scratch_free(command.base.bytes);

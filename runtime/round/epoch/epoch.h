@@ -40,5 +40,8 @@ struct cn_epoch {
 // else. Other errors are this board's own.
 cn_err cn_epoch_run(struct cn_epoch *epoch);
 
+// Tells the owner of the mailbox how far the session is.
+void cn_epoch_tell_progress(struct cn_epoch *epoch);
+
 // Fills in how new the state of a session is.
 void cn_epoch_tag(const struct cn_session *session, struct cn_state_tag *tag);

@@ -186,3 +186,23 @@ void cn_session_trace_epoch(const struct cn_session *session)
             cn_timeline_add(session->config.timeline, &span);
     }
 }
+
+void cn_session_trace_work(const struct cn_session *session, const char *name, uint64_t begun_us)
+{
+    const struct cn_group_settings *group = &session->config.settings->group;
+    const struct cn_reducer *reducer = session->reducer;
+    const struct cn_timeline_span span = {
+        .name = name,
+        .member = reducer ? reducer->members[reducer->rank] : 0,
+        .row = CN_TIMELINE_ROUNDS,
+        .begin_us = (int64_t)begun_us,
+        .end_us = (int64_t)cn_platform_now_us(),
+        .number = session->held.round,
+    };
+
+    if (!session->config.timeline)
+        return;
+    cn_timeline_name(session->config.timeline, span.member,
+                     reducer ? group->members[span.member].name : session->config.settings->name);
+    cn_timeline_add(session->config.timeline, &span);
+}

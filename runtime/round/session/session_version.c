@@ -11,6 +11,7 @@
 #include "runtime/port/platform.h"
 #include "runtime/round/session/session_chain.h"
 #include "runtime/round/session/session_private.h"
+#include "runtime/round/session/session_trace.h"
 #include "runtime/round/session/sum_bounds.h"
 #include "runtime/update/local_tensors.h"
 #include "runtime/update/update_stream.h"
@@ -365,12 +366,16 @@ cn_err cn_session_install(struct cn_session *session, struct cn_collective *coll
     struct cn_version_header header;
     float *values = NULL;
     float sums[3] = {0};
+    uint64_t begun_us;
     cn_err err = cn_session_allocate(&values, session->layout->total);
 
     if (!err)
         err = decode_version(session, version, values, &header);
+    begun_us = cn_platform_now_us();
     if (!err)
         err = measure_version(session, collective, values, sums);
+    if (!err)
+        cn_session_trace_work(session, "measure version", begun_us);
     if (err) {
         cn_scratch_free(values);
         return err;

@@ -70,7 +70,7 @@ cn_err cn_timeline_close(struct cn_timeline *timeline)
 
 void cn_timeline_name(struct cn_timeline *timeline, uint32_t member, const char *name)
 {
-    static const char *const rows[] = {"epochs", "compute", "wire", "votes"};
+    static const char *const rows[] = {"epochs", "compute", "wire", "votes", "rounds"};
 
     if (timeline->named[member] || timeline->full)
         return;
@@ -79,7 +79,7 @@ void cn_timeline_name(struct cn_timeline *timeline, uint32_t member, const char 
         timeline->file,
         ",\n{\"name\": \"process_name\", \"ph\": \"M\", \"pid\": %u, \"args\": {\"name\": \"%s\"}}",
         member, name);
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i <= CN_TIMELINE_ROUNDS; i++)
         fprintf(timeline->file,
                 ",\n{\"name\": \"thread_name\", \"ph\": \"M\", \"pid\": %u, \"tid\": %d, \"args\": "
                 "{\"name\": \"%s\"}}",

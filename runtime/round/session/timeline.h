@@ -1,7 +1,8 @@
 // timeline.h - writes a Chrome trace of steps: what each member of the group did when.
 //
 // The file is JSON in the "Trace Event Format" (array form), for chrome://tracing and Perfetto. A
-// member is a process; its rows are 0 epochs, 1 compute, 2 wire, 3 votes. A member that holds a
+// member is a process; its rows are 0 epochs, 1 compute, 2 wire, 3 votes, and of the board that
+// writes also 4 rounds: what it does between the steps of two rounds. A member that holds a
 // part of a model shows "F 3" and "B 3" for the passes of micro-batch 3, and "send F 3", "receive B
 // 3" and so on for its messages. What it exchanges with members that hold a share of the part are
 // "fetch weights 3", "reduce gradients 3" and "add replicas 3". All times are on the clock of the
@@ -24,11 +25,17 @@ struct cn_timeline_span {
     uint32_t member;  // index of the member in the group
     uint32_t row;
     int64_t begin_us, end_us;
-    uint64_t number; // number of the step or epoch
+    uint64_t number; // number of the step, round or epoch
     uint64_t bytes;  // bytes that travelled; 0: none
 };
 
-enum { CN_TIMELINE_EPOCHS, CN_TIMELINE_COMPUTE, CN_TIMELINE_WIRE, CN_TIMELINE_VOTES };
+enum {
+    CN_TIMELINE_EPOCHS,
+    CN_TIMELINE_COMPUTE,
+    CN_TIMELINE_WIRE,
+    CN_TIMELINE_VOTES,
+    CN_TIMELINE_ROUNDS,
+};
 
 // Creates the file.
 cn_err cn_timeline_open(const char *path, struct cn_timeline **timeline);
