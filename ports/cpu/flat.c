@@ -50,9 +50,10 @@ void cpu_flat_sgd(const struct cn_hyper *hyper, const struct cn_range *range, co
     const struct cpu_flat flat = *given;
     float *restrict weights = flat.weights, *restrict velocity = flat.first;
     const float c = clip ? *clip : 1;
+    const float decay = r.no_decay ? 0 : h.weight_decay;
 
     for (size_t i = 0; i < flat.count; i++) {
-        float d = gradient_of(&h, &r, clip ? &c : NULL, &flat, i) + h.weight_decay * weights[i];
+        float d = gradient_of(&h, &r, clip ? &c : NULL, &flat, i) + decay * weights[i];
 
         velocity[i] = h.momentum * velocity[i] + d;
         d = r.nesterov ? d + h.momentum * velocity[i] : velocity[i];
@@ -69,7 +70,8 @@ void cpu_flat_adam(const struct cn_hyper *hyper, const struct cn_range *range, c
     const float c = clip ? *clip : 1;
     const float add1 = 1 - r.beta1, add2 = 1 - r.beta2;
     const float step = h.learning_rate / h.correction1;
-    const float shrink = h.learning_rate * h.weight_decay;
+    const float decay = r.no_decay ? 0 : h.weight_decay;
+    const float shrink = h.learning_rate * decay;
     float *restrict weights = flat.weights;
     float *restrict first = flat.first, *restrict second = flat.second;
 
@@ -80,7 +82,7 @@ void cpu_flat_adam(const struct cn_hyper *hyper, const struct cn_range *range, c
         if (r.decoupled)
             w = w - shrink * w;
         else
-            g = g + h.weight_decay * w;
+            g = g + decay * w;
         first[i] = r.beta1 * first[i] + add1 * g;
         second[i] = r.beta2 * second[i] + add2 * (g * g);
         weights[i] = w - step * first[i] / (sqrtf(second[i]) / h.correction2 + r.epsilon);

@@ -18,8 +18,8 @@ static bool share_launch(const struct cn_call *a, const struct cn_call *b)
 
     return a->op == b->op && x->nesterov == y->nesterov && x->decoupled == y->decoupled &&
            x->beta1 == y->beta1 && x->beta2 == y->beta2 && x->epsilon == y->epsilon &&
-           x->momentum == y->momentum && x->proximal == y->proximal && x->share == y->share &&
-           x->own == y->own;
+           x->momentum == y->momentum && x->proximal == y->proximal && x->no_decay == y->no_decay &&
+           x->share == y->share && x->own == y->own;
 }
 
 void cuda_updates_sort(struct cn_call *calls, size_t count)

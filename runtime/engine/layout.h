@@ -24,6 +24,7 @@ struct cn_tensor_info { // a tensor's place in the row
     size_t offset; // elements in the row before the tensor
     size_t count;  // elements of the tensor
     bool frozen;   // not trained in this run; set by the trainer
+    bool no_decay; // weight decay leaves it alone; set by the trainer
     bool variance; // a running variance: no version holds a negative one
     // Set by runtime/update/tensor_rules.h, for both ends of an update.
     bool local; // each group keeps its own values

@@ -424,6 +424,7 @@ struct cn_range {
     float beta1, beta2, epsilon; // ADAM
     float momentum;              // STATISTIC
     bool proximal;               // g + cn_hyper.proximal * (w - base)
+    bool no_decay;               // SGD, ADAM: weight_decay counts as 0
     // SGD, ADAM, STATISTIC: share takes the gradients from CN_ARENA_SHARE; own takes the weights
     // from CN_ARENA_OWN, and base has the same places.
     bool share, own;

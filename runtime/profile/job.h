@@ -85,7 +85,8 @@ struct cn_rules {
     double factor;    // see enum cn_schedule
     double clip;      // largest L2 norm of a gradient; 0: no limit
     double proximal;  // FedProx: strength of the pull towards the round's first weights; 0: none
-    char freeze[CN_WORDS_SIZE]; // patterns of tensors that are not trained; * matches any text
+    char freeze[CN_WORDS_SIZE];   // patterns of tensors that are not trained; * matches any text
+    char no_decay[CN_WORDS_SIZE]; // patterns of tensors that weight decay leaves alone
     enum cn_batch_norm_use batch_norm;
 
     // Rules of the samples.

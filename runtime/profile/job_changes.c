@@ -43,6 +43,7 @@ const struct cn_job_change cn_job_changes[] = {
     {"train.proximal", CN_CHANGE_ROUND},
     {"train.correction", CN_CHANGE_ROUND},
     {"train.freeze", CN_CHANGE_NEVER},
+    {"train.no_decay", CN_CHANGE_NEVER},
     {"train.bn", CN_CHANGE_NEVER},
     {"train.schedule.kind", CN_CHANGE_ROUND},
     {"train.schedule.warm_up", CN_CHANGE_ROUND},

@@ -240,6 +240,7 @@ static void check_lists(const struct cn_profile *profile, struct cn_diagnostics 
         {"job.loss.weights", job->rules.weights},
         {"job.loss.ignore", job->rules.ignore},
         {"job.train.freeze", job->rules.freeze},
+        {"job.train.no_decay", job->rules.no_decay},
         {"job.parallel.sets", job->parallel.sets},
         {"job.parallel.phases", job->parallel.phases},
         {"job.parallel.train", job->parallel.train},

@@ -22,4 +22,7 @@ void cn_rules_text(const struct cn_rules *rules, char text[CN_RULES_TEXT_SIZE])
     print(&none, defaults);
     if (strcmp(text, defaults) == 0)
         text[0] = '\0';
+    if (rules->no_decay[0]) // other jobs keep the digest that they had before there was this list
+        snprintf(text + strlen(text), CN_RULES_TEXT_SIZE - strlen(text), "|no decay %s",
+                 rules->no_decay);
 }

@@ -115,6 +115,11 @@ static float gradient_of(const struct cn_range *range, const float *clip, size_t
     return g;
 }
 
+static float decay_of(const struct cn_range *range)
+{
+    return range->no_decay ? 0 : hyper.weight_decay;
+}
+
 static void want_sgd(const struct cn_range *range, const float *clip)
 {
     for (size_t i = 0; i < range->count; i++) {
@@ -122,7 +127,7 @@ static void want_sgd(const struct cn_range *range, const float *clip)
         float *v = wanted_state(FIRST, range, i);
         volatile float d, t;
 
-        t = hyper.weight_decay * *w;
+        t = decay_of(range) * *w;
         d = gradient_of(range, clip, i) + t;
         t = hyper.momentum * *v;
         *v = t + d;
@@ -143,7 +148,7 @@ static void want_adam(const struct cn_range *range, const float *clip)
         volatile float g = gradient_of(range, clip, i);
         volatile float s, t;
 
-        t = range->decoupled ? hyper.learning_rate * hyper.weight_decay : hyper.weight_decay;
+        t = range->decoupled ? hyper.learning_rate * decay_of(range) : decay_of(range);
         t = t * *w;
         if (range->decoupled)
             *w = *w - t;
@@ -248,9 +253,10 @@ static void check_calls(const struct cn_call *calls, size_t count)
 static void sgd_is_exact_to_the_bit(void **state)
 {
     (void)state;
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 8; i++) {
         const struct cn_call call = {
-            .op = CN_OP_SGD, .range = {.count = WORDS, .nesterov = i & 1, .proximal = i & 2}};
+            .op = CN_OP_SGD,
+            .range = {.count = WORDS, .nesterov = i & 1, .proximal = i & 2, .no_decay = i & 4}};
 
         check_calls(&call, 1);
     }
@@ -259,14 +265,15 @@ static void sgd_is_exact_to_the_bit(void **state)
 static void adam_is_exact_to_the_bit(void **state)
 {
     (void)state;
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 8; i++) {
         const struct cn_call call = {.op = CN_OP_ADAM,
                                      .range = {.count = WORDS,
                                                .beta1 = 0.9f,
                                                .beta2 = 0.999f,
                                                .epsilon = 1e-8f,
                                                .decoupled = i & 1,
-                                               .proximal = i & 2}};
+                                               .proximal = i & 2,
+                                               .no_decay = i & 4}};
 
         check_calls(&call, 1);
     }

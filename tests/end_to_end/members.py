@@ -32,7 +32,7 @@ CASES = {
                          "schedule: {kind: cosine, warm_up: 3, factor: 0.1}"},
     "sgd_on_sequences_with_labels_that_do_not_count": {
         "model": "digits-rows.onnx", "local_steps": 2, "rounds": 6, "central": False, "loss": SEQUENCES,
-        "learning_rate": "0.05, keep_optimizer: true, nesterov: true, weight_decay: 0.001"},
+        "learning_rate": "0.05, keep_optimizer: true, nesterov: true, weight_decay: 0.001, no_decay: '*.bias'"},
 }
 
 

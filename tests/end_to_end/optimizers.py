@@ -40,9 +40,12 @@ makers = {
     "adamw": lambda p: torch.optim.AdamW(p, lr=0.01, weight_decay=0.1),
 }
 losses = {}
-for name, make in makers.items():
+for name, make, spare in ((name, make, spare) for name, make in makers.items() for spare in ("none", "*.bias")):
     model.load_state_dict(start)
-    optimizer = make(model.parameters())
+    biases = [value for place, value in model.named_parameters() if place.endswith(".bias")]
+    others = [value for place, value in model.named_parameters() if not place.endswith(".bias")]
+    optimizer = make(model.parameters() if spare == "none" else [{"params": others}, {"params": biases, "weight_decay": 0.0}])
+    name = f"{name} {spare}"
     schedule = torch.optim.lr_scheduler.StepLR(optimizer, 5, 0.5)
     losses[name] = []
     for step in range(20):
@@ -66,7 +69,7 @@ job:
   loss: {{output: loss}}
   data: {{set: d, held_out: 0}}
   train: {{batch: 16, local_steps: 20, learning_rate: 0.01, optimizer: {name}, momentum: 0.9, nesterov: {nesterov},
-          weight_decay: 0.1, clip: 0.3, schedule: {{kind: step, every: 5, factor: 0.5}}}}
+          weight_decay: 0.1, no_decay: "{spare}", clip: 0.3, schedule: {{kind: step, every: 5, factor: 0.5}}}}
   rounds: {{count: 1}}
 """
 
@@ -83,15 +86,17 @@ def main(build, python):
         run(directory, node, "check", "model.onnx")
         with open(os.path.join(directory, "losses.json")) as file:
             losses = json.load(file)
-        for name, wanted in losses.items():
+        for case, wanted in losses.items():
+            name, spare = case.split()
             with open(os.path.join(directory, "site.yaml"), "w") as file:
-                file.write(PROFILE.format(name=name, nesterov="true" if name == "sgd" else "false"))
-            run(directory, node, "train", "--order", "sequential", "--threads", "2", "--trace", "trace.csv", "site.yaml")
+                file.write(PROFILE.format(name=name, spare=spare, nesterov="true" if name == "sgd" else "false"))
+            run(directory, node, "train", "--anew", "--order", "sequential", "--threads", "2", "--trace", "trace.csv", "site.yaml")
             with open(os.path.join(directory, "trace.csv")) as file:
                 found = [float(row["loss"]) for row in csv.DictReader(file)]
             worst = max(abs(a - b) / abs(b) for a, b in zip(found, wanted))
-            assert len(found) == len(wanted) and worst < TOLERANCE, "%s: %s, wanted %s" % (name, found, wanted)
-            print("%s: %d losses, the worst off by %.1e" % (name, len(found), worst))
+            assert len(found) == len(wanted) and worst < TOLERANCE, "%s: %s, wanted %s" % (case, found, wanted)
+            print("%s: %d losses, the worst off by %.1e" % (case, len(found), worst))
+        assert len(losses) == 6 and losses["adamw none"] != losses["adamw *.bias"], losses
 
 
 if __name__ == "__main__":

@@ -64,7 +64,7 @@ def two_boards_that_hold_a_half_each_make_the_versions_of_one(build):
 @scenario
 def what_a_part_keeps_between_rounds_changes_no_bit(build):
     """Two rows of Adam, which are gathered with the weights; a cut that the job names; one micro-batch more."""
-    one_board_and_two(build, ", optimizer: adam, weight_decay: 0.01, keep_optimizer: true",
+    one_board_and_two(build, ", optimizer: adam, weight_decay: 0.01, no_decay: '*.bias', keep_optimizer: true",
                       pipeline="pipeline: 2, cut: 2.*")
 
 

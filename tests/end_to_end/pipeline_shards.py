@@ -80,7 +80,7 @@ def two_parts_in_two_shares_make_the_versions_of_two_boards(build):
 def what_a_step_adds_up_is_what_whole_parts_add_up(build):
     """Tied tensors, norms, both rows of Adam that are kept between rounds, statistics: as without shards."""
     for train, model in ((", clip: 0.02", {"tied": True}),
-                         (", clip: 0.02, optimizer: adam, weight_decay: 0.01, keep_optimizer: true", {}),
+                         (", clip: 0.02, optimizer: adam, weight_decay: 0.01, no_decay: w1, keep_optimizer: true", {}),
                          (", bn: train", {"norm": True, "tied": True})):
         wanted, _ = digests_of(build, FOUR, "pipeline: 2, replicate: 2", 2, train=train, model=model)
         found, logs = digests_of(build, FOUR, "pipeline: 2, shard: 2", 2, train=train, model=model)

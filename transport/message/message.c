@@ -103,6 +103,7 @@ static const struct cn_message_field rules_fields[] = {
     NUMBER(24, cn_rules, crop, 0, 1024),
     REAL(25, cn_rules, noise, 0, HUGE),
     NUMBER(26, cn_rules, batch_norm, 0, CN_BATCH_NORM_FROZEN),
+    FIELD(27, TEXT, cn_rules, no_decay),
 };
 static const struct cn_message_schema rules_schema = SCHEMA(rules_fields);
 
@@ -389,6 +390,8 @@ static const struct cn_message_schema health_schema = SCHEMA(health_fields);
 
 uint32_t cn_message_graph_ops(const struct cn_job *job)
 {
+    if (job->rules.no_decay[0])
+        return 7;
     if (job->pipeline.parts > 1 && job->parallel.scope == CN_SCOPE_OWN)
         return 6;
     if (job->correction.kind)

@@ -18,7 +18,7 @@
 #define CN_UPDATE_FORMAT_MIN 2
 #define CN_UPDATE_FORMAT_MAX 4
 #define CN_GRAPH_OPS_MIN 1
-#define CN_GRAPH_OPS_MAX 6
+#define CN_GRAPH_OPS_MAX 7
 
 struct cn_version_range {
     uint32_t min, max;

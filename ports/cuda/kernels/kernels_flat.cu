@@ -221,12 +221,13 @@ KERNEL(sgd)
 {
     const struct cn_range *op = &a.call.range;
     const struct cn_hyper *h = a.hyper;
+    float decay = op->no_decay ? 0 : h->weight_decay;
     uint32_t count = update_count(&a), range = 0;
 
     for (uint32_t i = first_index(); i < count; i += index_step()) {
         struct place at = place_of(&a, i, &range);
         float *w = &a.in[1][at.weights], *v = &a.in[2][at.state];
-        float d = exact_add(gradient_of(&a, at), exact_multiply(h->weight_decay, *w));
+        float d = exact_add(gradient_of(&a, at), exact_multiply(decay, *w));
         float velocity = exact_add(exact_multiply(h->momentum, *v), d);
 
         *v = velocity;
@@ -241,6 +242,7 @@ KERNEL(adam)
     const struct cn_hyper *h = a.hyper;
     float rest1 = exact_subtract(1, op->beta1), rest2 = exact_subtract(1, op->beta2);
     float rate = exact_divide(h->learning_rate, h->correction1);
+    float decay = op->no_decay ? 0 : h->weight_decay;
     uint32_t count = update_count(&a), range = 0;
 
     for (uint32_t i = first_index(); i < count; i += index_step()) {
@@ -249,10 +251,9 @@ KERNEL(adam)
         float w = a.in[1][place.weights], g = gradient_of(&a, place), m, v, deviation;
 
         if (op->decoupled)
-            w = exact_subtract(
-                w, exact_multiply(exact_multiply(h->learning_rate, h->weight_decay), w));
+            w = exact_subtract(w, exact_multiply(exact_multiply(h->learning_rate, decay), w));
         else
-            g = exact_add(g, exact_multiply(h->weight_decay, w));
+            g = exact_add(g, exact_multiply(decay, w));
         m = exact_add(exact_multiply(op->beta1, a.in[2][at]), exact_multiply(rest1, g));
         v = exact_add(exact_multiply(op->beta2, a.in[3][at]),
                       exact_multiply(rest2, exact_multiply(g, g)));

@@ -6,6 +6,7 @@
 struct part {
     size_t weights, gradients, count;
     float momentum; // momentum of a statistic; 0 for a trained tensor
+    bool no_decay;
 };
 
 static int compare_parts(const void *a, const void *b)
@@ -15,7 +16,17 @@ static int compare_parts(const void *a, const void *b)
     return (first->weights > second->weights) - (first->weights < second->weights);
 }
 
-static size_t find_parts(const struct cn_graph *graph, struct part *parts)
+// Says whether weight decay leaves alone the tensor that begins at this word of the row.
+static bool is_spared(const struct cn_layout *layout, size_t offset)
+{
+    for (size_t i = 0; i < layout->tensor_count; i++)
+        if (layout->tensors[i].offset == offset)
+            return layout->tensors[i].no_decay;
+    return false;
+}
+
+static size_t find_parts(const struct cn_graph *graph, const struct cn_layout *layout,
+                         struct part *parts)
 {
     size_t count = 0, kept = 0;
 
@@ -26,7 +37,8 @@ static size_t find_parts(const struct cn_graph *graph, struct part *parts)
             parts[count++] = (struct part){.weights = value->parameter,
                                            .gradients = value->offset,
                                            .count = value->words,
-                                           .momentum = value->momentum};
+                                           .momentum = value->momentum,
+                                           .no_decay = is_spared(layout, value->parameter)};
     }
     qsort(parts, count, sizeof(*parts), compare_parts);
     for (size_t i = 0; i < count; i++) {
@@ -34,7 +46,8 @@ static size_t find_parts(const struct cn_graph *graph, struct part *parts)
 
         if (kept && last->weights + last->count == parts[i].weights &&
             last->gradients + last->count == parts[i].gradients &&
-            !(last->momentum < parts[i].momentum) && !(last->momentum > parts[i].momentum))
+            !(last->momentum < parts[i].momentum) && !(last->momentum > parts[i].momentum) &&
+            last->no_decay == parts[i].no_decay)
             last->count += parts[i].count;
         else
             parts[kept++] = parts[i];
@@ -50,6 +63,7 @@ static struct cn_call call_of(enum cn_op op, const struct part *part,
     call.range.weights = part->weights;
     call.range.gradients = part->gradients;
     call.range.count = part->count;
+    call.range.no_decay = part->no_decay;
     return call;
 }
 
@@ -57,7 +71,7 @@ cn_err cn_apply_build(const struct cn_graph *graph, const struct cn_apply_rule *
                       struct cn_call **calls, size_t *count)
 {
     struct part *parts = calloc(graph->value_count + 1, sizeof(*parts));
-    size_t kept = parts ? find_parts(graph, parts) : 0;
+    size_t kept = parts ? find_parts(graph, rule->layout, parts) : 0;
     struct cn_call *made = calloc(2 * kept + 1, sizeof(*made));
     size_t n = 0;
 

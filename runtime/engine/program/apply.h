@@ -10,6 +10,7 @@ struct cn_apply_rule {
     enum cn_op op;           // CN_OP_SGD or CN_OP_ADAM
     struct cn_range numbers; // numbers of op; cn_apply_build fills in the places
     bool clip;
+    const struct cn_layout *layout; // has the tensors without weight decay
 };
 
 // Builds the calls for every gradient of the graph: a check, clipping, the optimizer for trained

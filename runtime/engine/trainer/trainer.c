@@ -147,6 +147,7 @@ static cn_err prepare_flat(struct cn_trainer *trainer, const struct cn_graph *gr
                     .epsilon = cn_schedule_epsilon(rules),
                     .proximal = rules->proximal > 0},
         .clip = rules->clip > 0,
+        .layout = &trainer->layout,
     };
     cn_err err = cn_apply_build(graph, &rule, &trainer->flat, &trainer->flat_count);
 
