@@ -284,8 +284,7 @@ cn_err cn_ledger_contributions(struct cn_ledger *ledger, uint32_t version,
 cn_err cn_ledger_measured(struct cn_ledger *ledger, uint32_t from,
                           cn_ledger_contribution_visit *visit, void *context);
 
-// Returns the version that the contribution's boards measured: the one before that which is made of
-// it.
+// Returns the version that the contribution's boards measured: that with which its round began.
 uint32_t cn_ledger_measured_version(const struct cn_ledger_contribution *contribution);
 
 // Counts the groups that were invited to a round, and the groups that contributed to its version.

@@ -192,7 +192,7 @@ cn_err cn_ledger_accept(struct cn_ledger *ledger, const struct cn_ledger_contrib
     if (!err)
         err = cn_ledger_sql_control(ledger, contribution);
     if (!err && contribution->round) // beside the loss, which read_boards finds by the version
-        err = put_measures(ledger, cn_ledger_measured_version(contribution), contribution->group,
+        err = put_measures(ledger, version_of(contribution) - 1, contribution->group,
                            contribution->held_out_count, &contribution->measures);
     return cn_ledger_sql_end(ledger, err);
 }
@@ -209,10 +209,10 @@ cn_err cn_ledger_first_measured(struct cn_ledger *ledger, const char *group, uin
     return err ? err : cn_ledger_sql_number(ledger, statement, samples);
 }
 
-#define COLUMNS_BUT_ROUND                                                                          \
+#define OTHER_COLUMNS                                                                              \
     "grp,board,digest,size,weight,held_out_loss,held_out_correct,held_out_count,train_loss,"       \
     "boards,steps,version"
-#define CONTRIBUTION_COLUMNS "round," COLUMNS_BUT_ROUND
+#define CONTRIBUTION_COLUMNS "round," OTHER_COLUMNS
 
 static cn_err read_contribution(sqlite3_stmt *statement, struct cn_ledger_contribution *c)
 {
@@ -298,7 +298,7 @@ cn_err cn_ledger_measured(struct cn_ledger *ledger, uint32_t from,
 {
     // SQLite takes the other columns from the row that has the maximum.
     return visit_contributions(ledger,
-                               "SELECT max(round)," COLUMNS_BUT_ROUND
+                               "SELECT max(round)," OTHER_COLUMNS
                                " FROM contribution WHERE round>=? AND held_out_count>0 GROUP BY "
                                "grp ORDER BY grp",
                                from, visit, context);
@@ -306,7 +306,7 @@ cn_err cn_ledger_measured(struct cn_ledger *ledger, uint32_t from,
 
 uint32_t cn_ledger_measured_version(const struct cn_ledger_contribution *contribution)
 {
-    return version_of(contribution) - 1;
+    return contribution->round - 1;
 }
 
 cn_err cn_ledger_count(struct cn_ledger *ledger, uint32_t round, uint32_t *selected,

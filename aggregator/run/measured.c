@@ -5,8 +5,8 @@
 #include <stdlib.h>
 
 #define ACCURACY_MARGIN 0.35 // distance from the median at which no group is named
-#define LOSS_MARGIN                                                                                \
-    0.75 // distance of a loss at which no group is named, as a share of the median's size
+// Distance of a loss at which no group is named, as a share of the median's size.
+#define LOSS_MARGIN 0.75
 
 static int compare(const void *a, const void *b)
 {

@@ -80,7 +80,8 @@ static cn_err follow_rollback(struct cn_ledger *ledger, uint32_t *first,
         return err == CN_ENOTFOUND ? CN_OK : err;
     if (newest.version != progress->rolled_back) {
         *progress = (struct cn_run_progress){.rolled_back = newest.version,
-                                             .witnesses = progress->witnesses};
+                                             .witnesses = progress->witnesses,
+                                             .metric = progress->metric};
         *first = 0;
     }
     return CN_OK;
@@ -94,11 +95,25 @@ static cn_err follow_groups(struct cn_ledger *ledger, const struct cn_job *job, 
     cn_err err = cn_ledger_has_groups(ledger, &several);
     uint32_t witnesses = !err && several && !job->trust_boards ? 2 : 1;
     if (!err && progress->witnesses && progress->witnesses != witnesses) {
-        *progress = (struct cn_run_progress){.rolled_back = progress->rolled_back};
+        *progress = (struct cn_run_progress){.rolled_back = progress->rolled_back,
+                                             .metric = progress->metric};
         *first = 0;
     }
     progress->witnesses = witnesses;
     return err;
+}
+
+// Restarts the progress when the job compares by another metric.
+static void follow_metric(const struct cn_job *job, uint32_t *first,
+                          struct cn_run_progress *progress)
+{
+    enum cn_metric metric = cn_job_metric(job);
+    if (progress->metric != CN_METRIC_AUTO && progress->metric != metric) {
+        *progress = (struct cn_run_progress){.rolled_back = progress->rolled_back,
+                                             .witnesses = progress->witnesses};
+        *first = 0;
+    }
+    progress->metric = metric;
 }
 
 // Takes a version that was not given up. One that the gate refused has its parent's weights, so it
@@ -146,6 +161,7 @@ cn_err cn_score_progress(struct cn_ledger *ledger, const struct cn_job *job, uin
     cn_err err = follow_rollback(ledger, &first, progress);
     if (!err)
         err = follow_groups(ledger, job, &first, progress);
+    follow_metric(job, &first, progress);
     for (uint32_t number = first; !err; number++) {
         if (gaps && number >= gap.version) {
             err = cn_ancestry_find_gap(ledger, number, &gap);
@@ -188,6 +204,8 @@ cn_err cn_score_find_end(struct cn_ledger *ledger, const struct cn_job *job, con
 
 uint32_t cn_score_age(const struct cn_run_progress *progress)
 {
+    if (!progress->best_score.known)
+        return 0; // nothing can be better or worse
     // After a rollback the model gets the time to become better again.
     uint32_t since =
         progress->best > progress->rolled_back ? progress->best : progress->rolled_back;

@@ -35,8 +35,9 @@ struct cn_run_progress {
     struct cn_score best_score;
     uint32_t newest_known; // newest version with a score
     struct cn_score newest_score;
-    uint32_t rolled_back; // newest version that a rollback made; 0: none
-    uint32_t witnesses;   // groups that must have measured a version; 0: not known yet
+    uint32_t rolled_back;  // newest version that a rollback made; 0: none
+    uint32_t witnesses;    // groups that must have measured a version; 0: not known yet
+    enum cn_metric metric; // by which best was found; AUTO: none was
     // What the best version would be if one group were enough. Its files stay while best is not
     // known.
     uint32_t candidate;

@@ -3,9 +3,11 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "aggregator/ledger/ancestry.h"
 #include "aggregator/ledger/history.h"
 #include "aggregator/ledger/rulings.h"
 #include "aggregator/run/live_job.h"
+#include "aggregator/show/show_parts.h"
 
 #define VERSIONS_MAX 20 // most versions that become events after one look: the newest ones
 
@@ -52,30 +54,51 @@ static void tell_version(const struct look *look, uint32_t number)
     }
 }
 
-// Tells the scores of the versions that were measured since the last look, so that a program that
-// is told of events can keep their history.
+// Writes the job's metric of a score: "accuracy 0.9312".
+static void metric_text(const struct cn_job *job, const struct cn_score *score, char *text,
+                        size_t size)
+{
+    enum cn_metric metric = cn_job_metric(job);
+    snprintf(text, size, metric == CN_METRIC_LOSS ? "%s %.6g" : "%s %.4f", cn_show_metric(job),
+             cn_score_value(score, metric));
+}
+
+static void tell_score(const struct look *look, uint32_t number)
+{
+    struct cn_ledger_version version;
+    struct cn_score score;
+    struct cn_ruling ruling;
+    char accuracy[32] = "", more[CN_SCORE_TEXT];
+    // A version of a ruling has the weights, and the score, of another one.
+    if (cn_ruling_find(look->from->ledger, number, &ruling) != CN_ENOTFOUND ||
+        cn_ledger_find_version(look->from->ledger, number, &version))
+        return;
+    cn_score_of(&version, &score);
+    if (!score.known)
+        return;
+    if (look->from->job->loss == CN_LOSS_CROSS_ENTROPY)
+        snprintf(accuracy, sizeof(accuracy), "accuracy %.4f, ", score.accuracy);
+    cn_score_text(&score, false, more);
+    say(look, CN_EVENT_VERSION_MEASURED, "", "version %u: %sloss %.6g%s", number, accuracy,
+        score.loss, more);
+}
+
+// Tells the scores of versions once each, so that a program that is told of events can keep their
+// history. Versions that a rollback gave up are left out.
 static void look_at_scores(const struct look *look)
 {
     uint32_t newest = look->from->state->progress.newest_known;
-    uint32_t known = look->watch->state.progress.newest_known;
+    uint32_t known = look->watch->measured;
     uint32_t first =
         newest > VERSIONS_MAX && newest - VERSIONS_MAX > known ? newest - VERSIONS_MAX : known;
-    bool classes = look->from->job->loss == CN_LOSS_CROSS_ENTROPY;
+    struct cn_ancestry_gap gap;
     for (uint32_t number = first + 1; number <= newest; number++) {
-        struct cn_ledger_version version;
-        struct cn_score score;
-        char accuracy[32] = "", more[CN_SCORE_TEXT];
-        if (cn_ledger_find_version(look->from->ledger, number, &version))
-            continue;
-        cn_score_of(&version, &score);
-        if (!score.known)
-            continue;
-        if (classes)
-            snprintf(accuracy, sizeof(accuracy), "accuracy %.4f, ", score.accuracy);
-        cn_score_text(&score, false, more);
-        say(look, CN_EVENT_VERSION_MEASURED, "", "version %u: %sloss %.6g%s", number, accuracy,
-            score.loss, more);
+        if (cn_ancestry_find_gap(look->from->ledger, number, &gap) == CN_OK && number > gap.source)
+            number = gap.version;
+        if (number <= newest)
+            tell_score(look, number);
     }
+    look->watch->measured = newest > known ? newest : known;
 }
 
 static void look_at_versions(const struct look *look)
@@ -93,12 +116,9 @@ static void look_at_versions(const struct look *look)
     const struct cn_score *score = &progress->best_score;
     if (progress->best == before->state.progress.best || !score->known)
         return;
-    if (look->from->job->loss == CN_LOSS_CROSS_ENTROPY)
-        say(look, CN_EVENT_VERSION_BEST, "", "version %u is the best: accuracy %.4f",
-            progress->best, score->accuracy);
-    else
-        say(look, CN_EVENT_VERSION_BEST, "", "version %u is the best: loss %.6g", progress->best,
-            score->loss);
+    char value[48];
+    metric_text(look->from->job, score, value, sizeof(value));
+    say(look, CN_EVENT_VERSION_BEST, "", "version %u is the best: %s", progress->best, value);
 }
 
 static void look_at_round(const struct look *look)
@@ -130,6 +150,12 @@ static void look_at_end(const struct look *look)
     if (job->target_accuracy > 0 && best->known && best->accuracy >= job->target_accuracy)
         say(look, CN_EVENT_TARGET_REACHED, "", "version %u has accuracy %.4f, wanted %.4f",
             state->progress.best, best->accuracy, job->target_accuracy);
+    else if (best->known && cn_job_reaches(job, cn_score_value(best, cn_job_metric(job)))) {
+        char value[48];
+        metric_text(job, best, value, sizeof(value));
+        say(look, CN_EVENT_TARGET_REACHED, "", "version %u has %s, wanted %.6g",
+            state->progress.best, value, job->target);
+    }
     if (!look->watch->job[0])
         say(look, CN_EVENT_RUN_ENDED, "", "the run has ended after %u round%s: %s",
             look->watch->version, look->watch->version == 1 ? "" : "s",
@@ -209,6 +235,7 @@ void cn_event_run_begin(struct cn_event_run *watch, const struct cn_event_run_so
     const struct look look = {watch, from, now_ms};
     watch->known = true;
     watch->state = *from->state;
+    watch->measured = from->state->progress.newest_known;
     watch->extended = cn_run_count(from->run)->extended;
     watch->version = cn_model_store_newest(from->models)->number;
     watch->settings = from->live ? from->live->number : 0;

@@ -31,6 +31,7 @@ struct cn_event_run {       // state of a run at the last look; zero it before u
     struct cn_run_state state;
     uint64_t extended, rejected;
     uint32_t version, settings;
+    uint32_t measured; // newest version whose score was told, or was there at the first look
     cn_err trouble;
     uint64_t seen[CN_EVENT_SEEN]; // hashes of rejections that were told or are old
     size_t seen_count;

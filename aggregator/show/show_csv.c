@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "aggregator/ledger/ancestry.h"
+
 struct csv {
     struct cn_buffer *out;
     cn_err err; // first error; later calls then do nothing
@@ -136,6 +138,7 @@ cn_err cn_show_csv_boards(const struct cn_show_source *source, struct cn_buffer 
 struct groups_csv {
     struct csv csv;
     bool classes; // the job's accuracy means something
+    bool counts;  // the version was neither refused nor given up
 };
 
 static void number_field(struct csv *csv, double value, bool known)
@@ -160,6 +163,7 @@ static cn_err write_contribution(void *context, const struct cn_ledger_contribut
     double count = (double)contribution->held_out_count;
     bool measured = contribution->held_out_count > 0;
     count_field(csv, contribution->version);
+    field(csv, groups->counts ? "yes" : "no", false);
     field(csv, contribution->group, true);
     count_field(csv, contribution->round);
     field(csv, contribution->board, true);
@@ -179,15 +183,21 @@ static cn_err write_contribution(void *context, const struct cn_ledger_contribut
 cn_err cn_show_csv_groups(const struct cn_show_source *source, struct cn_buffer *out)
 {
     static const char *const keys[] = {
-        "version",  "group", "round",        "board",      "boards",
-        "weight",   "steps", "update_bytes", "train_loss", "measured_version",
-        "accuracy", "loss",  "samples",      NULL};
+        "version",          "counted",  "group", "round",        "board",
+        "boards",           "weight",   "steps", "update_bytes", "train_loss",
+        "measured_version", "accuracy", "loss",  "samples",      NULL};
     struct groups_csv groups = {.csv = {.out = out},
                                 .classes = source->job->loss == CN_LOSS_CROSS_ENTROPY};
     struct cn_ledger_version newest;
     head(&groups.csv, keys);
     cn_err err = cn_ledger_newest_version(source->ledger, &newest);
-    for (uint32_t version = 1; !err && version <= newest.number; version++)
+    for (uint32_t version = 1; !err && version <= newest.number; version++) {
+        struct cn_ruling ruling;
+        struct cn_ancestry_gap gap;
+        bool given_up =
+            cn_ancestry_find_gap(source->ledger, version, &gap) == CN_OK && version > gap.source;
+        groups.counts = !given_up && cn_ruling_find(source->ledger, version, &ruling) != CN_OK;
         err = cn_ledger_contributions(source->ledger, version, write_contribution, &groups);
+    }
     return err && err != CN_ENOTFOUND ? err : groups.csv.err;
 }

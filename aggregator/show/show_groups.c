@@ -3,7 +3,7 @@
 
 #include "aggregator/show/show_parts.h"
 
-#define ROUNDS 64 // newest rounds in which a measurement of a group is looked for
+#define ROUNDS 16 // newest rounds in which a measurement of a group is looked for
 
 // The measurements of the groups, by their place in the list.
 struct measured {
@@ -58,8 +58,8 @@ cn_err cn_show_groups(const struct cn_show_source *source, const struct cn_round
     struct measured measured = {list, calloc(list->group_count + 1, sizeof(*measured.groups))};
     if (!measured.groups)
         return CN_ENOMEM;
-    cn_err err =
-        cn_ledger_measured(source->ledger, newest > ROUNDS ? newest - ROUNDS : 0, take, &measured);
+    cn_err err = cn_ledger_measured(source->ledger, newest > ROUNDS ? newest - ROUNDS + 1 : 0, take,
+                                    &measured);
     cn_json_open(json, "groups", '[');
     for (size_t i = 0; i < list->group_count && !err; i++)
         write_group(source, view, list->groups[i], &measured.groups[i], json);

@@ -70,7 +70,7 @@ static cn_err take_model(const struct cn_ports *ports, const struct cn_settings 
         .batch = job->batch,
         .loss = job->loss,
         .rules = &job->rules,
-        .steps = (uint64_t)job->rounds * job->local_steps,
+        .steps = cn_job_schedule_steps(job),
         .learning_rate = 1e-6f,
         .memory_limit = settings->memory_limit,
     };

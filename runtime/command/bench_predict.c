@@ -148,7 +148,7 @@ int cn_bench_predict(const struct cn_ports *ports, const struct cn_settings *set
         .batch = settings->job.batch,
         .loss = settings->job.loss,
         .rules = &settings->job.rules,
-        .steps = (uint64_t)settings->job.rounds * settings->job.local_steps,
+        .steps = cn_job_schedule_steps(&settings->job),
         .memory_limit = settings->memory_limit,
     };
     struct cn_trainer *trainer = NULL;

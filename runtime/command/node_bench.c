@@ -70,7 +70,7 @@ static int bench(const struct cn_ports *ports, const struct cn_settings *setting
         .batch = settings->job.batch,
         .loss = settings->job.loss,
         .rules = &settings->job.rules,
-        .steps = (uint64_t)settings->job.rounds * settings->job.local_steps,
+        .steps = cn_job_schedule_steps(&settings->job),
         .learning_rate = 1e-6f, // synthetic samples: the weights should stay near where they are
         .memory_limit = settings->memory_limit,
     };

@@ -9,6 +9,7 @@
 
 #include "runtime/command/command.h"
 #include "runtime/engine/data/dataset.h"
+#include "runtime/engine/import/import.h"
 #include "runtime/engine/onnx/onnx_file.h"
 #include "runtime/engine/onnx/onnx_normalize.h"
 #include "runtime/port/platform.h"
@@ -20,8 +21,9 @@ static const char help[] =
     "divides by the deviation, as the samples in DATA have them. All boards, the\n"
     "gateway and an application then give it the same values: those of the files.\n"
     "DATA is .npy, .npz, .csv or IDX, as for training. The model trains from its\n"
-    "weights as before. Leave data.normalize, data.scale and data.mean out of the\n"
-    "job: they would change the values once more.\n"
+    "weights as before; one of float16 or float64 becomes one of float32. Leave\n"
+    "data.normalize, data.scale and data.mean out of the job: they would change the\n"
+    "values once more.\n"
     "\n"
     "  --by WHAT          feature (default): each element of a sample for itself;\n"
     "                     channel: each index of the first dimension (images: CxHxW)\n"
@@ -40,6 +42,7 @@ struct measured {
     struct cn_normalization numbers;
     float *mean, *factor; // owned; by channel
     uint64_t count;
+    size_t constant; // features or channels without a deviation
 };
 
 // Fills in the shape of a row of the file.
@@ -113,8 +116,12 @@ static cn_err measure(const struct cn_onnx *onnx, const struct options *options,
         measured->numbers.dims[d] = shape.dims[d];
         words *= (size_t)shape.dims[d];
     }
+    if (measured->count < 2) {
+        cn_diag_add(diag, "%s: one sample has no deviation; wanted many", options->data);
+        return CN_EFORMAT;
+    }
     (void)cn_dataset_normalization(measured->samples, &measured->numbers.mean,
-                                   &measured->numbers.factor);
+                                   &measured->numbers.factor, &measured->constant);
     return options->by == CN_NORMALIZE_CHANNEL
                ? take_channels(measured->numbers.mean, measured->numbers.factor, words, measured)
                : CN_OK;
@@ -127,6 +134,7 @@ static void forget(struct measured *measured)
     free(measured->factor);
 }
 
+// Prints the least and the largest of some means or, as the inverse of factors, deviations.
 static void print_range(const char *what, const float *values, size_t count, bool inverse)
 {
     double least = INFINITY, most = -INFINITY;
@@ -137,22 +145,30 @@ static void print_range(const char *what, const float *values, size_t count, boo
         least = fmin(least, value);
         most = fmax(most, value);
     }
-    printf("%s %.4g to %.4g", what, least, most);
+    printf("%s%s %.4g", what, count == 1 ? "" : "s", least);
+    if (count > 1)
+        printf(" to %.4g", most);
 }
 
-static void print_result(const struct options *options, const struct measured *measured)
+static void print_result(const struct options *options, const struct measured *measured,
+                         bool rebuilt)
 {
     const struct cn_normalization *numbers = &measured->numbers;
+    const char *what = options->by == CN_NORMALIZE_CHANNEL ? "channel" : "feature";
     size_t count = 1;
 
     for (uint32_t d = 0; d < numbers->rank; d++)
         count *= (size_t)numbers->dims[d];
     printf("%s: its first input is normalized, %zu %s%s over %" PRIu64 " %s: ", options->out, count,
-           options->by == CN_NORMALIZE_CHANNEL ? "channel" : "feature", count == 1 ? "" : "s",
-           measured->count, options->window ? "rows" : "samples");
-    print_range("means", numbers->mean, count, false);
-    print_range(", deviations", numbers->factor, count, true);
+           what, count == 1 ? "" : "s", measured->count, options->window ? "rows" : "samples");
+    print_range("mean", numbers->mean, count, false);
+    print_range(", deviation", numbers->factor, count, true);
     printf("\n");
+    if (measured->constant)
+        printf("%zu of them %s constant in these samples: only the mean is taken off\n",
+               measured->constant, measured->constant == 1 ? "is" : "are");
+    if (rebuilt)
+        printf("the copy is in float32 and has all data inside, unlike %s\n", options->model);
 }
 
 static cn_err write_file(const char *path, const struct cn_buffer *bytes, struct cn_diag *diag)
@@ -172,12 +188,15 @@ static cn_err write_file(const char *path, const struct cn_buffer *bytes, struct
     return CN_EIO;
 }
 
-static cn_err normalize(const struct cn_onnx *onnx, const struct options *options,
+static cn_err normalize(const struct cn_onnx *onnx, const struct options *options, bool rebuilt,
                         struct cn_diag *diag)
 {
     struct measured measured = {.samples = NULL};
     struct cn_buffer out;
-    cn_err err = measure(onnx, options, diag, &measured);
+    cn_err err = cn_import_check_opset(onnx, diag);
+
+    if (!err)
+        err = measure(onnx, options, diag, &measured);
 
     cn_buffer_init(&out, CN_ONNX_FILE_MAX);
     if (!err)
@@ -185,7 +204,7 @@ static cn_err normalize(const struct cn_onnx *onnx, const struct options *option
     if (!err)
         err = write_file(options->out, &out, diag);
     if (!err)
-        print_result(options, &measured);
+        print_result(options, &measured, rebuilt);
     cn_buffer_deinit(&out);
     forget(&measured);
     return err;
@@ -242,7 +261,7 @@ static int run(const struct cn_ports *ports, int argc, char **argv)
     if (!err)
         err = cn_onnx_open(file.data, file.size, &diag, &onnx);
     if (!err)
-        err = normalize(onnx, &options, &diag);
+        err = normalize(onnx, &options, cn_onnx_file_memory(&file) > 0, &diag);
     cn_onnx_close(onnx);
     cn_onnx_file_close(&file);
     if (err)

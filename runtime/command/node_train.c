@@ -208,9 +208,9 @@ static cn_err write_files(void *context, struct cn_session *session)
 
 static void print_best(const struct cn_settings *settings, const struct cn_alone_best *best)
 {
-    bool accuracy = settings->job.loss == CN_LOSS_CROSS_ENTROPY;
+    bool accuracy = cn_job_metric(&settings->job) == CN_METRIC_ACCURACY;
 
-    if (best->version && best->kept == best->version)
+    if (best->version && best->kept == best->version && isfinite(best->value))
         fprintf(stderr, "best: %s/%s, of round %u (held-out %s %.4g)\n", settings->state,
                 CN_ALONE_BEST_FILE, best->version, accuracy ? "accuracy" : "loss",
                 accuracy ? best->value : -best->value);
@@ -298,6 +298,10 @@ static int train(const struct cn_ports *ports, const struct cn_settings *setting
     cn_err err;
     int code;
 
+    if (settings->job.metric > CN_METRIC_LOSS) { // after a restart no other one is known
+        fprintf(stderr, "error: stop.metric: training alone compares by accuracy or loss\n");
+        return CN_EXIT_PROFILE;
+    }
     cn_diag_init(&diag);
     config.compute = cn_command_compute(ports, settings, NULL);
     if (!config.compute)

@@ -90,8 +90,8 @@ struct cn_collective_call {
     uint32_t peer;            // rank in the view: of the root, receiver or sender
     void *data;               // input and output, aligned to its type
     size_t count;             // elements, or bytes for the kinds above that say so
-    uint32_t
-        fingerprint; // names the purpose of data (runtime/group/purpose.h); the same on all members
+    // Names the purpose of data (runtime/group/purpose.h); the same on all members.
+    uint32_t fingerprint;
 };
 
 struct cn_collective_ops {

@@ -356,6 +356,13 @@ static inline uint32_t cn_job_most_steps(const struct cn_job *job)
     return job->local_steps_most > job->local_steps ? job->local_steps_most : job->local_steps;
 }
 
+// Returns the steps over which the learning rate falls. Each round counts with its most steps, so
+// all groups have the same rate in a round.
+static inline uint64_t cn_job_schedule_steps(const struct cn_job *job)
+{
+    return (uint64_t)job->rounds * cn_job_most_steps(job);
+}
+
 // Returns the metric by which the job's versions are compared, never CN_METRIC_AUTO.
 static inline enum cn_metric cn_job_metric(const struct cn_job *job)
 {

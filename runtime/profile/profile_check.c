@@ -494,10 +494,8 @@ cn_err cn_profile_require(const struct cn_profile *profile, enum cn_profile_use 
                                  row->path, cn_value_wanted(wanted, row));
     }
     report.file = top->path;
-    if (use == CN_PROFILE_TRAIN) {
+    if (use == CN_PROFILE_TRAIN)
         require_set(profile, "job.data.set", settings->job.data_set, &report);
-        cn_profile_check_metric_alone(profile, &report);
-    }
     if (use == CN_PROFILE_GATEWAY) {
         require_set(profile, "job.central.set", settings->job.central_set, &report);
         cn_profile_check_gate(profile, &report);

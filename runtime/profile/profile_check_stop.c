@@ -26,6 +26,24 @@ static void check_metric(const struct cn_profile *profile, struct cn_diagnostics
                                   : "");
 }
 
+// Refuses a target that no version reaches, or that each does.
+static void check_target(const struct cn_profile *profile, struct cn_diagnostics *report)
+{
+    const struct cn_job *job = &profile->settings.job;
+    enum cn_metric metric = cn_job_metric(job);
+    bool own = job->loss == CN_LOSS_OUTPUT && metric == CN_METRIC_LOSS;
+    bool share = metric != CN_METRIC_LOSS && metric != CN_METRIC_MAE;
+
+    if (job->target != 0 && !own && (job->target < 0 || (share && job->target > 1)))
+        cn_diagnostics_error(report, cn_profile_place(profile, "job.stop.target", report),
+                             "stop.target: %g is no value of the metric; expected %s", job->target,
+                             share ? "above 0 to 1, such as 0.9" : "a number above 0");
+    if (job->target_accuracy > 0 && metric != CN_METRIC_ACCURACY)
+        cn_diagnostics_error(report, cn_profile_place(profile, "job.stop.target_accuracy", report),
+                             "stop.target_accuracy: the best version is that of another "
+                             "stop.metric; expected stop.target for that, or metric: accuracy");
+}
+
 void cn_profile_check_stop(const struct cn_profile *profile, struct cn_diagnostics *report)
 {
     const struct cn_job *job = &profile->settings.job;
@@ -41,6 +59,7 @@ void cn_profile_check_stop(const struct cn_profile *profile, struct cn_diagnosti
             "it or stop.patience");
     }
     check_metric(profile, report);
+    check_target(profile, report);
     if (cn_job_may_stop(job) && job->held_out <= 0 && !job->central_set[0] &&
         !(data && data->held_out[0])) {
         mark = cn_profile_place(profile, key, report);
@@ -55,6 +74,10 @@ void cn_profile_check_trust(const struct cn_profile *profile, struct cn_diagnost
     const struct cn_job *job = &profile->settings.job;
     const char *key = stop_key(job);
 
+    if (job->metric > CN_METRIC_LOSS && !job->central_set[0])
+        cn_diagnostics_error(report, cn_profile_place(profile, "job.stop.metric", report),
+                             "stop.metric: of what boards measure themselves only accuracy and "
+                             "loss are compared; expected central.set or one of these");
     if (!cn_job_may_stop(job) || job->central_set[0] || job->trust_boards)
         return;
     struct cn_mark mark = cn_profile_place(profile, key, report);
@@ -63,11 +86,4 @@ void cn_profile_check_trust(const struct cn_profile *profile, struct cn_diagnost
         "%s: without central.set the boards' own figures would end the run, and one "
         "that lies could; expected central.set or stop.trust_boards: true",
         key + 4);
-}
-
-void cn_profile_check_metric_alone(const struct cn_profile *profile, struct cn_diagnostics *report)
-{
-    if (profile->settings.job.metric > CN_METRIC_LOSS)
-        cn_diagnostics_error(report, cn_profile_place(profile, "job.stop.metric", report),
-                             "stop.metric: training alone compares by accuracy or loss");
 }

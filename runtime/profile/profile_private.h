@@ -80,9 +80,6 @@ void cn_profile_check_inputs(const struct cn_profile *profile, struct cn_diagnos
 void cn_profile_check_stop(const struct cn_profile *profile, struct cn_diagnostics *report);
 // Refuses a run that a board's unproven measurement could end.
 void cn_profile_check_trust(const struct cn_profile *profile, struct cn_diagnostics *report);
-// Refuses a metric that training alone does not store with a version: after a restart it would be
-// unknown.
-void cn_profile_check_metric_alone(const struct cn_profile *profile, struct cn_diagnostics *report);
 
 // profile_check_rate.c: Warns of a learning rate that is far too large for Adam.
 void cn_profile_check_rate(const struct cn_profile *profile, struct cn_diagnostics *report);

@@ -270,9 +270,7 @@ const struct cn_schema_row cn_schema[] = {
      .uses = TRAIN | GATEWAY, .about = "subtracted from each value before it is scaled"},
     {"job.data.normalize", CN_VALUE_CHOICE, JOB, AT(job.rules.normalize), .choices = normalizations,
      .initial = "none", .uses = TRAIN | GATEWAY,
-     .about = "scales each feature or channel to mean 0, deviation 1 over the samples of each "
-              "board: for "
-              "training alone; see cairn-node normalize"},
+     .about = "mean 0 and deviation 1 over each board's samples; better: cairn-node normalize"},
     {"job.data.window", CN_VALUE_COUNT, JOB, AT(job.rules.window), 1, 1e6, "none",
      .initial = "none", .uses = TRAIN | GATEWAY,
      .about = "number of rows of a series that make a sample"},

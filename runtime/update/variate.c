@@ -14,7 +14,7 @@ double cn_variate_distance(const struct cn_job *job, uint32_t round, uint64_t st
 {
     uint32_t most = cn_job_most_steps(job);
     uint64_t first = round ? (uint64_t)(round - 1) * most : 0;
-    uint64_t all = (uint64_t)job->rounds * job->local_steps;
+    uint64_t all = cn_job_schedule_steps(job);
     double base = (double)(float)job->learning_rate;
     double momentum = job->momentum, distance = 0, velocity = 0;
 

@@ -105,6 +105,25 @@ def the_metric_decides_and_its_target_ends_the_run(build):
 
 
 @scenario
+def another_metric_seeks_the_best_anew(build):
+    """An accuracy is not compared with a loss, so patience does not end a run that gets better."""
+    with Cluster(build, rounds=20, local_steps=STEPS) as cluster:
+        write_train(cluster, "state/changed")
+        train(cluster, "--steps", str(4 * STEPS))
+        with open(cluster.path("train.yaml"), "a") as file:
+            file.write("stop: {metric: loss, patience: 8}\n")
+        lines, said = train(cluster, "--json")
+        assert "stop.metric is another one: the best round is sought anew" in said, said
+        assert len(lines) == 16, lines
+        losses = [json.loads(line)["held_out_loss"] for line in lines]
+        lowest = min(range(16), key=lambda i: losses[i])
+        assert f"of round {lowest + 5} (held-out loss" in said, (said, losses)
+        cluster.edit("train.yaml", ("metric: loss", "metric: f1"))
+        refused = cluster.command(cluster.node, "train", "alone.yaml", check=False)
+        assert refused.returncode == 3 and "training alone compares by accuracy or loss" in refused.stderr, refused
+
+
+@scenario
 def the_loss_decides_between_equal_rounds_also_after_a_restart(build):
     with Cluster(build, rounds=4, local_steps=STEPS) as cluster:
         write_train(cluster, "state/equal")
@@ -124,7 +143,7 @@ def the_loss_decides_between_equal_rounds_also_after_a_restart(build):
 def cut_record(cluster, state, size):
     """The record as an earlier release wrote it."""
     path = cluster.path(state, "best")
-    assert os.path.getsize(path) == 32, os.path.getsize(path)
+    assert os.path.getsize(path) == 36, os.path.getsize(path)
     os.truncate(path, size)
 
 

@@ -4,8 +4,10 @@
 """
 
 import os
+import re
+import struct
 
-from bad_input import expect, write_train
+from bad_input import expect, npy, write_train
 from cluster import DIGITS, Cluster
 from scenarios import Scenarios
 
@@ -36,7 +38,8 @@ def the_copy_trains_to_the_bits_of_data_normalize(build):
                 wanted = train(cluster, f"held_out: 0 %, normalize: {by}")
                 assert train(cluster, "held_out: 0 %") != wanted, "nothing was normalized"
                 said = normalize(cluster, "--by", by, os.path.join(DIGITS, model), IMAGES, "copy.onnx").stdout
-                assert f"64 {by}s over 373 samples: means " in said or by == "channel", said
+                wanted_text = "64 features over 373 samples: means 0 to " if by == "feature" else "1 channel over 373 samples: mean 4.97, "
+                assert wanted_text in said, said
                 cluster.set_model("copy.onnx")
                 assert train(cluster, "held_out: 0 %") == wanted, f"{model} by {by}: other weights"
 
@@ -59,6 +62,22 @@ def what_differs_from_board_to_board_is_warned_of(build):
         expect(cluster.command(cluster.aggregator, "check", "--profile-only", "gateway.yaml"), 0)
         cluster.edit("job.yaml", (SCALED, "normalize: feature"))
         expect(cluster.command(cluster.aggregator, "check", "--profile-only", "gateway.yaml"), 0, warning, "cairn-node normalize")
+
+
+@scenario
+def constant_features_are_told_and_not_blown_up(build):
+    """What varies by rounding only is constant, and what is small is not."""
+    with Cluster(build) as cluster:
+        def columns(i):
+            return [37.2, 1e-7 * (i % 7), 1000000.3, i % 5] + [0.1 * (i % (k + 2)) for k in range(60)]
+        values = [value for i in range(2000) for value in columns(i)]
+        npy(cluster.path("x.npy"), "<f4", (2000, 64), struct.pack(f"<{len(values)}f", *values))
+        said = normalize(cluster, f"{DIGITS}/digits-mlp.onnx", "x.npy", "copy.onnx").stdout
+        assert "2 of them are constant in these samples: only the mean is taken off\n" in said, said
+        least = float(re.search("deviations ([0-9.e-]+) to", said).group(1))
+        assert 1e-7 < least < 3e-7, said
+        npy(cluster.path("one.npy"), "<f4", (1, 64), struct.pack("<64f", *values[:64]))
+        expect(normalize(cluster, f"{DIGITS}/digits-mlp.onnx", "one.npy", "one.onnx", check=False), 1, "one sample has no deviation")
 
 
 @scenario

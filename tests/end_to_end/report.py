@@ -140,7 +140,7 @@ def what_each_group_measured_is_shown(build):
             assert shown["version"] == 2 == int(line["measured_version"]) and shown["samples"] == int(line["samples"]) > 5
             assert abs(shown["accuracy"] - float(line["accuracy"])) < 1e-5, (shown, line)
             assert abs(shown["loss"] - float(line["loss"])) < 1e-5, (shown, line)
-            assert int(line["boards"]) == 1 and int(line["steps"]) > 0 and int(line["update_bytes"]) > 100, line
+            assert line["counted"] == "yes" and int(line["boards"]) == 1 and int(line["steps"]) > 0 and int(line["update_bytes"]) > 100, line
         for version in versions_of(data)[1:3]:
             of_it = [line for line in lines if int(line["measured_version"]) == version["version"]]
             losses = sorted(float(line["loss"]) for line in of_it)

@@ -63,6 +63,13 @@ def weights(cluster, version):
         return file.read()[88:]
 
 
+def each_score_is_told_once(cluster, ruled):
+    """Of versions that were trained, in their order: a version of a ruling has the score of another one."""
+    told = aggregator(cluster, "events", "gateway.yaml")
+    numbers = [int(number) for number in re.findall(r" version_measured: version (\d+): ", told)]
+    assert len(numbers) > 2 and numbers == sorted(set(numbers)) and not set(numbers) & set(ruled), told
+
+
 @scenario
 def one_group_of_several_makes_no_version_the_best_one(build):
     with Cluster(build, GROUPS, **FAST | {"quorum": 1}, central=False) as cluster:
@@ -95,6 +102,7 @@ def a_gate_refuses_what_got_worse(build):
         said = aggregator(cluster, "status", "gateway.yaml")
         assert "the gate refused version" in said, said
         finish(cluster, more=6)
+        each_score_is_told_once(cluster, rulings(cluster, REFUSED))
 
 
 @scenario
@@ -125,6 +133,7 @@ def the_run_goes_back_to_a_version(build):
         cluster.start("gateway")
         wait_for_ruling(cluster, ROLLED_BACK, 2)
         finish(cluster)
+        each_score_is_told_once(cluster, rulings(cluster, ROLLED_BACK))
         refuse(cluster, "the run is over", "rollback", "gateway.yaml", "1", "--reason", "x")
         said = aggregator(cluster, "export", "gateway.yaml", "--best", "-o", "model")
         assert "model.onnx" in said

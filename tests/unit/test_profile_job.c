@@ -39,6 +39,10 @@ static void a_metric_that_the_loss_lacks_is_refused(void **state)
         {"l1", "loss", NULL},
         {"binary_cross_entropy", "f1", "expected loss"},
         {"mse", "auto", NULL},
+        {"cross_entropy", "accuracy, target: 90", "expected above 0 to 1, such as 0.9"},
+        {"cross_entropy", "f1, target: -1", "expected above 0 to 1, such as 0.9"},
+        {"mse", "loss, target: -1", "expected a number above 0"},
+        {"cross_entropy", "loss, target_accuracy: 90 %", "expected stop.target for that"},
     };
     char text[256];
 
@@ -78,8 +82,9 @@ static void a_run_ends_by_what_boards_measure_only_where_they_are_trusted(void *
         {"stop: {patience: 3}", true},
         {"stop: {target_accuracy: 90 %}", true},
         {"stop: {target_accuracy: 90 %, trust_boards: true}", false},
-        {"stop: {metric: f1, target: 0.9}", true},
-        {"stop: {metric: f1, target: 0.9, trust_boards: true}", false},
+        {"stop: {metric: loss, target: 0.9}", true},
+        {"stop: {metric: loss, target: 0.9, trust_boards: true}", false},
+        {"stop: {metric: f1, target: 0.9}, central: {set: a}", false},
         {"stop: {patience: 3}, central: {set: a}", false},
     };
     char text[512];

@@ -317,6 +317,24 @@ static void a_target_of_a_metric_that_rises_ends_the_run(void **state)
     assert_string_equal(reason, "stop.target is reached");
 }
 
+// What was the best by one metric may be a bad version by another.
+static void another_metric_compares_all_versions_again(void **state)
+{
+    struct aggregator_world *world = *state;
+    struct cn_run_progress progress = {0};
+    const char *reason;
+    assert_int_equal(run_to_target(world, CN_METRIC_F1, 0.2, &reason), 4);
+    assert_int_equal(cn_score_progress(world->ledger, &world->job, 0, &progress), CN_OK);
+    assert_int_equal(progress.best, 4);
+    world->job.metric = CN_METRIC_LOSS; // which is the same for all: the first is the best
+    assert_int_equal(cn_score_progress(world->ledger, &world->job, 3, &progress), CN_OK);
+    assert_in_range(progress.best, 0, 1);
+    world->job.metric = CN_METRIC_TOP5; // which nobody measured
+    assert_int_equal(cn_score_progress(world->ledger, &world->job, 3, &progress), CN_OK);
+    assert_false(progress.best_score.known);
+    assert_int_equal(cn_score_age(&progress), 0);
+}
+
 static void a_target_of_a_metric_that_falls_ends_the_run(void **state)
 {
     const char *reason;
@@ -419,6 +437,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_target_of_a_metric_that_rises_ends_the_run, open_world,
                                         world_close),
         cmocka_unit_test_setup_teardown(a_target_of_a_metric_that_falls_ends_the_run, open_world,
+                                        world_close),
+        cmocka_unit_test_setup_teardown(another_metric_compares_all_versions_again, open_world,
                                         world_close),
         cmocka_unit_test_setup_teardown(the_target_ends_the_run_before_the_next_round, open_world,
                                         world_close),

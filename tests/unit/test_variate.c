@@ -71,6 +71,14 @@ static void the_way_is_the_sum_of_the_rates_of_the_steps(void **state)
     assert_true(fabs(cn_variate_distance(&job, 3, 2) - 0.01) < 1e-8);
     job.local_steps_most = 8; // rounds have room for more steps
     assert_true(fabs(cn_variate_distance(&job, 2, 4) - 0.02) < 1e-8);
+    job.rules = (struct cn_rules){.schedule = CN_SCHEDULE_COSINE};
+    for (int round = 1; round <= 10; round++) { // 80 steps, of which each round has 8
+        double wanted = 0;
+
+        for (int i = 0; i < 4; i++)
+            wanted += 0.25 * (1 + cos(3.14159265358979 * (8 * (round - 1) + i) / 80));
+        assert_true(fabs(cn_variate_distance(&job, (uint32_t)round, 4) - wanted) < 1e-6);
+    }
 }
 
 // With a momentum of a half the steps go 1, 1.5, 1.75; Nesterov's 1.5, 1.75, 1.875.

@@ -6,8 +6,7 @@
 
 #define PAUSE_MIN_MS 1000
 #define PAUSE_MAX_MS 8000
-#define MOVED_MS                                                                                   \
-    1000 // difference of a deadline that is told; a smaller one may be the link's delay
+#define MOVED_MS 1000 // a deadline that moved less is not told: the link's delay moves it, too
 
 void cn_round_watch_init(struct cn_round_watch *watch, struct cn_exchange *exchange,
                          struct cn_rtt *rtt, uint8_t kind, uint64_t seed)

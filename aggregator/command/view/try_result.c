@@ -5,6 +5,7 @@
 
 #include "aggregator/run/score.h"
 #include "aggregator/show/bytes_text.h"
+#include "aggregator/show/show_parts.h"
 
 const char *cn_try_result_end(const struct cn_setup *setup)
 {
@@ -28,16 +29,21 @@ static const char *name_loss(const struct cn_job *job)
     return names[job->loss];
 }
 
-// As the run chooses the best version (score.h).
-static const char *name_measure(const struct cn_job *job)
+// As the run chooses the best version (score.h): "highest accuracy".
+static const char *name_best(const struct cn_job *job)
 {
-    return job->loss == CN_LOSS_CROSS_ENTROPY ? "accuracy" : "loss";
+    static const char *const names[] = {
+        [CN_METRIC_ACCURACY] = "highest accuracy",      [CN_METRIC_LOSS] = "lowest loss",
+        [CN_METRIC_TOP5] = "highest top-5 accuracy",    [CN_METRIC_F1] = "highest F1",
+        [CN_METRIC_MAE] = "lowest mean absolute error",
+    };
+    return names[cn_job_metric(job)];
 }
 
 void cn_try_result_describe(const struct cn_job *job)
 {
     printf("loss: %s; the best version has the %s on rows that no board has\n", name_loss(job),
-           job->loss == CN_LOSS_CROSS_ENTROPY ? "highest accuracy" : "lowest loss");
+           name_best(job));
 }
 
 static void format_score(const struct cn_job *job, const struct cn_score *score, char accuracy[16],
@@ -95,7 +101,7 @@ static void print_json(const struct cn_ledger_version *newest, const struct cn_s
     printf(",\"bytes_up\":%" PRIu64 ",\"bytes_down\":%" PRIu64 ",\"digest\":\"%s\"",
            newest->bytes_in, newest->bytes_out, digest);
     if (progress->best_score.known) {
-        printf(",\"best\":{\"version\":%u,\"by\":\"%s\"", progress->best, name_measure(job));
+        printf(",\"best\":{\"version\":%u,\"by\":\"%s\"", progress->best, cn_show_metric(job));
         print_score_json(&progress->best_score, job);
         printf("}");
     }

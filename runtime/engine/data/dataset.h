@@ -132,10 +132,11 @@ bool cn_dataset_is_open_ended(const struct cn_dataset *dataset);
 // Returns the number of samples of a split.
 uint64_t cn_dataset_count(const struct cn_dataset *dataset, enum cn_split split);
 
-// Returns what rules.normalize takes off each value of the first input, and what it multiplies the
-// difference by, for each element of a sample. False without normalization, or for integers.
+// Gives the mean that rules.normalize takes off each element of the first input, the factor that it
+// multiplies the difference by, and the number of features (or channels) that are constant: their
+// factor is 1. False without normalization, or for integers.
 bool cn_dataset_normalization(const struct cn_dataset *dataset, const float **mean,
-                              const float **factor);
+                              const float **factor, size_t *constant);
 
 // Returns a CRC-32C over every value of all files, as read and before it is scaled, and over the
 // numbers of samples. It reads each file once, from the disk if need be. Sets of another format

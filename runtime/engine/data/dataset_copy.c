@@ -183,62 +183,83 @@ void cn_dataset_copy(const struct cn_dataset *dataset, struct place place, uint3
         copy_labels(dataset, place, position, batch);
 }
 
-// Computes shift and factor. Each `share` neighbouring elements have one mean and one deviation.
-// sums has their sum and their sum of squares, one after the other.
-static void finish_statistics(struct cn_dataset *dataset, size_t share, const double *sums,
-                              double count)
+#define CONSTANT 1e-6 // deviation below which a feature is constant, as a share of its mean
+
+// Sums over the training samples, for each group of `share` neighbouring elements: of the values,
+// or of the squares of their distance from the means.
+static void add_up(struct cn_dataset *dataset, size_t share, const double *means, float *row,
+                   double *sums)
+{
+    size_t words = dataset->input_words[0];
+    uint64_t samples = cn_dataset_count(dataset, CN_SPLIT_TRAIN);
+
+    for (uint64_t n = 0; n < samples; n++) {
+        struct place place = cn_dataset_locate(dataset, CN_SPLIT_TRAIN, n);
+
+        copy_values(&place.shard->inputs[0], place.sample, row);
+        for (size_t i = 0; i < words; i++) {
+            double value = (double)row[i] - (means ? means[i / share] : 0);
+
+            sums[i / share] += means ? value * value : value;
+        }
+    }
+}
+
+// Computes shift and factor. A constant feature has no deviation to divide by: its factor is 1.
+static void finish_statistics(struct cn_dataset *dataset, size_t share, const double *means,
+                              const double *squares, double count)
 {
     size_t words = dataset->input_words[0];
 
+    dataset->constant = 0;
     for (size_t i = 0; i < words; i++) {
-        double mean = sums[2 * (i / share)] / count;
-        double variance = sums[2 * (i / share) + 1] / count - mean * mean;
+        double mean = means[i / share], deviation = sqrt(squares[i / share] / count);
+        bool constant = !(deviation > CONSTANT * fabs(mean));
 
         dataset->shift[i] = (float)mean;
-        dataset->factor[i] = variance > 1e-12 ? (float)(1 / sqrt(variance)) : 1;
+        dataset->factor[i] = constant ? 1 : (float)(1 / deviation);
+        dataset->constant += constant && i % share == 0;
     }
 }
 
 cn_err cn_dataset_measure(struct cn_dataset *dataset)
 {
     size_t words = dataset->input_words[0], share = 1;
-    uint64_t samples = cn_dataset_count(dataset, CN_SPLIT_TRAIN);
+    double count, *means, *squares;
     float *row;
-    double *sums;
-    cn_err err;
+    cn_err err = CN_ENOMEM;
 
     if (dataset->rules.normalize == CN_NORMALIZE_NONE || dataset->shape.inputs[0].integers)
         return CN_OK;
     if (dataset->rules.normalize == CN_NORMALIZE_CHANNEL)
         share = words / dataset->shape.inputs[0].dims[0];
+    count = (double)cn_dataset_count(dataset, CN_SPLIT_TRAIN) * (double)share;
     row = calloc(words, sizeof(*row));
-    sums = calloc(words / share * 2, sizeof(*sums));
+    means = calloc(words / share, sizeof(*means));
+    squares = calloc(words / share, sizeof(*squares));
     if (!dataset->shift)
         dataset->shift = calloc(words, sizeof(float));
     if (!dataset->factor)
         dataset->factor = calloc(words, sizeof(float));
-    if (row && sums && dataset->shift && dataset->factor) {
-        for (uint64_t n = 0; n < samples; n++) {
-            struct place place = cn_dataset_locate(dataset, CN_SPLIT_TRAIN, n);
-
-            copy_values(&place.shard->inputs[0], place.sample, row);
-            for (size_t i = 0; i < words; i++) {
-                sums[2 * (i / share)] += (double)row[i];
-                sums[2 * (i / share) + 1] += (double)row[i] * (double)row[i];
-            }
-        }
-        finish_statistics(dataset, share, sums, (double)samples * (double)share);
+    if (row && means && squares && dataset->shift && dataset->factor) {
+        add_up(dataset, share, NULL, row, means);
+        for (size_t i = 0; i < words / share; i++)
+            means[i] /= count;
+        add_up(dataset, share, means, row, squares);
+        finish_statistics(dataset, share, means, squares, count);
+        err = CN_OK;
     }
-    err = row && sums && dataset->shift && dataset->factor ? CN_OK : CN_ENOMEM;
     free(row);
-    free(sums);
+    free(means);
+    free(squares);
     return err;
 }
 
 bool cn_dataset_normalization(const struct cn_dataset *dataset, const float **mean,
-                              const float **factor)
+                              const float **factor, size_t *constant)
 {
     *mean = dataset->shift;
     *factor = dataset->factor;
+    *constant = dataset->constant;
     return dataset->shift != NULL;
 }

@@ -42,6 +42,7 @@ struct cn_dataset {
     // Normalization, by element of the first input: (value - shift) * factor, before mean and
     // scale. Owned; NULL without normalization.
     float *shift, *factor;
+    size_t constant; // features, or channels, that are the same in all samples
     bool unmeasured; // shift and factor are not yet those of the shards
 };
 

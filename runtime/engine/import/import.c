@@ -535,14 +535,14 @@ static cn_err import_output(struct cn_importer *importer)
     return finish_sum(importer, text);
 }
 
-static cn_err check_opset(const struct cn_importer *importer)
+cn_err cn_import_check_opset(const struct cn_onnx *onnx, struct cn_diag *diag)
 {
-    int64_t opset = importer->onnx->opset;
+    int64_t opset = onnx->opset;
 
     if (opset >= OPSET_MIN && opset <= OPSET_MAX)
         return CN_OK;
-    cn_diag_add(importer->diag, "the model is of opset %" PRId64 "; %d to %d are supported", opset,
-                OPSET_MIN, OPSET_MAX);
+    cn_diag_add(diag, "the model is of opset %" PRId64 "; %d to %d are supported", opset, OPSET_MIN,
+                OPSET_MAX);
     return CN_ENOTSUP;
 }
 
@@ -550,7 +550,7 @@ static cn_err import_all(struct cn_importer *importer, const struct cn_layout *l
 {
     const struct cn_onnx *onnx = importer->onnx;
     size_t parameter = 0;
-    cn_err err = check_opset(importer);
+    cn_err err = cn_import_check_opset(importer->onnx, importer->diag);
 
     if (!err)
         err = init_names(importer);

@@ -16,6 +16,9 @@
 cn_err cn_import(const struct cn_onnx *onnx, const struct cn_layout *layout, struct cn_diag *diag,
                  struct cn_graph *graph);
 
+// Checks the version of ONNX's operators. CN_ENOTSUP with a line in diag.
+cn_err cn_import_check_opset(const struct cn_onnx *onnx, struct cn_diag *diag);
+
 // The reason in the line about a node whose op cannot be imported.
 #define CN_IMPORT_NO_OP "the op is not supported"
 

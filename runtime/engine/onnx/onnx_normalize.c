@@ -43,10 +43,27 @@ static bool is_taken(const struct cn_onnx *onnx, struct cn_text name)
 {
     if (cn_onnx_initializer_find(onnx, name) || cn_onnx_is_read(onnx, name))
         return true;
+    for (size_t i = 0; i < onnx->input_count; i++)
+        if (cn_text_same(onnx->inputs[i].name, name))
+            return true;
     for (size_t i = 0; i < onnx->node_count; i++)
         for (size_t j = 0; j < onnx->nodes[i].output_count; j++)
             if (cn_text_same(onnx->nodes[i].outputs[j], name))
                 return true;
+    return false;
+}
+
+// Returns whether the nodes are there that this file inserts: the first of its values comes from a
+// Constant, and is subtracted from the input.
+static bool is_normalized(const struct cn_onnx *onnx, struct cn_text input, const char *mean)
+{
+    for (size_t i = 0; i < onnx->node_count; i++) {
+        const struct cn_onnx_node *node = &onnx->nodes[i];
+
+        if (cn_text_equal(node->op, "Sub") && node->input_count == 2 &&
+            cn_text_same(node->inputs[0], input) && cn_text_equal(node->inputs[1], mean))
+            return true;
+    }
     return false;
 }
 
@@ -74,13 +91,17 @@ static cn_err prepare(struct normalizer *normalizer, struct cn_diag *diag)
     if (!cn_onnx_is_read(onnx, input->name))
         return refuse(diag, input->name, "no node reads it");
     for (int i = 0; i < VALUE_COUNT; i++) {
+        const char *name = normalizer->names[i];
         int length = snprintf(normalizer->names[i], NAME_SIZE, "%.*s.%s", (int)input->name.size,
                               input->name.data, endings[i]);
 
         if (length >= NAME_SIZE)
             return refuse(diag, input->name, "its name is too long");
-        if (is_taken(onnx, (struct cn_text){normalizer->names[i], (size_t)length}))
-            return refuse(diag, input->name, "it is normalized in the model already");
+        if (is_taken(onnx, (struct cn_text){name, (size_t)length}))
+            return refuse(diag, input->name,
+                          is_normalized(onnx, input->name, name)
+                              ? "it is normalized in the model already"
+                              : "the names of its mean and factor are taken by other values");
     }
     return CN_OK;
 }

@@ -11,7 +11,8 @@
 #define RECORD_FILE "best"
 #define RECORD_SIZE_FIRST 20  // the earliest record ends before the version in the file
 #define RECORD_SIZE_BEFORE 24 // an earlier record ends before the loss
-#define RECORD_SIZE 32
+#define RECORD_SIZE_LOSS 32   // an earlier record ends before the metric
+#define RECORD_SIZE 36
 
 void cn_alone_best_begin(const struct cn_session *session)
 {
@@ -32,6 +33,20 @@ static bool is_of_run(const struct cn_session *session, uint64_t run)
     return run && (run == config->run || run == config->older_run);
 }
 
+static enum cn_metric metric_of(const struct cn_session *session)
+{
+    return cn_job_metric(cn_session_get_config(session)->job);
+}
+
+// The best value was that of another metric. The next version that is measured becomes the best.
+static void forget_value(const struct cn_session *session, struct cn_alone_best *best)
+{
+    cn_log(CN_LOG_INFO, "train", "stop.metric is another one: the best round is sought anew");
+    best->version = cn_session_held(session)->version;
+    best->value = -INFINITY;
+    best->loss = INFINITY;
+}
+
 // Patience counts across restarts; otherwise a run that was stopped would train longer.
 void cn_alone_best_load(const struct cn_session *session, struct cn_alone_best *best)
 {
@@ -42,14 +57,17 @@ void cn_alone_best_load(const struct cn_session *session, struct cn_alone_best *
     *best = (struct cn_alone_best){0};
     if (store->ops->load(store, RECORD_FILE, RECORD_SIZE, &bytes, &size))
         return;
-    if ((size == RECORD_SIZE || size == RECORD_SIZE_BEFORE || size == RECORD_SIZE_FIRST) &&
+    if ((size == RECORD_SIZE || size == RECORD_SIZE_LOSS || size == RECORD_SIZE_BEFORE ||
+         size == RECORD_SIZE_FIRST) &&
         is_of_run(session, cn_get_u64(bytes)) &&
         cn_get_u32(bytes + 8) <= cn_session_held(session)->version) {
         best->version = cn_get_u32(bytes + 8);
         best->value = cn_get_f64(bytes + 12);
         best->kept = size > RECORD_SIZE_FIRST ? cn_get_u32(bytes + 20) : 0;
         // Of equal versions the first stays where its loss is not known.
-        best->loss = size == RECORD_SIZE ? cn_get_f64(bytes + 24) : -INFINITY;
+        best->loss = size >= RECORD_SIZE_LOSS ? cn_get_f64(bytes + 24) : -INFINITY;
+        if (size == RECORD_SIZE && cn_get_u32(bytes + 32) != (uint32_t)metric_of(session))
+            forget_value(session, best);
     }
     free(bytes);
 }
@@ -58,6 +76,7 @@ static cn_err save_record(const struct cn_session *session, const struct cn_alon
 {
     uint8_t bytes[RECORD_SIZE];
 
+    cn_put_u32(bytes + 32, (uint32_t)metric_of(session));
     cn_put_u64(bytes, cn_session_get_config(session)->run);
     cn_put_u32(bytes + 8, best->version);
     cn_put_f64(bytes + 12, best->value);
@@ -96,15 +115,14 @@ double cn_alone_value(const struct cn_session *session)
     const struct cn_checkpoint *held = cn_session_held(session);
     double count = held->held_out_count ? (double)held->held_out_count : NAN;
 
-    return cn_job_metric(cn_session_get_config(session)->job) == CN_METRIC_ACCURACY
-               ? (double)held->held_out_correct / count
-               : held->held_out_loss / count;
+    return metric_of(session) == CN_METRIC_ACCURACY ? (double)held->held_out_correct / count
+                                                    : held->held_out_loss / count;
 }
 
 // Returns the value of the version that was measured last, higher is better. NAN: not measured.
 static double value_of(const struct cn_session *session)
 {
-    bool rises = cn_metric_rises(cn_job_metric(cn_session_get_config(session)->job));
+    bool rises = cn_metric_rises(metric_of(session));
 
     return rises ? cn_alone_value(session) : -cn_alone_value(session);
 }

@@ -1,11 +1,10 @@
 // alone_best.h - keeps the best model of training alone, beside the last one.
 //
-// The best version has the highest accuracy on the held-out samples, and of those with the same
-// accuracy the lowest loss. If the job's loss has no accuracy, only the loss counts. Of equal
-// versions the first is best. Its model is a file of its own,
-// which is replaced as a whole before the record that names it. So after a kill at any moment the
-// file is whole and the record is not newer than the file. A job without held-out samples has no
-// best model. CHECKPOINT.md specifies the record. Threading: none.
+// The best version is that by stop.metric on the held-out samples, and of those with the same
+// accuracy the one with the lowest loss. Of equal versions the first is best. Its model is a file
+// of its own, which is replaced as a whole before the record that names it. So after a kill at any
+// moment the file is whole and the record is not newer than the file. A job without held-out
+// samples has no best model. CHECKPOINT.md specifies the record. Threading: none.
 #pragma once
 
 #include "runtime/round/session/session.h"

@@ -99,7 +99,8 @@ static bool differs(const struct cn_health *a, const struct cn_health *b)
 {
     return a->flags != b->flags || strcmp(a->error, b->error) != 0 || !miss_alike(a, b) ||
            (a->state == CN_HEALTH_WAITING) != (b->state == CN_HEALTH_WAITING) ||
-           (a->samples == 0) != (b->samples == 0) || a->samples_run != b->samples_run;
+           (a->samples == 0) != (b->samples == 0) || a->samples_run != b->samples_run ||
+           a->part != b->part || a->parts != b->parts || a->chain != b->chain;
 }
 
 bool cn_node_health_due(struct cn_node_health *health, uint64_t salt, uint64_t now_ms)
@@ -214,7 +215,7 @@ void cn_node_poll_health(struct cn_node_owner *node, uint64_t now_ms)
     if (!node->fault[0])
         memcpy(health->newest.rest, node->rest.text, sizeof(health->newest.rest));
     take_needs(node, now_ms);
-    if (!node->fault[0] && !health->newest.rest[0])
+    if (!node->fault[0] && !health->newest.rest[0] && node->working)
         take_chain(&health->newest, &node->status.progress.chain);
     if (!cn_node_health_due(health, node->instance, now_ms))
         return;

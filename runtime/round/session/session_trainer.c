@@ -56,7 +56,7 @@ static cn_err open_once(struct cn_session *session, struct cn_diag *diag)
         .momentum = (float)config->job->momentum,
         .weight_decay = (float)config->job->weight_decay,
         .rules = &config->job->rules,
-        .steps = (uint64_t)config->job->rounds * cn_job_most_steps(config->job),
+        .steps = cn_job_schedule_steps(config->job),
         .seed = config->job->seed,
         .memory_limit = config->settings->memory_limit,
         .recompute = session->sharing.recompute,
