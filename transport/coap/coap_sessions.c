@@ -127,6 +127,16 @@ void cn_coap_sessions_drop(struct cn_coap_sessions *sessions, const char *board)
     }
 }
 
+void cn_coap_sessions_end(struct cn_coap_sessions *sessions, coap_session_t *coap)
+{
+    struct cn_coap_session *session = coap_session_get_app_data(coap);
+
+    if (!session)
+        session = add_session(sessions, coap);
+    if (session)
+        mark_closing(sessions, session);
+}
+
 // A connection over TCP made its first request, or ends.
 static void stop_waiting(struct cn_coap_sessions *sessions, struct cn_coap_session *session)
 {

@@ -92,6 +92,9 @@ const struct cn_coap_board *cn_coap_sessions_find(const struct cn_coap_sessions 
 // Marks all sessions of a board for closing; tidy ends them.
 void cn_coap_sessions_drop(struct cn_coap_sessions *sessions, const char *board);
 
+// Marks one session for closing, also one that was not admitted.
+void cn_coap_sessions_end(struct cn_coap_sessions *sessions, coap_session_t *coap);
+
 // Ends the sessions that are marked, and TCP connections that sent no request in time. Must not be
 // called from a handler: libcoap may still be working on a request of such a session.
 void cn_coap_sessions_tidy(struct cn_coap_sessions *sessions);
