@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "aggregator/store/spool_bits.h"
 #include "aggregator/store/spool_lend.h"
 #include "aggregator/store/spool_name.h"
 #include "aggregator/store/spool_parts.h"
@@ -15,6 +16,8 @@
 
 #define SAVE_MS 2000  // how long a chunk may wait to become durable
 #define LEND_MS 10000 // least time until an upload is lent again: each time copies it
+// Most chunks that one description looks at: 512 KiB of the bitmap. The board asks for the rest.
+#define DESCRIBED_MAX (1u << 22)
 
 static void free_upload(struct cn_spool *spool, struct cn_spooled *upload)
 {
@@ -227,8 +230,8 @@ static void mark(struct cn_spooled *upload, uint32_t first, uint32_t count)
         upload->received++;
         upload->parts[i / CN_SPOOL_PART].received++;
     }
-    while (upload->first_missing < upload->chunk_count && has_chunk(upload, upload->first_missing))
-        upload->first_missing++;
+    upload->first_missing =
+        cn_spool_bits_find(upload->bitmap, false, upload->first_missing, upload->chunk_count);
     note_arrival(upload, first, count);
 }
 
@@ -315,17 +318,19 @@ void cn_spool_describe(const struct cn_spooled *upload, uint32_t from, uint32_t 
     status->received = upload->received;
     status->missing_count = 0;
     uint32_t index = from > upload->first_missing ? from : upload->first_missing;
-    while (index < upload->chunk_count && status->missing_count < max) {
-        uint32_t first = index;
-        while (index < upload->chunk_count && !has_chunk(upload, index))
-            index++;
+    uint32_t end = upload->chunk_count;
+    if (index < end && end - index > DESCRIBED_MAX)
+        end = index + DESCRIBED_MAX;
+    while (index < end && status->missing_count < max) {
+        uint32_t first = cn_spool_bits_find(upload->bitmap, false, index, end);
+        index = cn_spool_bits_find(upload->bitmap, true, first, end);
         if (index > first)
             status->missing[status->missing_count++] =
                 (struct cn_chunk_range){first, index - first};
-        while (index < upload->chunk_count && has_chunk(upload, index))
-            index++;
     }
-    status->known = index < upload->chunk_count ? index : upload->chunk_count;
+    if (index < end)
+        index = cn_spool_bits_find(upload->bitmap, false, index, end);
+    status->known = index < end ? index : end;
     status->recent_count = upload->recent_count;
     for (uint32_t i = 0; i < upload->recent_count; i++)
         status->recent[i] =

@@ -104,7 +104,8 @@ cn_err cn_spool_put(struct cn_spool *spool, struct cn_spooled *upload, uint32_t 
                     const uint8_t *data, size_t size, uint64_t now_ms);
 
 // Fills the fields of status that concern chunks: id, chunk_count, received, known, recent, and at
-// most max ranges of missing chunks, beginning with chunk from.
+// most max ranges of missing chunks, beginning with chunk from. Looks at four million chunks at
+// most; status->known says how far it came.
 void cn_spool_describe(const struct cn_spooled *upload, uint32_t from, uint32_t max,
                        struct cn_upload_status *status);
 

@@ -1,0 +1,129 @@
+// What uploads may cost the gateway: time to describe them, writes, room.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "aggregator/store/spool.h"
+#include "aggregator/store/spool_bits.h"
+#include "tests/support/flaky_store.h"
+
+#define CHUNK 16
+
+struct world {
+    struct cn_flaky_store flaky;
+    struct cn_spool *spool;
+};
+
+static void open_world(struct world *world, size_t frame_max, uint64_t limit)
+{
+    cn_flaky_store_init(&world->flaky);
+    const struct cn_spool_config config = {.store = &world->flaky.store,
+                                           .frame_max = frame_max,
+                                           .limit = limit,
+                                           .chunk_size = CHUNK,
+                                           .expiry_ms = 600000};
+    assert_int_equal(cn_spool_open(&config, &world->spool), CN_OK);
+}
+
+static void close_world(struct world *world)
+{
+    cn_spool_close(world->spool);
+    cn_flaky_store_deinit(&world->flaky);
+}
+
+static cn_err declare(struct world *world, const char *board, uint64_t size, uint64_t now_ms,
+                      struct cn_spooled **upload)
+{
+    struct cn_declare_request declared = {.run = 1, .round = 3, .size = size, .digest = {1}};
+    return cn_spool_declare(world->spool, board, board, &declared, now_ms, upload);
+}
+
+static void put(struct world *world, struct cn_spooled *upload, uint32_t index, uint64_t now_ms)
+{
+    const uint8_t chunk[CHUNK] = {0};
+    assert_int_equal(cn_spool_put(world->spool, upload, index, chunk, CHUNK, now_ms), CN_OK);
+}
+
+static uint32_t find_slowly(const uint8_t *bits, bool set, uint32_t from, uint32_t end)
+{
+    while (from < end && (bits[from / 8] >> (from % 8) & 1) != set)
+        from++;
+    return from;
+}
+
+static void bits_are_found_as_one_by_one(void **state)
+{
+    uint8_t bits[64];
+    (void)state;
+    srand(7);
+    for (int round = 0; round < 2000; round++) {
+        memset(bits, round % 2 ? 0xff : 0, sizeof(bits));
+        for (int i = 0; i < round % 5; i++)
+            bits[rand() % (int)sizeof(bits)] ^= (uint8_t)(1 << rand() % 8);
+        uint32_t end = (uint32_t)rand() % (8 * sizeof(bits) + 1);
+        uint32_t from = (uint32_t)rand() % (end + 1);
+        for (int set = 0; set < 2; set++)
+            assert_int_equal(cn_spool_bits_find(bits, set, from, end),
+                             find_slowly(bits, set, from, end));
+    }
+}
+
+static void a_description_looks_at_a_part_of_a_huge_upload(void **state)
+{
+    const uint32_t chunks = (1u << 22) + 1000;
+    struct cn_upload_status status = {0};
+    struct world world = {0};
+    struct cn_spooled *upload;
+    (void)state;
+    open_world(&world, (size_t)chunks * CHUNK, 0);
+    assert_int_equal(declare(&world, "a", (uint64_t)chunks * CHUNK, 10, &upload), CN_OK);
+    cn_spool_describe(upload, 0, CN_RANGE_MAX, &status);
+    assert_int_equal(status.known, 1u << 22);
+    assert_int_equal(status.missing_count, 1);
+    assert_int_equal(status.missing[0].count, 1u << 22);
+    cn_spool_describe(upload, status.known, CN_RANGE_MAX, &status);
+    assert_int_equal(status.known, chunks);
+    assert_int_equal(status.missing[0].first, 1u << 22);
+    assert_int_equal(status.missing[0].count, 1000);
+    close_world(&world);
+}
+
+static void a_description_ends_where_the_next_gap_begins(void **state)
+{
+    struct cn_upload_status status = {0};
+    struct world world = {0};
+    struct cn_spooled *upload;
+    (void)state;
+    open_world(&world, 1000 * CHUNK, 0);
+    assert_int_equal(declare(&world, "a", 1000 * CHUNK, 10, &upload), CN_OK);
+    for (uint32_t i = 0; i < 1000; i++)
+        if (i % 100 != 7)
+            put(&world, upload, i, 10);
+    cn_spool_describe(upload, 0, 3, &status);
+    assert_int_equal(status.missing_count, 3);
+    assert_int_equal(status.missing[2].first, 207);
+    assert_int_equal(status.known, 307);
+    cn_spool_describe(upload, 850, CN_RANGE_MAX, &status);
+    assert_int_equal(status.missing_count, 1);
+    assert_int_equal(status.known, 1000);
+    cn_spool_describe(upload, 2000, CN_RANGE_MAX, &status);
+    assert_int_equal(status.known, 1000);
+    close_world(&world);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(bits_are_found_as_one_by_one),
+        cmocka_unit_test(a_description_looks_at_a_part_of_a_huge_upload),
+        cmocka_unit_test(a_description_ends_where_the_next_gap_begins),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
