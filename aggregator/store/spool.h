@@ -5,8 +5,9 @@
 // "round-N-GROUP.update".
 //
 // Until then it is saved in parts of 4096 chunks, each two seconds after the first of its chunks
-// that was not saved yet. A file replaces the one of fewer chunks at once or not at all. After a
-// crash the upload continues from the saved parts, and the board sends the rest again.
+// that was not saved yet. A board that scatters its chunks over many parts waits longer for some of
+// them (spool_save.h). A file replaces the one of fewer chunks at once or not at all. After a crash
+// the upload continues from the saved parts, and the board sends the rest again.
 //
 // Each board has at most one upload. A new upload replaces the board's old one. It replaces another
 // board's only to make room: first those to which no chunk has come for ten seconds. A group that
@@ -64,6 +65,8 @@ struct cn_spooled {
     uint8_t *lent;       // which chunks another board of the group has sent, in the form of bitmap
     uint32_t lent_count; // chunks in lent
     uint64_t lent_ms;    // clock when this upload was last lent; 0: never
+    uint32_t credit;     // chunks that may be saved (spool_save.h)
+    uint64_t earned_ms;  // clock when time last added to credit
     uint64_t put_ms;     // clock when a chunk last came, or when the upload began; 0: restored
     uint64_t begun_ms;   // clock when the upload began
     uint64_t since_ms;   // clock when the current expiry_ms began; 0: not set yet
@@ -120,7 +123,7 @@ cn_err cn_spool_keep(struct cn_spool *spool, struct cn_spooled *upload);
 // Drops the upload, with the files of its saved parts.
 void cn_spool_drop(struct cn_spool *spool, struct cn_spooled *upload);
 
-// Saves parts whose unsaved chunks have waited for two seconds. Drops uploads that advance less
-// than 1/64 in expiry_ms, also complete ones that are not committed. Drops uploads of rounds before
-// first or after last.
+// Saves parts whose unsaved chunks have waited for two seconds (spool_save.h). Drops uploads that
+// advance less than 1/64 in expiry_ms, also complete ones that are not committed. Drops uploads of
+// rounds before first or after last.
 void cn_spool_expire(struct cn_spool *spool, uint32_t first, uint32_t last, uint64_t now_ms);

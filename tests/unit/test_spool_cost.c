@@ -117,12 +117,92 @@ static void a_description_ends_where_the_next_gap_begins(void **state)
     close_world(&world);
 }
 
+// Calls the spool as the run does, and returns the operations on the store.
+static unsigned save_due(struct world *world, uint64_t now_ms)
+{
+    unsigned before = world->flaky.operations;
+    cn_spool_expire(world->spool, 3, 3, now_ms);
+    return world->flaky.operations - before;
+}
+
+#define PARTS 50
+#define SAVE_OPERATIONS 4 // read, create, write, commit
+
+// One chunk for each part every two seconds, each of which would have its part written.
+static void an_upload_that_is_scattered_has_no_more_parts_written_than_it_paid_for(void **state)
+{
+    const uint64_t size = (uint64_t)PARTS * CN_SPOOL_PART * CHUNK;
+    struct world world = {0};
+    struct cn_spooled *upload;
+    unsigned saves = 0;
+    (void)state;
+    open_world(&world, size, 0);
+    assert_int_equal(declare(&world, "a", size, 10, &upload), CN_OK);
+    for (uint32_t i = 0; i < 10; i++) {
+        for (uint32_t part = 0; part < PARTS; part++)
+            put(&world, upload, part * CN_SPOOL_PART + i, 1000 + 2000 * i);
+        for (uint32_t step = 0; step < 4; step++)
+            saves += save_due(&world, 1000 + 2000 * i + 500 * step) / SAVE_OPERATIONS;
+    }
+    assert_in_range(saves, 10, 4 + 20 + 8 * 10 * PARTS / CN_SPOOL_PART);
+    cn_spool_close(world.spool); // a stop saves all
+    world.spool = NULL;
+    assert_int_equal(world.flaky.file_count, PARTS);
+    close_world(&world);
+}
+
+// Slow, with gaps that are filled a part later: no chunk waits longer than two seconds.
+static void an_upload_in_order_is_saved_within_two_seconds(void **state)
+{
+    const uint64_t size = 4ull * CN_SPOOL_PART * CHUNK;
+    const uint32_t late = CN_SPOOL_PART / 2;
+    struct world world = {0};
+    struct cn_spooled *upload;
+    uint64_t now_ms = 1000;
+    (void)state;
+    open_world(&world, size, 0);
+    assert_int_equal(declare(&world, "a", size, now_ms, &upload), CN_OK);
+    for (uint32_t i = 0; i < 3 * CN_SPOOL_PART; i++, now_ms += 50) {
+        if (i % 7)
+            put(&world, upload, i, now_ms);
+        if (i > late && (i - late) % 7 == 0)
+            put(&world, upload, i - late, now_ms);
+        save_due(&world, now_ms);
+        for (uint32_t part = 0; part < 4; part++)
+            assert_true(upload->parts[part].saved == upload->parts[part].received ||
+                        now_ms - upload->parts[part].since_ms < 2000);
+    }
+    close_world(&world);
+}
+
+static void files_of_parts_are_removed_without_a_sync_for_each(void **state)
+{
+    const uint64_t size = (uint64_t)PARTS * CN_SPOOL_PART * CHUNK;
+    struct world world = {0};
+    struct cn_spooled *upload;
+    (void)state;
+    open_world(&world, size, 0);
+    assert_int_equal(declare(&world, "a", size, 10, &upload), CN_OK);
+    for (uint32_t part = 0; part < PARTS; part++)
+        put(&world, upload, part * CN_SPOOL_PART, 1000);
+    for (uint64_t now_ms = 1000; now_ms < 100000; now_ms += 500)
+        save_due(&world, now_ms);
+    assert_int_equal(world.flaky.file_count, PARTS);
+    cn_spool_drop(world.spool, upload);
+    assert_int_equal(world.flaky.file_count, 0);
+    assert_int_equal(world.flaky.removals, 0);
+    close_world(&world);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bits_are_found_as_one_by_one),
         cmocka_unit_test(a_description_looks_at_a_part_of_a_huge_upload),
         cmocka_unit_test(a_description_ends_where_the_next_gap_begins),
+        cmocka_unit_test(an_upload_that_is_scattered_has_no_more_parts_written_than_it_paid_for),
+        cmocka_unit_test(an_upload_in_order_is_saved_within_two_seconds),
+        cmocka_unit_test(files_of_parts_are_removed_without_a_sync_for_each),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
