@@ -13,6 +13,7 @@
 #include "aggregator/store/spool_save.h"
 #include "runtime/base/log.h"
 #include "runtime/port/crypto.h"
+#include "runtime/port/link.h"
 #include "runtime/port/platform.h"
 
 #define LEND_MS 10000 // least time until an upload is lent again: each time copies it
@@ -137,7 +138,10 @@ cn_err cn_spool_declare(struct cn_spool *spool, const char *board, const char *g
                         struct cn_spooled **upload)
 {
     *upload = NULL;
-    if (declared->size == 0 || declared->size > spool->config.frame_max)
+    uint64_t most = spool->config.frame_max;
+    if (declared->run == CN_RUN_MEASUREMENT && most > CN_SPOOL_MEASUREMENT_MAX)
+        most = CN_SPOOL_MEASUREMENT_MAX;
+    if (declared->size == 0 || declared->size > most)
         return CN_ERANGE;
     struct cn_spooled *found = find_by_board(spool, board, group);
     uint64_t put_ms = now_ms, begun_ms = now_ms;
@@ -150,7 +154,7 @@ cn_err cn_spool_declare(struct cn_spool *spool, const char *board, const char *g
         found = NULL;
     }
     if (!found) {
-        cn_err err = cn_spool_make_room(spool, group, declared->size, now_ms);
+        cn_err err = cn_spool_make_room(spool, group, declared, now_ms);
         if (!err)
             err = begin(spool, board, group, declared, &found);
         if (err)

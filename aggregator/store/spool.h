@@ -10,9 +10,7 @@
 // the upload continues from the saved parts, and the board sends the rest again.
 //
 // Each board has at most one upload. A new upload replaces the board's old one. It replaces another
-// board's only to make room: first those to which no chunk has come for ten seconds. A group that
-// needs no more than its share of the limit also replaces uploads of groups that have more than
-// theirs and are too slow to be complete in expiry_ms. When several boards of a group send the same
+// board's only to make room (spool_room.h). When several boards of a group send the same
 // frame, chunks that one of them has sent are copied to the upload of another: they are lent
 // (spool_lend.c). A declared size is checked against the largest possible frame before anything is
 // allocated for it. Threading: none.
@@ -25,7 +23,8 @@
 #include "runtime/port/store.h"
 #include "transport/message/message.h"
 
-#define CN_SPOOL_PART 4096 // chunks of a part
+#define CN_SPOOL_PART 4096                    // chunks of a part
+#define CN_SPOOL_MEASUREMENT_MAX (1ull << 20) // bytes of an upload that measures the link
 
 struct cn_spool_config {
     struct cn_store *store; // borrowed
@@ -88,9 +87,9 @@ uint32_t cn_spool_usage(const struct cn_spool *spool, uint64_t *bytes);
 // Begins the board's upload or finds it: declaring the same frame again continues the upload. The
 // first declaration since the program's start copies to it the chunks that other boards of the
 // group have sent of the same frame; each upload is lent at most once in ten seconds. Returns
-// CN_ERANGE for a size of 0 or above the largest frame. Returns CN_EAGAIN when the spool's limit is
-// reached, and CN_ENOSPC when the disk's reserve would be used. Other errors are those of the
-// store.
+// CN_ERANGE for a size of 0 or above the largest frame or measurement. Returns CN_EAGAIN when the
+// spool's limit is reached, and CN_ENOSPC when the disk's reserve would be used. Other errors are
+// those of the store.
 cn_err cn_spool_declare(struct cn_spool *spool, const char *board, const char *group,
                         const struct cn_declare_request *declared, uint64_t now_ms,
                         struct cn_spooled **upload);

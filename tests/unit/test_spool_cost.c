@@ -194,6 +194,75 @@ static void files_of_parts_are_removed_without_a_sync_for_each(void **state)
     close_world(&world);
 }
 
+// --- room ---
+
+static cn_err measure(struct world *world, const char *board, uint64_t size, uint64_t now_ms)
+{
+    struct cn_declare_request declared = {.round = 3, .size = size, .digest = {1}};
+    struct cn_spooled *upload;
+    return cn_spool_declare(world->spool, board, board, &declared, now_ms, &upload);
+}
+
+#define FRAME 64000
+
+static void a_measurement_is_small_and_gives_way_to_an_update_at_once(void **state)
+{
+    struct world world = {0};
+    struct cn_spooled *upload;
+    (void)state;
+    open_world(&world, CN_SPOOL_MEASUREMENT_MAX + 1, CN_SPOOL_MEASUREMENT_MAX);
+    assert_int_equal(measure(&world, "m", CN_SPOOL_MEASUREMENT_MAX + 1, 1000), CN_ERANGE);
+    assert_int_equal(measure(&world, "m", CN_SPOOL_MEASUREMENT_MAX, 1000), CN_OK);
+    assert_int_equal(measure(&world, "n", 1000, 1000), CN_OK); // "m" has sent nothing yet
+    assert_int_equal(measure(&world, "m", CN_SPOOL_MEASUREMENT_MAX, 1000), CN_EAGAIN);
+    assert_int_equal(declare(&world, "a", CN_SPOOL_MEASUREMENT_MAX, 1000, &upload), CN_OK);
+    close_world(&world);
+}
+
+// The upload of "m" keeps the pace at which it is complete in time.
+static void a_group_gets_its_share_from_one_that_has_more_after_ten_seconds(void **state)
+{
+    struct world world = {0};
+    struct cn_spooled *upload, *other;
+    uint64_t now_ms = 1000;
+    (void)state;
+    open_world(&world, FRAME, FRAME);
+    assert_int_equal(declare(&world, "m", FRAME, now_ms, &upload), CN_OK);
+    for (uint32_t i = 0; i < 100; i++)
+        put(&world, upload, i, now_ms);
+    for (uint32_t i = 0; i < 9; i++, now_ms += 1000) {
+        put(&world, upload, 100 + i, now_ms);
+        assert_int_equal(declare(&world, "a", FRAME / 3, now_ms, &other), CN_EAGAIN);
+    }
+    now_ms = 11000;
+    assert_int_equal(declare(&world, "a", FRAME / 3, now_ms, &other), CN_OK);
+    assert_int_equal(declare(&world, "m", FRAME, now_ms, &upload), CN_EAGAIN);
+    close_world(&world);
+}
+
+// "m" comes back at once, the others after ten seconds, as they were told.
+static void who_waited_longer_comes_first_where_one_upload_fills_the_room(void **state)
+{
+    struct world world = {0};
+    struct cn_spooled *upload;
+    (void)state;
+    open_world(&world, FRAME, FRAME);
+    assert_int_equal(declare(&world, "m", FRAME, 1000, &upload), CN_OK);
+    assert_int_equal(declare(&world, "a", FRAME, 2000, &upload), CN_EAGAIN);
+    assert_int_equal(declare(&world, "b", FRAME, 3000, &upload), CN_EAGAIN);
+    assert_int_equal(declare(&world, "m", FRAME, 4000, &upload), CN_OK); // still its upload
+    cn_spool_drop(world.spool, upload);
+    assert_int_equal(declare(&world, "m", FRAME, 5000, &upload), CN_EAGAIN);
+    assert_int_equal(declare(&world, "b", FRAME, 13000, &upload), CN_EAGAIN);
+    assert_int_equal(declare(&world, "a", FRAME, 14000, &upload), CN_OK);
+    cn_spool_drop(world.spool, upload);
+    assert_int_equal(declare(&world, "m", FRAME, 15000, &upload), CN_EAGAIN);
+    assert_int_equal(declare(&world, "b", FRAME, 16000, &upload), CN_OK);
+    cn_spool_drop(world.spool, upload);
+    assert_int_equal(declare(&world, "m", FRAME, 46001, &upload), CN_OK); // nobody else asks
+    close_world(&world);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -203,6 +272,9 @@ int main(void)
         cmocka_unit_test(an_upload_that_is_scattered_has_no_more_parts_written_than_it_paid_for),
         cmocka_unit_test(an_upload_in_order_is_saved_within_two_seconds),
         cmocka_unit_test(files_of_parts_are_removed_without_a_sync_for_each),
+        cmocka_unit_test(a_measurement_is_small_and_gives_way_to_an_update_at_once),
+        cmocka_unit_test(a_group_gets_its_share_from_one_that_has_more_after_ten_seconds),
+        cmocka_unit_test(who_waited_longer_comes_first_where_one_upload_fills_the_room),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
