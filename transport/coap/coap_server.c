@@ -379,8 +379,9 @@ static cn_err set_up(struct cn_coap_server *server, const struct cn_coap_server_
     coap_context_set_block_mode(server->coap, 0); // Cairn's own chunks replace CoAP's blocks
     coap_context_set_session_timeout(server->coap, IDLE_S);
     coap_context_set_max_handshake_sessions(server->coap, config->handshakes_max);
-    // A session is admitted by its first request. This bounds the sessions that never send one:
-    // libcoap drops the session that has been silent the longest.
+    // A session is admitted by its first request, and each board has at most one that has made none
+    // (cn_coap_sessions_tidy). Beyond this number libcoap drops the session that has been
+    // silent the longest.
     coap_context_set_max_idle_sessions(server->coap, config->sessions_max + config->handshakes_max);
     coap_register_event_handler(server->coap, on_event);
     if (!coap_context_set_psk2(server->coap, &keys))

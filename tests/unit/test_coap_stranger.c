@@ -1,4 +1,5 @@
-// Observations of the CoAP server, by a client that does what a board does not.
+// Clients of the CoAP server that do what a board does not: observe again and again, make
+// handshakes without a request, or connect and say nothing.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,6 +11,16 @@
 #include "transport/coap/coap_common.h"
 
 #define REQUESTS 50
+
+// The clock, which a test may move on.
+uint64_t __real_cn_platform_now_ms(void);
+uint64_t __wrap_cn_platform_now_ms(void);
+static uint64_t moved_ms;
+
+uint64_t __wrap_cn_platform_now_ms(void)
+{
+    return __real_cn_platform_now_ms() + moved_ms;
+}
 
 struct stranger {
     coap_context_t *coap;
@@ -171,12 +182,128 @@ static void an_observer_that_wants_no_errors_loses_its_session(void **state)
     stop(&world);
 }
 
+// --- handshakes without a request ---
+
+static uint64_t count_ended(struct coap_world *world, enum cn_coap_handshake result)
+{
+    struct cn_coap_server_stats stats;
+
+    idle(world, 20);
+    cn_coap_server_stats(world->server, &stats);
+    return stats.handshakes[result];
+}
+
+#define STRANGERS 5
+
+static void of_handshakes_without_a_request_the_newest_of_a_board_stays(void **state)
+{
+    (void)state;
+    for (int tcp = 0; tcp < 2; tcp++) {
+        struct coap_world world = {.transport = tcp ? CN_LINK_TCP : CN_LINK_UDP};
+        struct stranger strangers[STRANGERS] = {0};
+
+        start_alone(&world);
+        for (int i = 0; i < STRANGERS; i++)
+            begin(&world, &strangers[i]);
+        assert_int_equal(count_ended(&world, CN_COAP_HANDSHAKE_FAILED), STRANGERS - 1);
+        observe_often(&world, &strangers[STRANGERS - 1], 0);
+        assert_int_equal(strangers[STRANGERS - 1].contents, REQUESTS);
+        begin(&world, &strangers[0]); // beside a session that is served
+        assert_int_equal(count_ended(&world, CN_COAP_HANDSHAKE_FAILED), STRANGERS - 1);
+        for (int i = 0; i < STRANGERS; i++)
+            end(&strangers[i]);
+        stop(&world);
+    }
+}
+
+static void a_session_without_a_request_ends_after_ten_seconds(void **state)
+{
+    struct coap_world world = {0};
+    struct stranger silent = {0};
+
+    (void)state;
+    start_alone(&world);
+    begin(&world, &silent);
+    moved_ms += 8000;
+    assert_int_equal(count_ended(&world, CN_COAP_HANDSHAKE_FAILED), 0);
+    moved_ms += 3000;
+    assert_int_equal(count_ended(&world, CN_COAP_HANDSHAKE_FAILED), 1);
+    end(&silent);
+    stop(&world);
+}
+
+// --- connections that say nothing ---
+
+static int connect_from(struct coap_world *world, uint32_t source)
+{
+    struct sockaddr_in from = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(source)};
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+
+    to.sin_port = htons((uint16_t)atoi(strchr(world->address, ':') + 1));
+    assert_int_equal(bind(fd, (struct sockaddr *)&from, sizeof(from)), 0);
+    assert_int_equal(connect(fd, (struct sockaddr *)&to, sizeof(to)), 0);
+    idle(world, 2);
+    return fd;
+}
+
+static bool is_open(int fd)
+{
+    char byte;
+
+    return recv(fd, &byte, 1, MSG_DONTWAIT) < 0;
+}
+
+static void connections_of_one_host_end_none_of_another(void **state)
+{
+    struct coap_world world = {.transport = CN_LINK_TCP};
+    int boards[3], idle_fds[30], open = 0;
+
+    (void)state;
+    start_alone(&world);
+    for (uint32_t i = 0; i < 3; i++)
+        boards[i] = connect_from(&world, INADDR_LOOPBACK + 1 + i % 2);
+    for (int i = 0; i < 30; i++)
+        idle_fds[i] = connect_from(&world, INADDR_LOOPBACK + 3);
+    for (int i = 0; i < 30; i++) {
+        open += is_open(idle_fds[i]);
+        close(idle_fds[i]);
+    }
+    assert_in_range(open, 1, 7);
+    for (int i = 0; i < 3; i++) {
+        assert_true(is_open(boards[i]));
+        close(boards[i]);
+    }
+    stop(&world);
+}
+
+// Of 10 that may wait; each source has one.
+static void when_all_are_taken_the_oldest_of_the_largest_source_makes_room(void **state)
+{
+    struct coap_world world = {.transport = CN_LINK_TCP};
+    int fds[12];
+
+    (void)state;
+    start_alone(&world);
+    for (uint32_t i = 0; i < 12; i++)
+        fds[i] = connect_from(&world, INADDR_LOOPBACK + 1 + (i == 4 ? 3 : i));
+    assert_true(is_open(fds[11]));
+    assert_false(is_open(fds[3]));
+    for (int i = 0; i < 12; i++)
+        close(fds[i]);
+    stop(&world);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_session_observes_once_whatever_its_tokens_are),
         cmocka_unit_test(an_observation_with_a_query_is_refused_and_forgotten),
         cmocka_unit_test(an_observer_that_wants_no_errors_loses_its_session),
+        cmocka_unit_test(of_handshakes_without_a_request_the_newest_of_a_board_stays),
+        cmocka_unit_test(a_session_without_a_request_ends_after_ten_seconds),
+        cmocka_unit_test(connections_of_one_host_end_none_of_another),
+        cmocka_unit_test(when_all_are_taken_the_oldest_of_the_largest_source_makes_room),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
