@@ -3,8 +3,8 @@
 
 #include "runtime/engine/layout.h"
 
-// Returns whether the coordinate at offset, which is below layout->total, is one of a statistic. Sets
-// *end to the end of its tensor.
+// Returns whether the coordinate at offset, which is below layout->total, is one of a statistic.
+// Sets *end to the end of its tensor.
 static inline bool cn_tensor_is_statistic(const struct cn_layout *layout, size_t offset,
                                           size_t *end)
 {

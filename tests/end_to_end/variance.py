@@ -1,4 +1,4 @@
-"""Running statistics of a board that lies: no version holds a negative variance, and they hide no lie about the weights.
+"""Running statistics of a board that lies: no version has a negative variance, and no lie about weights hides there.
 
 The update of a batch-normalized model is what a board sends; nothing but the gateway stands between a variance
 of -2 and every other board's model. Here a group without any other fault sends -3 for all variances in each
@@ -11,7 +11,7 @@ import struct
 import sys
 
 from cluster import Cluster, DIGITS, SOURCE
-from hostile import Board, declaration_of, frame_of
+from hostile import RAW, Board, declaration_of, frame_of
 
 sys.path.append(os.path.join(SOURCE, "tests", "peers"))
 import formats  # noqa: E402
@@ -53,7 +53,7 @@ def negative_variances(build, program, model, data):
     for at in variances:
         values[at] = -3.0
     assert variances
-    with Cluster(build, {"board-1": ["board-1"], "evil": ["mallory"]}, rounds=ROUNDS, quorum=2, local_steps=20,
+    with Cluster(build, {"board-1": ["board-1"], "evil": ["mallory"]}, up=RAW, rounds=ROUNDS, quorum=2, local_steps=20,
                  model=MODEL) as cluster:
         for name in ("gateway", "board-1"):
             cluster.start(name)
@@ -79,7 +79,8 @@ def lies_beside_large_statistics(build, program, model, data, norm, robust):
     each = norm / math.sqrt(sum(sizes) - len(kept))
     values = [0.0 if at in kept else each if at * 2654435761 >> 7 & 1 else -each for at in range(sum(sizes))]
     groups = {f"board-{i}": [f"board-{i}"] for i in range(1, 5)}
-    with Cluster(build, {**groups, "evil": ["mallory"]}, rounds=ROUNDS, quorum=5, local_steps=20, model=MODEL) as cluster:
+    with Cluster(build, {**groups, "evil": ["mallory"]}, up=RAW, rounds=ROUNDS, quorum=5, local_steps=20,
+                 model=MODEL) as cluster:
         if robust.rule != "none":
             with open(cluster.path("job.yaml"), "a") as file:
                 file.write(f"robust: {{rule: {robust.rule}, tolerate: {robust.tolerate}}}\n")
