@@ -37,6 +37,19 @@ static const char help[] =
 
 // --- model, job, central set ---
 
+// No board can send an update that is larger than the whole spool. Whether one is depends on what
+// update.up chooses.
+static void check_spool(const struct cn_setup *setup)
+{
+    uint64_t limit = setup->settings->gateway.spool_limit;
+    uint64_t frame = cn_update_size_max(&setup->model.layout);
+    if (limit && limit < frame)
+        fprintf(stderr,
+                "warning: gateway.spool is %" PRIu64 " bytes, and an update of this model may have "
+                "%" PRIu64 ": such a one would never be taken\n",
+                limit, frame);
+}
+
 static int check_model(struct cn_setup *setup, const struct cn_ports *ports)
 {
     struct cn_evaluator *evaluator = NULL;
@@ -46,6 +59,7 @@ static int check_model(struct cn_setup *setup, const struct cn_ports *ports)
         return result;
     printf("model: %s, %zu parameters\n", setup->settings->model, setup->model.layout.total);
     result = cn_setup_set_tensor_rules(setup) | cn_setup_check_cut(setup);
+    check_spool(setup);
     if (cn_setup_open_evaluator(setup, ports, &evaluator))
         result = CN_EXIT_FAILED;
     else

@@ -126,6 +126,8 @@ static const struct {
      "ALTER TABLE contribution ADD COLUMN steps INTEGER NOT NULL DEFAULT 0"},
     {"SELECT 1 FROM pragma_table_info('contribution') WHERE name='down_bps'",
      "ALTER TABLE contribution ADD COLUMN down_bps INTEGER NOT NULL DEFAULT 0"},
+    {"SELECT 1 FROM pragma_table_info('contribution') WHERE name='caps'",
+     "ALTER TABLE contribution ADD COLUMN caps INTEGER NOT NULL DEFAULT 1"},
 };
 
 // Maps a result of SQLite to an error, and logs SQLite's message for errors that nobody expects.

@@ -22,6 +22,7 @@
 #include "runtime/port/link.h"
 
 #define CN_LEDGER_SCHEMA 5 // opening a ledger of an older schema converts it to this one
+#define CN_LEDGER_CAPS 2   // the rule of the caps; it is stored with each update
 #define CN_LEDGER_OLDEST 1 // oldest schema that is read
 #define CN_LEDGER_FILE "ledger.sqlite"
 
@@ -236,6 +237,9 @@ struct cn_ledger_contribution {
     uint64_t weight;                // samples it counts for, after the limits of admission.h
     // Boards enrolled in the group when it was accepted; 0: stored by a program without caps.
     uint32_t boards;
+    // The rule of the caps (aggregator/merge/caps.h) of the program that accepted it. Set by reads;
+    // cn_ledger_accept stores CN_LEDGER_CAPS.
+    uint32_t caps;
     uint64_t steps;       // steps of the round that the group did; 0: it did not say
     double held_out_loss; // sum over the group's held-out samples, for the base version
     uint64_t held_out_correct, held_out_count; // samples, for the base version

@@ -147,12 +147,12 @@ static cn_err insert_contribution(struct cn_ledger *ledger, const struct cn_ledg
     cn_err err = cn_ledger_sql_prepare(
         ledger, &statement,
         "INSERT INTO contribution(round,grp,board,digest,size,weight,held_out_loss,"
-        "held_out_correct,held_out_count,train_loss,boards,steps,version,down_bps,accepted_ms)"
-        " VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?," CN_LEDGER_SQL_DATE ")",
-        "ittbiidiidiiii", (int64_t)c->round, c->group, c->board, c->digest, (int64_t)c->size,
+        "held_out_correct,held_out_count,train_loss,boards,steps,version,down_bps,caps,accepted_ms)"
+        " VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?," CN_LEDGER_SQL_DATE ")",
+        "ittbiidiidiiiii", (int64_t)c->round, c->group, c->board, c->digest, (int64_t)c->size,
         (int64_t)c->weight, c->held_out_loss, (int64_t)c->held_out_correct,
         (int64_t)c->held_out_count, c->train_loss, (int64_t)c->boards, (int64_t)c->steps,
-        (int64_t)version_of(c), (int64_t)c->down_bps);
+        (int64_t)version_of(c), (int64_t)c->down_bps, (int64_t)CN_LEDGER_CAPS);
     return err ? err : cn_ledger_sql_finish(ledger, statement);
 }
 
@@ -211,7 +211,7 @@ cn_err cn_ledger_first_measured(struct cn_ledger *ledger, const char *group, uin
 
 #define OTHER_COLUMNS                                                                              \
     "grp,board,digest,size,weight,held_out_loss,held_out_correct,held_out_count,train_loss,"       \
-    "boards,steps,version"
+    "boards,steps,version,caps"
 #define CONTRIBUTION_COLUMNS "round," OTHER_COLUMNS
 
 static cn_err read_contribution(sqlite3_stmt *statement, struct cn_ledger_contribution *c)
@@ -231,6 +231,7 @@ static cn_err read_contribution(sqlite3_stmt *statement, struct cn_ledger_contri
     c->boards = (uint32_t)sqlite3_column_int64(statement, 10);
     c->steps = (uint64_t)sqlite3_column_int64(statement, 11);
     c->version = (uint32_t)sqlite3_column_int64(statement, 12);
+    c->caps = (uint32_t)sqlite3_column_int64(statement, 13);
     return err;
 }
 

@@ -25,8 +25,14 @@ cn_err cn_admission_check_steps(const struct cn_job *job, const struct cn_spoole
     return CN_ERANGE;
 }
 
-cn_err cn_admission_check(const struct cn_layout *layout, const struct cn_spooled *upload,
-                          const uint8_t *frame, struct cn_diag *diag, uint64_t *weight)
+static bool can_make(const struct cn_job *job, enum cn_update_mode mode)
+{
+    return !job || job->up.mode == CN_UPDATE_AUTO || mode == job->up.mode || mode == CN_UPDATE_SKIP;
+}
+
+cn_err cn_admission_check(const struct cn_job *job, const struct cn_layout *layout,
+                          const struct cn_spooled *upload, const uint8_t *frame,
+                          struct cn_diag *diag, uint64_t *weight)
 {
     const struct cn_declare_request *declared = &upload->declared;
     struct cn_update_header header;
@@ -41,6 +47,11 @@ cn_err cn_admission_check(const struct cn_layout *layout, const struct cn_spoole
     }
     if (header.snapshot || header.rounded) {
         cn_diag_add(diag, "the frame is a snapshot or makes one; only the aggregator does that");
+        return CN_EFORMAT;
+    }
+    if (!can_make(job, header.rule.mode)) {
+        cn_diag_add(diag, "the frame is encoded as %s, and update.up.mode is %s",
+                    cn_update_mode_name(header.rule.mode), cn_update_mode_name(job->up.mode));
         return CN_EFORMAT;
     }
     if (header.leave_staying != cn_local_tensors_stay(layout)) {

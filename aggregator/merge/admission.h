@@ -6,11 +6,14 @@
 #include "runtime/update/update.h"
 
 // Checks the complete frame of declared.size bytes: that its run, round, base and group are those
-// of its upload, that it has the tensors that travel in this job, and that it is no snapshot. Sets
-// weight to the number of samples that the sender claims. Returns CN_EFORMAT, or an error of
-// cn_update_check; diag says why.
-cn_err cn_admission_check(const struct cn_layout *layout, const struct cn_spooled *upload,
-                          const uint8_t *frame, struct cn_diag *diag, uint64_t *weight);
+// of its upload, that it has the tensors that travel in this job, that it is encoded as the job's
+// update.up.mode says, and that it is no snapshot. Any board may send the mode skip, because its
+// bytes of the day may be used up; with update.up.mode auto any mode is allowed. job is NULL for an
+// update of an earlier round, which may have had another mode. Sets weight to the number of samples
+// that the sender claims. Returns CN_EFORMAT, or an error of cn_update_check; diag says why.
+cn_err cn_admission_check(const struct cn_job *job, const struct cn_layout *layout,
+                          const struct cn_spooled *upload, const uint8_t *frame,
+                          struct cn_diag *diag, uint64_t *weight);
 
 // Checks that the number of steps that an upload gives for its group is one that the job allows.
 // Without server.normalize and train.correction nothing depends on the number, and any is taken.

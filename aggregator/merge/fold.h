@@ -4,11 +4,13 @@
 // keeps the sum of weight * fix(v) in an int64. With |v| <= 16 and a sum of weights of at most 2^31
 // it cannot overflow. Memory is 8 bytes for each coordinate, whatever the number of updates.
 //
-// An update whose L2 norm is above a limit is scaled down in the same whole numbers:
+// An update whose L2 norm is above a limit is scaled down in the same whole numbers. Its trained
+// values and its running statistics have a norm and a limit each:
 //
-//   S = the sum of fix(v)^2
+//   S = the sum of fix(v)^2 of the trained values, or of the statistics
 //   N = the square root of S, rounded up
-//   M = the lesser of max_norm * 2^27, rounded down, and norm_max
+//   M = of the trained values the lesser of max_norm * 2^27, rounded down, and norm_max;
+//       of the statistics statistics_max
 //   F = M * 2^32 / N, rounded down
 //
 // If N > M, each fix(v) is replaced with fix(v) * F / 2^32, rounded towards zero. An update cannot
@@ -22,16 +24,24 @@ struct cn_fold;
 
 struct cn_fold_caps {
     uint64_t max_weight; // samples that one update may count for; 0: no limit
-    double max_norm;     // largest L2 norm of an update; 0: no limit
-    uint64_t norm_max;   // another limit of the norm, in units of 2^-27; 0: none
+    double max_norm;     // largest L2 norm of an update's trained values; 0: no limit
+    uint64_t norm_max;   // another limit of that norm, in units of 2^-27; 0: none
+    // Limit of the norm of an update's statistics, in units of 2^-27; 0: none.
+    uint64_t statistics_max;
+    bool together; // as an older program: one norm of all values, which has the first two limits
     // The version before, borrowed until close. Limits the changes of variances; NULL: no such
     // limit.
     const float *base;
 };
 
-// Computes the norm of a frame that was checked, in units of 2^-27, rounded up: N above.
-cn_err cn_fold_norm(const struct cn_layout *layout, const uint8_t *frame, size_t size,
-                    uint64_t *norm);
+// The norms of an update in units of 2^-27, rounded up: N above.
+struct cn_fold_norms {
+    uint64_t trained, statistics, together;
+};
+
+// Computes the norms of a frame that was checked.
+cn_err cn_fold_norms(const struct cn_layout *layout, const uint8_t *frame, size_t size,
+                     struct cn_fold_norms *norms);
 
 // Opens an empty fold. layout is borrowed until close. Returns CN_ERANGE when the sums of a layout
 // cannot be addressed, CN_ENOMEM.
@@ -45,12 +55,19 @@ void cn_fold_close(struct cn_fold *fold);
 cn_err cn_fold_add(struct cn_fold *fold, const uint8_t *frame, size_t size, uint64_t weight,
                    struct cn_diag *diag);
 
-// As cn_fold_add, but trained values count trained times in place of weight times. trained is 1 to
-// weight.
-cn_err cn_fold_add_trained(struct cn_fold *fold, const uint8_t *frame, size_t size, uint64_t weight,
-                           uint64_t trained, struct cn_diag *diag);
+// How much an update counts.
+struct cn_fold_share {
+    uint64_t weight;     // samples
+    uint64_t trained;    // trained values count this many times in place of weight; 1 to weight
+    bool statistics_out; // the statistics count as unchanged
+};
 
-// Returns the L2 norm of the update that was added last if it was scaled down, otherwise 0.
+// As cn_fold_add, with a share.
+cn_err cn_fold_add_share(struct cn_fold *fold, const uint8_t *frame, size_t size,
+                         const struct cn_fold_share *share, struct cn_diag *diag);
+
+// Returns the L2 norm of the trained values of the update that was added last if they were scaled
+// down, otherwise 0.
 double cn_fold_cut(const struct cn_fold *fold);
 
 // Returns the sum of the weights as they were counted.

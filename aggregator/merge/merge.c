@@ -33,10 +33,11 @@ struct merge {
     size_t count, next;            // number of entries; index of the one that is being added
     bool capped;                   // whether the medians of the round cap its updates
     bool older;                    // whether an older program accepted an update of the round
-    bool stale;                    // whether an update began from a version before the parent
-    uint64_t weight;               // sum of the weights of the updates that count
-    bool normalized;               // whether updates count by their steps (normalize.h)
-    float factor;                  // what a normalized mean is multiplied by
+    bool together;   // whether one did that caps by rule 1, with one norm of all values
+    bool stale;      // whether an update began from a version before the parent
+    uint64_t weight; // sum of the weights of the updates that count
+    bool normalized; // whether updates count by their steps (normalize.h)
+    float factor;    // what a normalized mean is multiplied by
     struct cn_caps_result caps;
     bool noted; // whether a cut of the update that is being added was noted
 };
@@ -81,6 +82,7 @@ static cn_err take_entry(void *context, const struct cn_ledger_contribution *acc
     merge->entries[merge->count++] = (struct cn_caps_entry){
         .weight = accepted->weight, .boards = accepted->boards, .steps = accepted->steps};
     merge->older |= accepted->boards == 0;
+    merge->together |= accepted->caps < CN_LEDGER_CAPS;
     merge->stale |= accepted->version != accepted->round;
     return accepted->version - accepted->round > CN_STALENESS_MAX ? CN_EFORMAT : CN_OK;
 }
@@ -88,6 +90,7 @@ static cn_err take_entry(void *context, const struct cn_ledger_contribution *acc
 static cn_err take_norm(void *context, const struct cn_ledger_contribution *accepted)
 {
     struct merge *merge = context;
+    struct cn_fold_norms norms;
     uint8_t *frame;
     size_t size;
     if (is_without(merge, accepted))
@@ -95,7 +98,10 @@ static cn_err take_norm(void *context, const struct cn_ledger_contribution *acce
     cn_err err = load_frame(merge, accepted, &frame, &size);
     if (err)
         return err;
-    err = cn_fold_norm(merge->config->layout, frame, size, &merge->entries[merge->next++].norm);
+    struct cn_caps_entry *entry = &merge->entries[merge->next++];
+    err = cn_fold_norms(merge->config->layout, frame, size, &norms);
+    entry->norm = merge->together ? norms.together : norms.trained;
+    entry->statistics_norm = merge->together ? 0 : norms.statistics;
     free(frame);
     return err;
 }
@@ -135,7 +141,7 @@ static cn_err find_caps(struct merge *merge, uint32_t round)
     uint64_t *scratch = calloc(merge->count, sizeof(*scratch));
     if (!scratch)
         return CN_ENOMEM;
-    cn_caps_find(merge->entries, merge->count, scratch, &merge->caps);
+    cn_caps_find(merge->entries, merge->count, merge->together, scratch, &merge->caps);
     free(scratch);
     return CN_OK;
 }
@@ -155,13 +161,26 @@ static void note(struct merge *merge, const struct cn_ledger_contribution *accep
     snprintf(cuts->text, sizeof(cuts->text), "%s", text);
 }
 
+static void note_statistics(struct merge *merge, const struct cn_ledger_contribution *accepted,
+                            const struct cn_caps_entry *entry)
+{
+    char text[sizeof(merge->config->cuts->text)];
+    double norm = ldexp((double)entry->statistics_norm, -27);
+    snprintf(text, sizeof(text),
+             "the statistics of group %s moved by %.4g, the median of %zu groups is %.4g: they are "
+             "left out",
+             accepted->group, norm, merge->count,
+             ldexp((double)merge->caps.statistics.median, -27));
+    note(merge, accepted, norm, text);
+}
+
 // Names a group that stands far out. A group that is only a little above the median is not
 // reported. cut is the update's norm if it was scaled down, otherwise 0.
 static void note_entry(struct merge *merge, const struct cn_ledger_contribution *accepted,
                        const struct cn_caps_entry *entry, double cut)
 {
     double norm = ldexp((double)entry->norm, -27),
-           median = ldexp((double)merge->caps.norm_median, -27);
+           median = ldexp((double)merge->caps.trained.median, -27);
     char text[sizeof(merge->config->cuts->text)];
     if (!merge->config->cuts)
         return;
@@ -172,15 +191,15 @@ static void note_entry(struct merge *merge, const struct cn_ledger_contribution 
                  "is left out",
                  accepted->group, norm, merge->count, median);
         note(merge, accepted, norm, text);
-    } else if (merge->caps.norm_max && entry->norm / 2 > merge->caps.norm_max) {
+    } else if (merge->caps.trained.max && entry->norm / 2 > merge->caps.trained.max) {
         snprintf(text, sizeof(text),
                  "the update of group %s has the norm %.4g, the median of %zu groups is %.4g: it "
                  "is scaled down to %.4g",
                  accepted->group, norm, merge->count, median,
-                 ldexp((double)merge->caps.norm_max, -27));
+                 ldexp((double)merge->caps.trained.max, -27));
         note(merge, accepted, norm, text);
     } else if (cut > 0 && merge->norm_limit &&
-               (!merge->caps.norm_max || merge->norm_limit <= merge->caps.norm_max)) {
+               (!merge->caps.trained.max || merge->norm_limit <= merge->caps.trained.max)) {
         norm = cut;
         snprintf(
             text, sizeof(text),
@@ -188,6 +207,8 @@ static void note_entry(struct merge *merge, const struct cn_ledger_contribution 
             accepted->group, norm, merge->config->job->max_norm);
         note(merge, accepted, norm, text);
     }
+    if (entry->statistics_out && !entry->left_out)
+        note_statistics(merge, accepted, entry);
     if (accepted->weight / 2 > entry->weight && merge->capped) {
         snprintf(text, sizeof(text),
                  "group %s says %" PRIu64 " samples of %u boards and counts for %" PRIu64
@@ -217,10 +238,12 @@ static cn_err add_contribution(void *context, const struct cn_ledger_contributio
     cn_err err = load_frame(merge, accepted, &frame, &size);
     if (err)
         return err;
-    err = merge->normalized
-              ? cn_fold_add_trained(merge->fold, frame, size, entry->weight * CN_NORMALIZE_UNIT,
-                                    entry->trained, &diag)
-              : cn_fold_add(merge->fold, frame, size, weight_of(merge, accepted, entry), &diag);
+    uint64_t weight =
+        merge->normalized ? entry->weight * CN_NORMALIZE_UNIT : weight_of(merge, accepted, entry);
+    const struct cn_fold_share share = {.weight = weight,
+                                        .trained = merge->normalized ? entry->trained : weight,
+                                        .statistics_out = entry->statistics_out};
+    err = cn_fold_add_share(merge->fold, frame, size, &share, &diag);
     merge->weight += entry->weight;
     free(frame);
     if (!err)
@@ -247,12 +270,12 @@ static cn_err open_contribution(void *context, const struct cn_ledger_contributi
     if (is_without(merge, accepted))
         return CN_OK;
     const struct cn_caps_entry *entry = &merge->entries[merge->next++];
-    uint64_t limit = cn_fixed_limit(merge->config->job->max_norm, merge->caps.norm_max);
+    uint64_t limit = cn_fixed_limit(merge->config->job->max_norm, merge->caps.trained.max);
     bool cut = limit && entry->norm > limit;
     note_entry(merge, accepted, entry, cut ? ldexp((double)entry->norm, -27) : 0);
-    return entry->left_out ? CN_OK
-                           : cn_robust_round_add(&merge->robust, merge->config->store, accepted,
-                                                 entry->weight, entry->norm);
+    return entry->left_out
+               ? CN_OK
+               : cn_robust_round_add(&merge->robust, merge->config->store, accepted, entry);
 }
 
 // Records how much each update counted, and tells the operator about a group that is refused again
@@ -285,7 +308,9 @@ static cn_err find_robust_mean(struct merge *merge, const struct cn_model *paren
         .layout = merge->config->layout,
         .robust = &job->robust,
         .base = cn_model_weights(parent),
-        .norm_max = cn_fixed_limit(job->max_norm, merge->caps.norm_max),
+        .norm_max = cn_fixed_limit(job->max_norm, merge->caps.trained.max),
+        .statistics_max = merge->caps.statistics.max,
+        .together = merge->together,
         .seed = job->seed,
         .round = parent->number + 1,
     };
@@ -469,7 +494,8 @@ static cn_err normalize(struct merge *merge)
     if (merge->capped && !scratch)
         return CN_ENOMEM;
     cn_normalize_find(job, merge->entries, merge->count,
-                      cn_fixed_limit(job->max_norm, merge->caps.norm_max), scratch, &merge->factor);
+                      cn_fixed_limit(job->max_norm, merge->caps.trained.max), scratch,
+                      &merge->factor);
     free(scratch);
     return CN_OK;
 }
@@ -477,7 +503,9 @@ static cn_err normalize(struct merge *merge)
 static cn_err fold_round(struct merge *merge, const struct cn_model *parent, uint32_t round)
 {
     const struct cn_fold_caps caps = {.max_norm = merge->config->job->max_norm,
-                                      .norm_max = merge->caps.norm_max,
+                                      .norm_max = merge->caps.trained.max,
+                                      .statistics_max = merge->caps.statistics.max,
+                                      .together = merge->together,
                                       .base = merge->older ? NULL : cn_model_weights(parent)};
     bool rule = has_rule(merge);
     merge->normalized = !rule && !merge->stale &&

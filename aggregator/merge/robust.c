@@ -366,6 +366,8 @@ cn_err cn_robust_mean(const struct cn_robust_config *config, struct cn_robust_up
                                                .base = config->base,
                                                .center = center,
                                                .norm_max = config->norm_max,
+                                               .statistics_max = config->statistics_max,
+                                               .together = config->together,
                                                .tile = config->tile};
 
     assert(count > 0 && (center != NULL) == (cn_robust_rows_kept(config->robust) == 1));

@@ -20,7 +20,8 @@
 // are divided by the sum of these. With cclip the center gets what is left of A. The smallest
 // distance of rfa is 128 * D units of 2^-27. The center is the result of the last round that was
 // merged by the rule; zeros at first, and again after another server.optimizer or a rollback.
-// Statistics are treated like all other coordinates. Threading: none.
+// Distances are those of the trained values. Else statistics are treated like all other
+// coordinates. Threading: none.
 #pragma once
 
 #include "aggregator/merge/robust_rows.h"
@@ -33,8 +34,10 @@ struct cn_robust_config {
     const struct cn_layout *layout; // borrowed, as all pointers here
     const struct cn_robust *robust; // its rule is not CN_ROBUST_NONE
     const float *base;              // as in cn_robust_rows_config
-    uint64_t norm_max;              // as in cn_robust_rows_config
-    uint64_t seed;                  // the job's
+    uint64_t norm_max;              // as in cn_robust_rows_config, as the next two
+    uint64_t statistics_max;
+    bool together;
+    uint64_t seed; // the job's
     uint32_t round;
     size_t tile; // as in cn_robust_rows_config
 };

@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "aggregator/merge/tensor_class.h"
+
 // Returns the inner product of a tile. The low and the high half of each product are summed apart,
 // which needs 64 bits only: a tile has less than 2^31 coordinates.
 static cn_robust_number multiply(const int64_t *a, const int64_t *b, size_t count)
@@ -15,6 +17,26 @@ static cn_robust_number multiply(const int64_t *a, const int64_t *b, size_t coun
         high += product >> 32;
     }
     return (cn_robust_number)high * ((cn_robust_number)1 << 32) + low;
+}
+
+// Returns the inner product of two rows of a tile, of the values that have a part in distances.
+static cn_robust_number multiply_apart(const struct cn_robust_tile *tile, size_t r, size_t s)
+{
+    const int64_t *a = tile->values + r * tile->stride, *b = tile->values + s * tile->stride;
+    size_t end, last = tile->offset + tile->count;
+    cn_robust_number sum = 0;
+
+    if (!tile->apart)
+        return multiply(a, b, tile->count);
+    for (size_t at = tile->offset; at < last; at = end) {
+        bool statistic = cn_tensor_is_statistic(tile->apart, at, &end);
+        size_t first = at - tile->offset;
+
+        end = end < last ? end : last;
+        if (!statistic)
+            sum += multiply(a + first, b + first, end - at);
+    }
+    return sum;
 }
 
 cn_err cn_robust_pairs_multiply(struct cn_robust_rows *rows, size_t n, cn_robust_number *gram)
@@ -31,8 +53,7 @@ cn_err cn_robust_pairs_multiply(struct cn_robust_rows *rows, size_t n, cn_robust
             break;
         for (size_t r = 0; r < n; r++)
             for (size_t s = r; s < n; s++)
-                gram[r * n + s] += multiply(tile.values + r * tile.stride,
-                                            tile.values + s * tile.stride, tile.count);
+                gram[r * n + s] += multiply_apart(&tile, r, s);
     }
     for (size_t r = 0; r < n; r++)
         for (size_t s = 0; s < r; s++)

@@ -66,8 +66,8 @@ static cn_err check_digest(const struct cn_robust_source *source, uint64_t size,
 }
 
 cn_err cn_robust_round_add(struct cn_robust_round *round, struct cn_store *store,
-                           const struct cn_ledger_contribution *accepted, uint64_t weight,
-                           uint64_t norm)
+                           const struct cn_ledger_contribution *accepted,
+                           const struct cn_caps_entry *entry)
 {
     struct cn_robust_source *source = &round->sources[round->count];
     char name[CN_SPOOL_NAME_SIZE];
@@ -89,8 +89,10 @@ cn_err cn_robust_round_add(struct cn_robust_round *round, struct cn_store *store
     round->updates[round->count++] = (struct cn_robust_update){
         .group = source->group,
         .source = {read_file, source, (size_t)size},
-        .weight = weight,
-        .norm = norm,
+        .weight = entry->weight,
+        .norm = entry->norm,
+        .statistics_norm = entry->statistics_norm,
+        .statistics_out = entry->statistics_out,
         .stale = accepted->version > accepted->round
                      ? cn_stale_factor(accepted->version - accepted->round)
                      : CN_STALE_ONE,

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "aggregator/ledger/ledger.h"
+#include "aggregator/merge/caps.h"
 #include "aggregator/merge/robust.h"
 #include "runtime/port/store.h"
 
@@ -18,12 +19,12 @@ struct cn_robust_round {
 cn_err cn_robust_round_init(struct cn_robust_round *round, size_t capacity);
 void cn_robust_round_deinit(struct cn_robust_round *round);
 
-// Opens an accepted update and compares its bytes with the ledger's digest. weight and norm are
-// those of cn_robust_update. Returns CN_ENOTFOUND when its file does not exist, and CN_EDIGEST when
+// Opens an accepted update and compares its bytes with the ledger's digest. entry has
+// its weight and its norms. Returns CN_ENOTFOUND when its file does not exist, and CN_EDIGEST when
 // it holds something else.
 cn_err cn_robust_round_add(struct cn_robust_round *round, struct cn_store *store,
-                           const struct cn_ledger_contribution *accepted, uint64_t weight,
-                           uint64_t norm);
+                           const struct cn_ledger_contribution *accepted,
+                           const struct cn_caps_entry *entry);
 
 // Returns the sum of the weights of all updates.
 uint64_t cn_robust_round_weight(const struct cn_robust_round *round);

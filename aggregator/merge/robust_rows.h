@@ -14,7 +14,9 @@ struct cn_robust_update {
     const char *group; // name of the group that sent the update
     struct cn_update_source source;
     uint64_t weight; // samples that it counts for, at least 1
-    uint64_t norm;   // cn_fold_norm of the frame
+    // Of cn_fold_norms: of the trained values and of the statistics; with together of all values.
+    uint64_t norm, statistics_norm;
+    bool statistics_out; // the statistics count as unchanged
     // Factor of stale.h in 1/256. The factor of the limit of norms is multiplied by it and rounded
     // down, and then both scale the values at once; 0: as 256.
     uint32_t stale;
@@ -27,7 +29,10 @@ struct cn_robust_rows_config {
     const float *base;              // the version before; NULL: changes of variances have no limit
     const float *center;            // a row of float32 that follows the updates; NULL: none
     uint64_t norm_max;              // limit of norms in units of 2^-27; 0: none
-    size_t tile;                    // most coordinates of a tile; 0: CN_ROBUST_TILE
+    uint64_t statistics_max;        // limit of the norms of statistics; 0: none
+    // As an older program: norms and distances are those of all values, and have the first limit.
+    bool together;
+    size_t tile; // most coordinates of a tile; 0: CN_ROBUST_TILE
 };
 
 struct cn_robust_rows;
@@ -43,6 +48,8 @@ struct cn_robust_tile {
     size_t offset, count; // first coordinate, number of coordinates
     size_t rows, stride;
     int64_t *values; // valid until the next call; the caller may change them
+    // To tell the statistics, which have no part in distances; NULL: all values have.
+    const struct cn_layout *apart;
 };
 
 // Goes back to before the first tile.

@@ -346,7 +346,8 @@ cn_err cn_run_accept(struct cn_run *run, struct cn_spooled *upload, struct cn_up
     struct cn_diag diag;
     uint64_t weight = 0;
     cn_diag_init(&diag);
-    err = cn_admission_check(cn_model_store_layout(run->config.models), upload, frame, &diag,
+    err = cn_admission_check(upload->declared.round == run->round ? run->config.job : NULL,
+                             cn_model_store_layout(run->config.models), upload, frame, &diag,
                              &weight);
     free(frame);
     if (!err)

@@ -294,7 +294,7 @@ const struct cn_coap_route *cn_resources_routes(size_t *count)
         {CN_COAP_DELETE, "u", false, cn_resources_upload, false},
         {CN_COAP_POST, "h", false, cn_resources_health, false},
         {CN_COAP_PUT, "o", false, cn_resources_order, false},
-        {CN_COAP_POST, "p", false, handle_probe, false},
+        {CN_COAP_POST, "p", false, handle_probe, true}, // answered with as many bytes
     };
     *count = sizeof(routes) / sizeof(routes[0]);
     return routes;

@@ -124,6 +124,7 @@ static const struct cn_store_ops ops = {
     .abort = close_file,
     .load = load,
     .remove = refuse_remove,
+    .unlink = refuse_remove,
     .list = refuse_list,
 };
 

@@ -4,17 +4,21 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "aggregator/store/spool_bits.h"
 #include "aggregator/store/spool_lend.h"
 #include "aggregator/store/spool_name.h"
 #include "aggregator/store/spool_parts.h"
 #include "aggregator/store/spool_private.h"
 #include "aggregator/store/spool_room.h"
+#include "aggregator/store/spool_save.h"
 #include "runtime/base/log.h"
 #include "runtime/port/crypto.h"
+#include "runtime/port/link.h"
 #include "runtime/port/platform.h"
 
-#define SAVE_MS 2000  // how long a chunk may wait to become durable
 #define LEND_MS 10000 // least time until an upload is lent again: each time copies it
+// Most chunks that one description looks at: 512 KiB of the bitmap. The board asks for the rest.
+#define DESCRIBED_MAX (1u << 22)
 
 static void free_upload(struct cn_spool *spool, struct cn_spooled *upload)
 {
@@ -37,28 +41,6 @@ void cn_spool_drop(struct cn_spool *spool, struct cn_spooled *upload)
     spool->config.store->ops->abort(file);
 }
 
-static uint32_t count_parts(const struct cn_spooled *upload)
-{
-    return (upload->chunk_count + CN_SPOOL_PART - 1) / CN_SPOOL_PART;
-}
-
-// Saves the parts whose chunks have waited for wait_ms. An error is only logged: if the program
-// then dies, the board sends the chunks again.
-static void save(struct cn_spool *spool, struct cn_spooled *upload, uint64_t wait_ms,
-                 uint64_t now_ms)
-{
-    for (uint32_t i = 0; i < count_parts(upload); i++) {
-        struct cn_spool_part *part = &upload->parts[i];
-        if (part->saved == part->received || now_ms - part->since_ms < wait_ms)
-            continue;
-        cn_err err = cn_spool_part_save(&spool->config, upload, i);
-        if (err)
-            cn_log(CN_LOG_DEBUG, "spool", "a part of %s is not saved: %s", upload->group,
-                   cn_err_text(err));
-        part->since_ms = now_ms; // also after an error, so that it is not tried at every call
-    }
-}
-
 // Frees the spool. What was not saved is lost.
 static void discard(struct cn_spool *spool)
 {
@@ -75,7 +57,7 @@ void cn_spool_close(struct cn_spool *spool)
     if (!spool)
         return;
     for (struct cn_spooled *upload = spool->uploads; upload; upload = upload->next)
-        save(spool, upload, 0, UINT64_MAX);
+        cn_spool_save_all(&spool->config, upload);
     discard(spool);
 }
 
@@ -110,8 +92,10 @@ static cn_err begin(struct cn_spool *spool, const char *board, const char *group
     begun->chunk_count = (uint32_t)chunks;
     begun->bitmap = calloc(chunks / 8 + 1, 1);
     begun->lent = calloc(chunks / 8 + 1, 1);
-    begun->parts = calloc(count_parts(begun), sizeof(*begun->parts));
+    begun->parts = calloc(cn_spool_part_count(begun), sizeof(*begun->parts));
     begun->declared = *declared;
+    begun->credit = CN_SPOOL_PART;
+    begun->earned_ms = UINT64_MAX; // at the first look no time has passed
     snprintf(begun->board, sizeof(begun->board), "%s", board);
     snprintf(begun->group, sizeof(begun->group), "%s", group);
     cn_spool_name(declared->round, group, name);
@@ -154,7 +138,10 @@ cn_err cn_spool_declare(struct cn_spool *spool, const char *board, const char *g
                         struct cn_spooled **upload)
 {
     *upload = NULL;
-    if (declared->size == 0 || declared->size > spool->config.frame_max)
+    uint64_t most = spool->config.frame_max;
+    if (declared->run == CN_RUN_MEASUREMENT && most > CN_SPOOL_MEASUREMENT_MAX)
+        most = CN_SPOOL_MEASUREMENT_MAX;
+    if (declared->size == 0 || declared->size > most)
         return CN_ERANGE;
     struct cn_spooled *found = find_by_board(spool, board, group);
     uint64_t put_ms = now_ms, begun_ms = now_ms;
@@ -167,7 +154,7 @@ cn_err cn_spool_declare(struct cn_spool *spool, const char *board, const char *g
         found = NULL;
     }
     if (!found) {
-        cn_err err = cn_spool_make_room(spool, group, declared->size, now_ms);
+        cn_err err = cn_spool_make_room(spool, group, declared, now_ms);
         if (!err)
             err = begin(spool, board, group, declared, &found);
         if (err)
@@ -227,8 +214,8 @@ static void mark(struct cn_spooled *upload, uint32_t first, uint32_t count)
         upload->received++;
         upload->parts[i / CN_SPOOL_PART].received++;
     }
-    while (upload->first_missing < upload->chunk_count && has_chunk(upload, upload->first_missing))
-        upload->first_missing++;
+    upload->first_missing =
+        cn_spool_bits_find(upload->bitmap, false, upload->first_missing, upload->chunk_count);
     note_arrival(upload, first, count);
 }
 
@@ -299,11 +286,13 @@ cn_err cn_spool_put(struct cn_spool *spool, struct cn_spooled *upload, uint32_t 
         if (upload->parts[i].saved == upload->parts[i].received)
             upload->parts[i].since_ms = now_ms;
     upload->put_ms = now_ms;
+    uint32_t before = upload->received;
     cn_spool_own(upload, index, count);
     mark(upload, index, count);
+    cn_spool_save_earn(upload, upload->received - before);
     // A complete upload is about to be decided, so its last part need not be saved.
     if (upload->parts[last].received == CN_SPOOL_PART && upload->received < upload->chunk_count)
-        save(spool, upload, SAVE_MS, now_ms);
+        cn_spool_save_due(&spool->config, upload, now_ms);
     return CN_OK;
 }
 
@@ -315,17 +304,19 @@ void cn_spool_describe(const struct cn_spooled *upload, uint32_t from, uint32_t 
     status->received = upload->received;
     status->missing_count = 0;
     uint32_t index = from > upload->first_missing ? from : upload->first_missing;
-    while (index < upload->chunk_count && status->missing_count < max) {
-        uint32_t first = index;
-        while (index < upload->chunk_count && !has_chunk(upload, index))
-            index++;
+    uint32_t end = upload->chunk_count;
+    if (index < end && end - index > DESCRIBED_MAX)
+        end = index + DESCRIBED_MAX;
+    while (index < end && status->missing_count < max) {
+        uint32_t first = cn_spool_bits_find(upload->bitmap, false, index, end);
+        index = cn_spool_bits_find(upload->bitmap, true, first, end);
         if (index > first)
             status->missing[status->missing_count++] =
                 (struct cn_chunk_range){first, index - first};
-        while (index < upload->chunk_count && has_chunk(upload, index))
-            index++;
     }
-    status->known = index < upload->chunk_count ? index : upload->chunk_count;
+    if (index < end)
+        index = cn_spool_bits_find(upload->bitmap, false, index, end);
+    status->known = index < end ? index : end;
     status->recent_count = upload->recent_count;
     for (uint32_t i = 0; i < upload->recent_count; i++)
         status->recent[i] =
@@ -401,7 +392,7 @@ void cn_spool_expire(struct cn_spool *spool, uint32_t first, uint32_t last, uint
         if (!upload->put_ms) // restored: its board has as much time as others
             upload->put_ms = upload->begun_ms = now_ms;
         if (!is_slow(spool, upload, now_ms) && round >= first && round <= last) {
-            save(spool, upload, SAVE_MS, now_ms);
+            cn_spool_save_due(&spool->config, upload, now_ms);
             continue;
         }
         cn_log_within(cn_log_quota_of(&spool->dropped, upload->board), now_ms, CN_LOG_INFO, "spool",

@@ -5,13 +5,12 @@
 // "round-N-GROUP.update".
 //
 // Until then it is saved in parts of 4096 chunks, each two seconds after the first of its chunks
-// that was not saved yet. A file replaces the one of fewer chunks at once or not at all. After a
-// crash the upload continues from the saved parts, and the board sends the rest again.
+// that was not saved yet. A board that scatters its chunks over many parts waits longer for some of
+// them (spool_save.h). A file replaces the one of fewer chunks at once or not at all. After a crash
+// the upload continues from the saved parts, and the board sends the rest again.
 //
 // Each board has at most one upload. A new upload replaces the board's old one. It replaces another
-// board's only to make room: first those to which no chunk has come for ten seconds. A group that
-// needs no more than its share of the limit also replaces uploads of groups that have more than
-// theirs and are too slow to be complete in expiry_ms. When several boards of a group send the same
+// board's only to make room (spool_room.h). When several boards of a group send the same
 // frame, chunks that one of them has sent are copied to the upload of another: they are lent
 // (spool_lend.c). A declared size is checked against the largest possible frame before anything is
 // allocated for it. Threading: none.
@@ -24,7 +23,8 @@
 #include "runtime/port/store.h"
 #include "transport/message/message.h"
 
-#define CN_SPOOL_PART 4096 // chunks of a part
+#define CN_SPOOL_PART 4096                    // chunks of a part
+#define CN_SPOOL_MEASUREMENT_MAX (1ull << 20) // bytes of an upload that measures the link
 
 struct cn_spool_config {
     struct cn_store *store; // borrowed
@@ -64,6 +64,8 @@ struct cn_spooled {
     uint8_t *lent;       // which chunks another board of the group has sent, in the form of bitmap
     uint32_t lent_count; // chunks in lent
     uint64_t lent_ms;    // clock when this upload was last lent; 0: never
+    uint32_t credit;     // chunks that may be saved (spool_save.h)
+    uint64_t earned_ms;  // clock when time last added to credit
     uint64_t put_ms;     // clock when a chunk last came, or when the upload began; 0: restored
     uint64_t begun_ms;   // clock when the upload began
     uint64_t since_ms;   // clock when the current expiry_ms began; 0: not set yet
@@ -85,9 +87,9 @@ uint32_t cn_spool_usage(const struct cn_spool *spool, uint64_t *bytes);
 // Begins the board's upload or finds it: declaring the same frame again continues the upload. The
 // first declaration since the program's start copies to it the chunks that other boards of the
 // group have sent of the same frame; each upload is lent at most once in ten seconds. Returns
-// CN_ERANGE for a size of 0 or above the largest frame. Returns CN_EAGAIN when the spool's limit is
-// reached, and CN_ENOSPC when the disk's reserve would be used. Other errors are those of the
-// store.
+// CN_ERANGE for a size of 0 or above the largest frame or measurement. Returns CN_EAGAIN when the
+// spool's limit is reached, and CN_ENOSPC when the disk's reserve would be used. Other errors are
+// those of the store.
 cn_err cn_spool_declare(struct cn_spool *spool, const char *board, const char *group,
                         const struct cn_declare_request *declared, uint64_t now_ms,
                         struct cn_spooled **upload);
@@ -104,7 +106,8 @@ cn_err cn_spool_put(struct cn_spool *spool, struct cn_spooled *upload, uint32_t 
                     const uint8_t *data, size_t size, uint64_t now_ms);
 
 // Fills the fields of status that concern chunks: id, chunk_count, received, known, recent, and at
-// most max ranges of missing chunks, beginning with chunk from.
+// most max ranges of missing chunks, beginning with chunk from. Looks at four million chunks at
+// most; status->known says how far it came.
 void cn_spool_describe(const struct cn_spooled *upload, uint32_t from, uint32_t max,
                        struct cn_upload_status *status);
 
@@ -119,7 +122,7 @@ cn_err cn_spool_keep(struct cn_spool *spool, struct cn_spooled *upload);
 // Drops the upload, with the files of its saved parts.
 void cn_spool_drop(struct cn_spool *spool, struct cn_spooled *upload);
 
-// Saves parts whose unsaved chunks have waited for two seconds. Drops uploads that advance less
-// than 1/64 in expiry_ms, also complete ones that are not committed. Drops uploads of rounds before
-// first or after last.
+// Saves parts whose unsaved chunks have waited for two seconds (spool_save.h). Drops uploads that
+// advance less than 1/64 in expiry_ms, also complete ones that are not committed. Drops uploads of
+// rounds before first or after last.
 void cn_spool_expire(struct cn_spool *spool, uint32_t first, uint32_t last, uint64_t now_ms);

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "aggregator/store/spool_bits.h"
 #include "aggregator/store/spool_name.h"
 #include "runtime/base/log.h"
 
@@ -20,6 +21,11 @@
 
 static const uint8_t magic[MAGIC_SIZE] = {'c', 'a', 'i', 'r', 'n', 'p', 't', '2'};
 static const uint8_t magic_1[MAGIC_SIZE] = {'c', 'a', 'i', 'r', 'n', 'p', 't', '1'};
+
+uint32_t cn_spool_part_count(const struct cn_spooled *upload)
+{
+    return (upload->chunk_count + CN_SPOOL_PART - 1) / CN_SPOOL_PART;
+}
 
 static const char *owner_of(const struct cn_spooled *upload)
 {
@@ -89,13 +95,14 @@ static cn_err read_chunks(const struct cn_spool_config *config, const struct cn_
 {
     size_t chunk_size = config->chunk_size;
     uint64_t begin = (uint64_t)part * CN_SPOOL_PART * chunk_size;
+    uint32_t count = (uint32_t)((size + chunk_size - 1) / chunk_size), end;
     cn_err err = CN_OK;
-    for (uint32_t i = 0; !err && i < CN_SPOOL_PART && i * chunk_size < size; i++) {
-        size_t left = size - i * chunk_size;
-        if (bitmap[i / 8] >> (i % 8) & 1)
-            err = config->store->ops->read(upload->file, begin + i * chunk_size,
-                                           data + i * chunk_size,
-                                           left < chunk_size ? left : chunk_size);
+    for (uint32_t i = cn_spool_bits_find(bitmap, true, 0, count); !err && i < count;
+         i = cn_spool_bits_find(bitmap, true, end, count)) {
+        end = cn_spool_bits_find(bitmap, false, i, count);
+        size_t from = i * chunk_size, to = end * chunk_size;
+        err = config->store->ops->read(upload->file, begin + from, data + from,
+                                       (to < size ? to : size) - from);
     }
     return err;
 }
@@ -129,11 +136,11 @@ cn_err cn_spool_part_save(const struct cn_spool_config *config, struct cn_spoole
 void cn_spool_parts_remove(const struct cn_spool_config *config, const struct cn_spooled *upload)
 {
     char name[CN_SPOOL_NAME_SIZE];
-    for (uint32_t i = 0; i * (uint64_t)CN_SPOOL_PART < upload->chunk_count; i++) {
+    for (uint32_t i = 0; i < cn_spool_part_count(upload); i++) {
         if (!upload->parts[i].exists)
             continue;
         cn_spool_part_name(upload->declared.round, owner_of(upload), i, name);
-        if (config->store->ops->remove(config->store, name))
+        if (config->store->ops->unlink(config->store, name))
             cn_log(CN_LOG_DEBUG, "spool", "%s stays", name);
     }
 }

@@ -1,36 +1,51 @@
 #include "aggregator/store/spool_room.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "aggregator/store/spool_private.h"
 #include "runtime/base/log.h"
+#include "runtime/port/link.h"
 #include "runtime/port/platform.h"
 
 // An upload without a new chunk for this time is dropped if another one needs room.
 #define STOPPED_MS 10000
+#define PATIENCE_MS 10000 // after this wait a group gets its share from those that have more
+#define GONE_MS 30000     // who asks no more for this time does not wait any more
 
-// Says whether the uploads under way and one more of size bytes leave the reserve free. Bytes of
-// uploads that are already written count twice, which errs on the safe side.
-static bool fits_disk(struct cn_spool *spool, uint64_t size)
+// Returns the bytes that all uploads together may have. Bytes of uploads that are already written
+// count twice against the disk, which errs on the safe side.
+static uint64_t room_of(const struct cn_spool *spool)
 {
     const struct cn_spool_config *config = &spool->config;
-    uint64_t available;
+    uint64_t room = config->limit ? config->limit : UINT64_MAX, available;
     if (!config->disk || !config->reserve || cn_platform_disk_free(config->disk, &available))
-        return true;
-    bool fits = available >= config->reserve && available - config->reserve >= size + spool->used;
-    if (!fits && !spool->full_told)
-        cn_log_within(&spool->full, cn_platform_now_ms(), CN_LOG_ERROR, "spool",
-                      "%s has %" PRIu64 " MiB left and storage.reserve is %" PRIu64
-                      " MiB: updates are refused until there is more",
-                      config->disk, available >> 20, config->reserve >> 20);
-    spool->full_told = !fits;
-    return fits;
+        return room;
+    available = available > config->reserve ? available - config->reserve : 0;
+    return available < room ? available : room;
+}
+
+static bool fits(const struct cn_spool *spool, uint64_t size)
+{
+    uint64_t room = room_of(spool);
+    return spool->used <= room && size <= room - spool->used;
 }
 
 static bool exceeds_limit(const struct cn_spool *spool, uint64_t size)
 {
     return spool->config.limit && spool->used + size > spool->config.limit;
+}
+
+static void tell_disk(struct cn_spool *spool, bool full)
+{
+    uint64_t available;
+    if (full && !spool->full_told && !cn_platform_disk_free(spool->config.disk, &available))
+        cn_log_within(&spool->full, cn_platform_now_ms(), CN_LOG_ERROR, "spool",
+                      "%s has %" PRIu64 " MiB left and storage.reserve is %" PRIu64
+                      " MiB: updates are refused until there is more",
+                      spool->config.disk, available >> 20, spool->config.reserve >> 20);
+    spool->full_told = full;
 }
 
 // Returns the bytes of a group's uploads.
@@ -42,8 +57,45 @@ static uint64_t used_by(const struct cn_spool *spool, const char *group)
     return used;
 }
 
-// Returns the number of groups with uploads, the given group included.
-static uint32_t count_groups(const struct cn_spool *spool, const char *group)
+static bool waits(const struct cn_spool_wait *wait, uint64_t now_ms)
+{
+    return wait->group[0] && now_ms - wait->asked_ms < GONE_MS;
+}
+
+static struct cn_spool_wait *find_wait(struct cn_spool *spool, const char *group, uint64_t now_ms)
+{
+    for (size_t i = 0; i < CN_SPOOL_WAITS; i++)
+        if (waits(&spool->queue[i], now_ms) && strcmp(spool->queue[i].group, group) == 0)
+            return &spool->queue[i];
+    return NULL;
+}
+
+// Notes that a group waits, from its first refusal on.
+static void begin_wait(struct cn_spool *spool, const char *group, uint64_t size, uint64_t now_ms)
+{
+    struct cn_spool_wait *wait = find_wait(spool, group, now_ms), *oldest = spool->queue;
+    for (size_t i = 0; !wait && i < CN_SPOOL_WAITS; i++)
+        if (!spool->queue[i].group[0] || spool->queue[i].asked_ms < oldest->asked_ms)
+            oldest = &spool->queue[i];
+    if (!wait) {
+        wait = oldest;
+        wait->since_ms = now_ms;
+        snprintf(wait->group, sizeof(wait->group), "%s", group);
+    }
+    wait->size = size;
+    wait->asked_ms = now_ms;
+}
+
+static bool uploads(const struct cn_spool *spool, const char *group)
+{
+    for (const struct cn_spooled *upload = spool->uploads; upload; upload = upload->next)
+        if (strcmp(upload->group, group) == 0)
+            return true;
+    return false;
+}
+
+// Returns the number of groups that upload or wait, the given group included.
+static uint32_t count_groups(const struct cn_spool *spool, const char *group, uint64_t now_ms)
 {
     uint32_t count = 1;
     for (const struct cn_spooled *upload = spool->uploads; upload; upload = upload->next) {
@@ -52,6 +104,9 @@ static uint32_t count_groups(const struct cn_spool *spool, const char *group)
             first = first->next;
         count += first == upload && strcmp(upload->group, group) != 0;
     }
+    for (size_t i = 0; i < CN_SPOOL_WAITS; i++)
+        count += waits(&spool->queue[i], now_ms) && !uploads(spool, spool->queue[i].group) &&
+                 strcmp(spool->queue[i].group, group) != 0;
     return count;
 }
 
@@ -98,37 +153,81 @@ static void tell_full(struct cn_spool *spool, const char *group, uint64_t size, 
                   group, size, spool->config.limit, holder ? holder->group : "-", most);
 }
 
-// The uploads that make room, in this order.
-enum kind { OWN, STOPPED, SLOW, KINDS };
+// One that needs room.
+struct need {
+    const char *group;
+    uint64_t size, share;
+    bool measures; // the upload only measures the link
+    bool within;   // the group has no more than its share then
+    bool waited;   // the group has waited for PATIENCE_MS
+};
 
-// Says whether an upload makes room for one of a group, whose need is within its share or not.
+// The uploads that make room, in this order.
+enum kind { MEASURING, OWN, STOPPED, SLOW, MORE, KINDS };
+
 static bool yields(const struct cn_spool *spool, const struct cn_spooled *upload, enum kind kind,
-                   const char *group, uint64_t share, bool within, uint64_t now_ms)
+                   const struct need *need, uint64_t now_ms)
 {
-    bool same = strcmp(upload->group, group) == 0;
-    if (kind != SLOW)
+    bool same = strcmp(upload->group, need->group) == 0;
+    if (kind == OWN || kind == STOPPED)
         return same == (kind == OWN) && has_stopped(upload, now_ms);
-    return !same && within && falls_behind(spool, upload, now_ms) &&
-           used_by(spool, upload->group) > share;
+    bool measures = upload->declared.run == CN_RUN_MEASUREMENT;
+    if (kind == MEASURING)
+        return measures && !need->measures;
+    return !same && (measures || !need->measures) && need->within &&
+           used_by(spool, upload->group) > need->share &&
+           (kind == SLOW ? falls_behind(spool, upload, now_ms) : need->waited);
 }
 
-cn_err cn_spool_make_room(struct cn_spool *spool, const char *group, uint64_t size, uint64_t now_ms)
+// Returns the bytes that other groups wait for, which have waited longer.
+static uint64_t owed(struct cn_spool *spool, const char *group, uint64_t now_ms)
 {
-    if (exceeds_limit(spool, size)) {
-        uint64_t share = spool->config.limit / count_groups(spool, group);
-        bool within = used_by(spool, group) + size <= share;
-        struct cn_spooled *next;
-        for (enum kind kind = OWN; kind < KINDS; kind++)
-            for (struct cn_spooled *upload = spool->uploads; upload && exceeds_limit(spool, size);
-                 upload = next) {
-                next = upload->next;
-                if (yields(spool, upload, kind, group, share, within, now_ms))
-                    give_way(spool, upload, group, now_ms);
-            }
+    const struct cn_spool_wait *own = find_wait(spool, group, now_ms);
+    uint64_t since_ms = own ? own->since_ms : now_ms, bytes = 0;
+    for (size_t i = 0; i < CN_SPOOL_WAITS; i++) {
+        const struct cn_spool_wait *wait = &spool->queue[i];
+        if (waits(wait, now_ms) && wait != own && wait->since_ms < since_ms)
+            bytes += wait->size;
     }
-    if (exceeds_limit(spool, size)) {
-        tell_full(spool, group, size, now_ms);
-        return CN_EAGAIN;
+    return bytes;
+}
+
+static void drop_for(struct cn_spool *spool, const struct need *need, uint64_t now_ms)
+{
+    struct cn_spooled *next;
+    for (enum kind kind = 0; kind < KINDS; kind++)
+        for (struct cn_spooled *upload = spool->uploads; upload && !fits(spool, need->size);
+             upload = next) {
+            next = upload->next;
+            if (yields(spool, upload, kind, need, now_ms))
+                give_way(spool, upload, need->group, now_ms);
+        }
+}
+
+cn_err cn_spool_make_room(struct cn_spool *spool, const char *group,
+                          const struct cn_declare_request *declared, uint64_t now_ms)
+{
+    struct cn_spool_wait *wait = find_wait(spool, group, now_ms);
+    uint64_t room = room_of(spool);
+    struct need need = {.group = group, .size = declared->size};
+    need.share = room / count_groups(spool, group, now_ms);
+    need.measures = declared->run == CN_RUN_MEASUREMENT;
+    need.within = used_by(spool, group) + need.size <= need.share;
+    need.waited = wait && now_ms - wait->since_ms >= PATIENCE_MS;
+    if (need.size <= room)
+        drop_for(spool, &need, now_ms);
+    uint64_t ahead = need.within ? 0 : owed(spool, group, now_ms);
+    if (fits(spool, need.size + ahead)) {
+        if (wait)
+            wait->group[0] = '\0';
+        tell_disk(spool, false);
+        return CN_OK;
     }
-    return fits_disk(spool, size) ? CN_OK : CN_ENOSPC;
+    if (need.size <= room)
+        begin_wait(spool, group, need.measures ? 0 : need.size, now_ms);
+    bool disk = !exceeds_limit(spool, need.size + ahead);
+    tell_disk(spool, disk);
+    if (!disk)
+        tell_full(spool, group, need.size, now_ms);
+    return disk ? CN_ENOSPC : CN_EAGAIN;
 }

@@ -209,6 +209,17 @@ static cn_err posix_load(struct cn_store *base, const char *name, size_t limit, 
     return err;
 }
 
+static cn_err posix_unlink(struct cn_store *base, const char *name)
+{
+    struct posix_store *store = (struct posix_store *)base;
+
+    if (!name_allowed(name))
+        return CN_EINVAL;
+    if (unlinkat(store->directory, name, 0) && errno != ENOENT)
+        return cn_err_from_errno(errno);
+    return CN_OK;
+}
+
 static cn_err posix_remove(struct cn_store *base, const char *name)
 {
     struct posix_store *store = (struct posix_store *)base;
@@ -277,6 +288,7 @@ static const struct cn_store_ops posix_ops = {
     .abort = posix_abort,
     .load = posix_load,
     .remove = posix_remove,
+    .unlink = posix_unlink,
     .list = posix_list,
 };
 

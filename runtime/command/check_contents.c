@@ -66,6 +66,7 @@ static const struct cn_store_ops no_files = {.open = open_none,
                                              .create = create_none,
                                              .abort = abort_none,
                                              .remove = remove_none,
+                                             .unlink = remove_none,
                                              .list = list_none};
 
 // --- model and data together ---

@@ -54,6 +54,10 @@ struct cn_store_ops {
     // gone or still visible.
     cn_err (*remove)(struct cn_store *store, const char *name);
 
+    // Removes a visible file, which may be there again after a power cut until a later commit or
+    // remove. A missing file is no error.
+    cn_err (*unlink)(struct cn_store *store, const char *name);
+
     // Calls visit with the name of each visible file, in the order of names. An error of visit ends
     // the walk and is returned.
     cn_err (*list)(struct cn_store *store, cn_err (*visit)(void *context, const char *name),

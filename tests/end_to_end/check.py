@@ -2,6 +2,7 @@
 
 import os
 import socket
+import subprocess
 import sys
 import time
 
@@ -135,6 +136,15 @@ def a_gateway(cluster):
     cluster.write("gateway.yaml", profile)
     job = cluster.edit("job.yaml", ("digits-cnn", "absent"))
     wrong(cluster.command(*check, check=False), "absent.onnx")
+    wide = cluster.path("wide.onnx")
+    subprocess.run([sys.executable, os.path.join(os.path.dirname(__file__), "wide_model.py"), wide, "1,8,8", "4000", "10"],
+                   check=True, timeout=60)
+    cluster.write("job.yaml", job.replace(os.path.join(DIGITS, "digits-cnn.onnx"), wide))
+    cluster.write("gateway.yaml", profile.replace("gateway: {", "gateway: {spool: 1 MiB, "))
+    result = cluster.command(*check)
+    fine(result)
+    assert "warning: gateway.spool is 1048576 bytes, and an update of this model may have 1201415" in result.stderr, result.stderr
+    cluster.write("gateway.yaml", profile)
     cluster.write("job.yaml", job.replace("update: {", "update: {densities: ['absent.*=20%'], "))
     wrong(cluster.command(*check, check=False), "absent.*")
     cluster.write("job.yaml", job)

@@ -19,6 +19,7 @@ from cluster import Cluster
 SIZES = [4096, 64, 640, 10]  # elements of the tensors of digits-mlp.onnx
 TOTAL = sum(SIZES)
 CHUNK = 64
+RAW = "{mode: raw32}"  # update.up of jobs that take what frame_of makes
 PARCEL = 16 * CHUNK  # bytes of a message
 GET, POST, PUT, DELETE = 1, 2, 3, 4
 ACCEPTED, REJECTED, LATE = 0, 1, 2
@@ -413,12 +414,12 @@ def member_undoes_nothing(cluster, program):
 
 def main(build, program):
     os.environ["CAIRN_CORE_DUMPS"] = "1"  # else only root may look at a program's descriptors
-    with Cluster(build, {"pair": ["honest", "mallory"]}, rounds=3, quorum=1, central=False,
+    with Cluster(build, {"pair": ["honest", "mallory"]}, up=RAW, rounds=3, quorum=1, central=False,
                  model="digits-mlp.onnx") as cluster:
         member_undoes_nothing(cluster, program)
     print("a member undid nothing of another's upload")
     groups = {"good": ["honest"], "evil": ["mallory"], "late": ["tardy"]}
-    with Cluster(build, groups, rounds=3, quorum=2, central=False, model="digits-mlp.onnx") as cluster:
+    with Cluster(build, groups, up=RAW, rounds=3, quorum=2, central=False, model="digits-mlp.onnx") as cluster:
         attack_all(cluster, program)
     print("the hostile board changed nothing")
 

@@ -11,7 +11,7 @@ import struct
 import sys
 
 from cluster import Cluster, DIGITS, SOURCE
-from hostile import Board, TOTAL, declaration_of, frame_of
+from hostile import RAW, TOTAL, Board, declaration_of, frame_of
 from scenarios import chosen
 
 sys.path.append(os.path.join(SOURCE, "tests", "peers"))
@@ -61,7 +61,7 @@ def run(build, program, make, rounds=ROUNDS, after=None):
     groups = {name: [name] for name in HONEST}
     if make:
         groups["evil"] = ["mallory"]
-    with Cluster(build, groups, rounds=rounds, quorum=len(groups), local_steps=20,
+    with Cluster(build, groups, up=RAW, rounds=rounds, quorum=len(groups), local_steps=20,
                  model="digits-mlp.onnx") as cluster:
         for name in ["gateway"] + HONEST:
             cluster.start(name)

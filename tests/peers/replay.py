@@ -41,29 +41,58 @@ def norm_of(fixes):
     return math.isqrt(squares - 1) + 1 if squares else 0
 
 
-def scaled(fixes, largest, stale=256):
-    """The values in units of 2^-27, scaled down to the largest norm (None: no limit) and to stale of 256."""
-    norm = norm_of(fixes)
-    factor = 2**32 if largest is None or norm <= largest else (largest << 32) // norm
-    factor = factor * stale // 256
-    return [abs(fix) * factor // 2**32 * (1 if fix > 0 else -1) for fix in fixes]
+class Parts:
+    """Which coordinates have norms of their own: the trained values, and the statistics."""
+
+    def __init__(self, count, statistics, older):
+        """older: an older program accepted an update, which has one norm of all values."""
+        kept = set() if older else set(statistics)
+        self.parts = [[at for at in range(count) if at not in kept], sorted(kept)]
+        self.least = 3 if older else 1
+
+    def norms(self, fixes):
+        return [norm_of([fixes[at] for at in part]) for part in self.parts]
+
+    def scaled(self, fixes, largest, stale=256):
+        """The values in units of 2^-27, scaled down to the largest norms (None: no limit) and to stale of 256."""
+        result = list(fixes)
+        for part, norm, most in zip(self.parts, self.norms(fixes), largest):
+            factor = 2**32 if most is None or norm <= most else (most << 32) // norm
+            factor = factor * stale // 256
+            for at in part:
+                result[at] = abs(fixes[at]) * factor // 2**32 * (1 if fixes[at] > 0 else -1)
+        return result
 
 
-def capped(updates, largest, ruled):
-    """(group, weight, values, stale) of each update (group, weight, boards, values, stale) after the caps by the round's
-    medians, and the norms of all by group, as far as the caps leave them."""
-    middle = lambda numbers: sorted(numbers)[(len(numbers) - 1) // 2]
-    norms = [norm_of(fixes) for _, _, _, fixes, _ in updates]
+def middle(numbers):
+    return sorted(numbers)[(len(numbers) - 1) // 2]
+
+
+def limits_of(norms, largest, least):
+    """(what is scaled down to, what is left out above) of the norms of a part; None: no limit."""
     moving = sorted(norm for norm in norms if norm)
+    if len(moving) < least:
+        return largest, None
+    above = moving[len(moving) - 1 - len(moving) // 4]
+    limit = middle(moving) + middle(moving) // 4
+    return limit if largest is None else min(limit, largest), above + above // 4 * 3
+
+
+def capped(updates, largest, ruled, parts):
+    """(group, weight, values, stale) of each update (group, weight, boards, values, stale) after the caps by the round's
+    medians, and the norms of the trained values of all by group, as far as the caps leave them."""
+    norms = [parts.norms(fixes) for _, _, _, fixes, _ in updates]
     each = max(1, middle([weight // boards for _, weight, boards, _, _ in updates]))
-    above = None
-    if len(moving) >= 3:
-        largest = min(value for value in (largest, middle(moving) + middle(moving) // 4) if value is not None)
-        above = moving[len(moving) - 1 - len(moving) // 4]
-        above += above // 4 * 3
-    return [(group, min(weight, each * boards), scaled(fixes, largest, stale if ruled else 256), stale)
-            for (group, weight, boards, fixes, stale), norm in zip(updates, norms) if above is None or norm <= above
-            ], {each[0]: norm if largest is None else min(norm, largest) for each, norm in zip(updates, norms)}
+    most, above = limits_of([trained for trained, _ in norms], largest, parts.least)
+    statistics_most, statistics_above = limits_of([statistics for _, statistics in norms], None, parts.least)
+    counted = []
+    for (group, weight, boards, fixes, stale), (trained, statistics) in zip(updates, norms):
+        if above is not None and trained > above:
+            continue
+        out = statistics_above is not None and statistics > statistics_above
+        fixes = parts.scaled(fixes, (most, 0 if out else statistics_most), stale if ruled else 256)
+        counted.append((group, min(weight, each * boards), fixes, stale))
+    return counted, {update[0]: norm if most is None else min(norm, most) for update, (norm, _) in zip(updates, norms)}
 
 
 def limited(fixes, variances, parent):
@@ -106,23 +135,25 @@ def read_updates(contributions, directory, run, number, bases, layout):
     return updates
 
 
-def mean_of(updates, steps, job, variances, statistics, parent, number, center):
-    """(mean, center after it, weight)"""
+def mean_of(updates, steps, job, variances, statistics, older, parent, number, center):
+    """(mean, center after it, weight); older: an older program accepted an update of the round"""
+    parts = Parts(len(parent), statistics, older)
     largest = math.floor(job.max_norm * FIX) if job.max_norm else None
     trusted = job.trust or len(updates) < 3 or not all(boards for _, _, boards, _, _ in updates)
     ruled = job.robust.rule != "none" and not trusted and (not job.clip or len(updates) >= job.robust.needs())
     norms = None
     if trusted:
-        counted = [(group, weight, scaled(fixes, largest), stale) for group, weight, _, fixes, stale in updates]
+        counted = [(group, weight, parts.scaled(fixes, (largest, None)), stale)
+                   for group, weight, _, fixes, stale in updates]
     else:
-        counted, norms = capped(updates, largest, ruled)
+        counted, norms = capped(updates, largest, ruled, parts)
     counted = [(group, weight, limited(list(fixes), variances, parent), stale) for group, weight, fixes, stale in counted]
     total = sum(weight for _, weight, _, _ in counted)
     if job.normalize and all(steps.values()):
         mean, total = job.normalize.mean([each[:3] for each in counted], steps, norms, statistics)
         return mean, center, total
     if ruled:
-        return (*job.robust.mean([each[:3] for each in counted], number, center), total)
+        return (*job.robust.mean([each[:3] for each in counted], number, center, parts.parts[0]), total)
     ones = 256 if any(stale != 256 for *_, stale in updates) else 1
     shares = [weight * stale * ones // 256 for _, weight, _, stale in counted]
     sums = [sum(share * each for share, each in zip(shares, values))
@@ -228,10 +259,11 @@ def replay(gateway, model_path, max_norm, trust=False, server=Server(), robust=R
             ledger_settings.check_rule(rule, number, jobs, downlinks)
         contributions = ledger.execute("SELECT grp, digest, size, weight, boards, steps, round FROM contribution "
                                        "WHERE version = ?", (number,)).fetchall()
+        older = ledger.execute("SELECT count(*) FROM contribution WHERE version = ? AND caps < 2", (number,)).fetchone()[0]
         limits = variances if all(row[4] for row in contributions) else []  # 0: an older program's
         updates = read_updates(contributions, files, run, number, bases, layout)
         steps = {row[0]: row[5] for row in contributions}
-        mean, center, total = mean_of(updates, steps, job, limits, statistics, base.values, number, center)
+        mean, center, total = mean_of(updates, steps, job, limits, statistics, older, base.values, number, center)
         refuse((rule.run, rule.round, rule.group, rule.weight) != (run, number, "", total), "header of delta %d" % number)
         step, rows = job.server.step(mean, rows, statistics)
         weights, residual, frame = merge(base.values, residual, step, rule, base.digest, layout, limits)

@@ -21,7 +21,9 @@ def product(a, b):
     return sum(x * y for x, y in zip(a, b))
 
 
-def distances_of(rows):
+def distances_of(rows, places):
+    """Squares of distances, by the coordinates at places."""
+    rows = [[row[at] for at in places] for row in rows]
     return [[product(d, d) for d in ([x - y for x, y in zip(a, b)] for b in rows)] for a in rows]
 
 
@@ -120,7 +122,7 @@ class Robust(NamedTuple):
         extra = 3 if self.rule == "multi_krum" else 1
         return min(self.tolerate, max(0, rows - extra) // 2)
 
-    def mixed(self, updates, number, tolerate):
+    def mixed(self, updates, number, tolerate, places):
         """(for each row how often it has each update, divisor)"""
         count = len(updates)
         if self.mix == "bucket":
@@ -132,16 +134,16 @@ class Robust(NamedTuple):
                 rows.append([2 // len(pair) if i in pair else 0 for i in range(count)])
             return rows, 2
         if self.mix == "nearest":
-            distances, rows = distances_of([fixes for _, _, fixes in updates]), []
+            distances, rows = distances_of([fixes for _, _, fixes in updates], places), []
             for r in range(count):
                 near = sorted((i for i in range(count) if i != r), key=lambda i: (distances[r][i], i))
                 rows.append([int(i == r or i in near[:count - tolerate - 1]) for i in range(count)])
             return rows, count - tolerate
         return [[int(i == r) for i in range(count)] for r in range(count)], 1
 
-    def whole_shares(self, rows, divisor, weights, center, tolerate):
+    def whole_shares(self, rows, divisor, weights, center, tolerate, places):
         """The shares of the rows, and of the center behind them, as whole numbers."""
-        distances = distances_of(rows + ([[divisor * each for each in center]] if center is not None else []))
+        distances = distances_of(rows + ([[divisor * each for each in center]] if center is not None else []), places)
         if self.rule == "multi_krum":
             taken = chosen(distances, tolerate)
             return [weight * (r in taken) for r, weight in enumerate(weights)], 0
@@ -150,10 +152,10 @@ class Robust(NamedTuple):
         shares = [int(share * float(ALL // divisor)) for share in clipped(distances)[:len(rows)]]
         return shares, max(0, ALL // divisor - sum(shares))
 
-    def mean(self, updates, number, state):
-        """(mean, rows after it) of updates in the order of groups."""
+    def mean(self, updates, number, state, places):
+        """(mean, rows after it) of updates in the order of groups. places: the coordinates that are trained."""
         tolerate = self.tolerated(len(updates))
-        counts, divisor = self.mixed(updates, number, tolerate)
+        counts, divisor = self.mixed(updates, number, tolerate, places)
         rows = [[sum(times * each for times, each in zip(row, values) if times)
                  for values in zip(*(fixes for _, _, fixes in updates))] for row in counts]
         if self.rule in ("median", "trimmed"):
@@ -163,7 +165,7 @@ class Robust(NamedTuple):
                           for values in zip(*rows)), []
         weights = [weight if self.mix == "none" else 1 for _, weight, _ in updates][:len(rows)]
         center = [round(value * FIX) for value in state[0]] if state else None
-        shares, rest = self.whole_shares(rows, divisor, weights, center, tolerate)
+        shares, rest = self.whole_shares(rows, divisor, weights, center, tolerate, places)
         columns = zip(*rows, [divisor * each for each in center]) if state else zip(*rows)
         shares, below = shares + [rest] * bool(state), (sum(shares) + rest) * divisor * FIX
         result = floats(quotient(sum(share * each for share, each in zip(shares, values)), below)
@@ -182,7 +184,7 @@ def main(path):
     for words in (words for words in lines if words[0] == "rule"):
         _, rule, mix, tolerate, n, *expected = words
         robust = Robust(rule, mix, int(tolerate), 1)
-        mean, _ = robust.mean(updates[:int(n)], 3, robust.begin(len(updates[0][2])))
+        mean, _ = robust.mean(updates[:int(n)], 3, robust.begin(len(updates[0][2])), range(len(updates[0][2])))
         bits = ["%08x" % int.from_bytes(floats([value]).tobytes(), sys.byteorder) for value in mean]
         refuse(bits != expected, "%s, %s, %s of %s: %s" % (rule, mix, tolerate, n, " ".join(bits)))
         count += 1

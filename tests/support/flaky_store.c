@@ -190,7 +190,7 @@ static cn_err flaky_load(struct cn_store *store, const char *name, size_t limit,
     return CN_OK;
 }
 
-static cn_err flaky_remove(struct cn_store *store, const char *name)
+static cn_err flaky_unlink(struct cn_store *store, const char *name)
 {
     struct cn_flaky_store *flaky = flaky_of(store);
     bool found;
@@ -208,6 +208,12 @@ static cn_err flaky_remove(struct cn_store *store, const char *name)
     memmove(&flaky->files[i], &flaky->files[i + 1],
             (flaky->file_count - i) * sizeof(flaky->files[0]));
     return CN_OK;
+}
+
+static cn_err flaky_remove(struct cn_store *store, const char *name)
+{
+    flaky_of(store)->removals++;
+    return flaky_unlink(store, name);
 }
 
 // Lists the files that exist before the first visit; visits may remove some.
@@ -241,6 +247,7 @@ static const struct cn_store_ops flaky_ops = {
     .abort = flaky_abort,
     .load = flaky_load,
     .remove = flaky_remove,
+    .unlink = flaky_unlink,
     .list = flaky_list,
 };
 

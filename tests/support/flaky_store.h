@@ -19,6 +19,7 @@ struct cn_flaky_store {
     size_t file_count;
     size_t open_count;   // files that were created and neither committed nor aborted
     unsigned operations; // operations so far
+    unsigned removals;   // calls of remove so far, not of unlink
     unsigned fail_at;    // 0: never
     bool lasting;
     bool commit_before_failing;

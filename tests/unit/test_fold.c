@@ -184,13 +184,20 @@ static void a_weight_above_the_cap_counts_as_the_cap(void **state)
     assert_int_equal(cn_fold_weight(f->fold), 503);
 }
 
-static double norm(const float *values)
+#define TRAINED 5030
+
+static double norm_of(const float *values, size_t first, size_t end)
 {
     double sum = 0;
 
-    for (size_t i = 0; i < TOTAL; i++)
+    for (size_t i = first; i < end; i++)
         sum += (double)values[i] * (double)values[i];
     return sqrt(sum);
+}
+
+static double norm(const float *values)
+{
+    return norm_of(values, 0, TRAINED);
 }
 
 static void a_norm_above_the_cap_is_scaled_down_to_it(void **state)
@@ -204,6 +211,50 @@ static void a_norm_above_the_cap_is_scaled_down_to_it(void **state)
     assert_int_equal(cn_fold_finish(f->fold, f->mean), CN_OK);
     assert_true(fabs(cn_fold_cut(f->fold) - before) < before * 1e-6);
     assert_true(norm(f->mean) <= 2 * (1 + 1e-6) && norm(f->mean) > 2 * (1 - 1e-5));
+    for (size_t i = 0; i < TRAINED; i++)
+        assert_true(fabs((double)f->mean[i] - (double)f->values[0][i] * 2 / before) < 2e-8 + 1e-6);
+    for (size_t i = TRAINED; i < TOTAL; i++)
+        assert_true(fabsf(f->mean[i] - f->values[0][i]) < 2e-8f);
+}
+
+static void open_with(struct fixture *f, const struct cn_fold_caps *caps)
+{
+    cn_fold_close(f->fold);
+    assert_int_equal(cn_fold_open(&f->layout, caps, &f->fold), CN_OK);
+}
+
+static void statistics_have_a_limit_of_their_own(void **state)
+{
+    struct fixture *f = *state;
+    double before = norm_of(f->values[0], TRAINED, TOTAL);
+    const struct cn_fold_caps caps = {.max_norm = norm(f->values[0]) + 1,
+                                      .statistics_max = (uint64_t)(before / 3 * (1 << 27))};
+    const struct cn_fold_share out = {.weight = 3, .trained = 3, .statistics_out = true};
+
+    open_with(f, &caps);
+    assert_int_equal(add(f, 0, 3), CN_OK);
+    assert_int_equal(cn_fold_finish(f->fold, f->mean), CN_OK);
+    assert_true(cn_fold_cut(f->fold) <= 0);
+    for (size_t i = 0; i < TOTAL; i++)
+        assert_true(fabsf(f->mean[i] - f->values[0][i] / (i < TRAINED ? 1 : 3)) < 2e-6f);
+    open_with(f, &caps);
+    assert_int_equal(cn_fold_add_share(f->fold, f->frames[0].data, f->frames[0].size, &out, NULL),
+                     CN_OK);
+    assert_int_equal(cn_fold_finish(f->fold, f->mean), CN_OK);
+    for (size_t i = 0; i < TOTAL; i++)
+        assert_true(fabsf(f->mean[i] - (i < TRAINED ? f->values[0][i] : 0)) < 2e-8f);
+}
+
+static void an_older_round_has_one_norm_of_all_values(void **state)
+{
+    struct fixture *f = *state;
+    double before = norm_of(f->values[0], 0, TOTAL);
+    const struct cn_fold_caps caps = {.max_norm = 2, .together = true};
+
+    open_with(f, &caps);
+    assert_int_equal(add(f, 0, 3), CN_OK);
+    assert_int_equal(cn_fold_finish(f->fold, f->mean), CN_OK);
+    assert_true(fabs(cn_fold_cut(f->fold) - before) < before * 1e-6);
     for (size_t i = 0; i < TOTAL; i++)
         assert_true(fabs((double)f->mean[i] - (double)f->values[0][i] * 2 / before) < 2e-8 + 1e-6);
 }
@@ -223,7 +274,7 @@ static void a_norm_below_the_cap_is_left_alone(void **state)
 
 static void a_variance_loses_no_more_than_it_has(void **state)
 {
-    static const struct cn_fold_caps all[] = {{0}, {.max_norm = 12}};
+    static const struct cn_fold_caps all[] = {{0}, {.statistics_max = 12ull << 27}};
     struct fixture *f = *state;
     struct cn_fold_caps caps;
     float base[TOTAL], values[TOTAL] = {0};
@@ -297,6 +348,8 @@ int main(void)
         TEST(an_update_that_fails_changes_nothing),
         TEST(a_weight_above_the_cap_counts_as_the_cap),
         TEST(a_norm_above_the_cap_is_scaled_down_to_it),
+        TEST(statistics_have_a_limit_of_their_own),
+        TEST(an_older_round_has_one_norm_of_all_values),
         TEST(a_norm_below_the_cap_is_left_alone),
         TEST(a_variance_loses_no_more_than_it_has),
         TEST(a_variance_below_zero_is_made_good),

@@ -681,10 +681,24 @@ static void paths_that_make_no_sense_are_refused(void **state)
 
 #define ROUND_TEST(name) cmocka_unit_test_setup_teardown(name, open_round, world_close)
 
+// Beyond gateway.board_rate a board has no answer that is large, or as large as its request.
+static void what_may_be_large_counts_for_the_rate_of_a_board(void **state)
+{
+    size_t count, bulk = 0;
+    const struct cn_coap_route *routes = cn_resources_routes(&count);
+    (void)state;
+    for (size_t i = 0; i < count; i++)
+        bulk += routes[i].bulk &&
+                (strcmp(routes[i].prefix, "b") == 0 || strcmp(routes[i].prefix, "p") == 0 ||
+                 (strcmp(routes[i].prefix, "u") == 0 && routes[i].method == CN_COAP_PUT));
+    assert_int_equal(bulk, 3);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         ROUND_TEST(a_notification_is_no_sign_of_life),
+        cmocka_unit_test(what_may_be_large_counts_for_the_rate_of_a_board),
         ROUND_TEST(the_same_frame_again_is_accepted_again),
         ROUND_TEST(the_update_of_a_board_that_was_just_revoked_is_refused),
         ROUND_TEST(texts_of_a_board_are_cleaned_before_they_are_kept),

@@ -53,6 +53,7 @@ static int tear_down(void **state)
 static void set_update(struct fixture *f, size_t i, uint64_t weight, const float *values)
 {
     const struct cn_update_header header = {.weight = 1, .rule = {.mode = CN_UPDATE_RAW32}};
+    struct cn_fold_norms norms;
 
     f->frames[i].size = 0;
     assert_int_equal(cn_update_encode(&header, &f->layout, values, f->other, &f->frames[i]), CN_OK);
@@ -61,8 +62,10 @@ static void set_update(struct fixture *f, size_t i, uint64_t weight, const float
         .source = frame_source(&f->frames[i]),
         .weight = weight,
     };
-    assert_int_equal(
-        cn_fold_norm(&f->layout, f->frames[i].data, f->frames[i].size, &f->updates[i].norm), CN_OK);
+    assert_int_equal(cn_fold_norms(&f->layout, f->frames[i].data, f->frames[i].size, &norms),
+                     CN_OK);
+    f->updates[i].norm = norms.trained;
+    f->updates[i].statistics_norm = norms.statistics;
 }
 
 // Sets the updates to rows that have one value everywhere.
@@ -357,6 +360,58 @@ static void a_damaged_update_is_an_error(void **state)
     assert_int_equal(cn_robust_mean(&config, f->updates, 3, NULL, f->mean), CN_EFORMAT);
 }
 
+// "c" lies with its weights, and the statistics of "e" are unlike the others'.
+static void distances_are_those_of_what_is_trained(void **state)
+{
+    struct fixture *f = *state;
+    const struct cn_robust robust = {.rule = CN_ROBUST_MULTI_KRUM, .tolerate = 1};
+    struct cn_robust_config config = {.layout = &f->layout, .robust = &robust};
+
+    f->layout.tensors[1].class = CN_TENSOR_STAT;
+    f->count = 5;
+    for (size_t i = 0; i < 5; i++) {
+        cn_test_fill(f->center, TOTAL, i, 0.001f);
+        for (size_t k = 0; k < TOTAL; k++)
+            f->center[k] += k >= 9000 && i == 4 ? 8 : k < 9000 && i == 2 ? 0.1f : 0;
+        set_update(f, i, 100, f->center);
+    }
+    assert_int_equal(cn_robust_mean(&config, f->updates, 5, NULL, f->mean), CN_OK);
+    for (size_t i = 0; i < 5; i++)
+        assert_true((f->updates[i].factor > 0.5) == (i != 2));
+    config.together = true; // as an older program
+    assert_int_equal(cn_robust_mean(&config, f->updates, 5, NULL, f->mean), CN_OK);
+    for (size_t i = 0; i < 5; i++)
+        assert_true((f->updates[i].factor > 0.5) == (i != 4));
+}
+
+static void statistics_are_scaled_as_the_fold_scales_them(void **state)
+{
+    struct fixture *f = *state;
+    const struct cn_robust robust = {.rule = CN_ROBUST_MULTI_KRUM, .tolerate = 1};
+    struct cn_robust_config config = {.layout = &f->layout, .robust = &robust, .tile = 8990};
+    struct cn_fold_caps caps = {0};
+    struct cn_fold *fold;
+
+    f->layout.tensors[1].class = CN_TENSOR_STAT;
+    set_attacked(f, 4, 0);
+    config.norm_max = caps.norm_max = f->updates[1].norm - 12345;
+    config.statistics_max = caps.statistics_max = f->updates[0].statistics_norm / 2;
+    f->updates[3].statistics_out = true;
+    assert_int_equal(cn_robust_mean(&config, f->updates, 4, NULL, f->mean), CN_OK);
+    assert_int_equal(cn_fold_open(&f->layout, &caps, &fold), CN_OK);
+    for (size_t i = 0; i < 4; i++) {
+        const struct cn_fold_share share = {.weight = f->updates[i].weight,
+                                            .trained = f->updates[i].weight,
+                                            .statistics_out = i == 3};
+
+        assert_int_equal(
+            cn_fold_add_share(fold, f->frames[i].data, f->frames[i].size, &share, NULL), CN_OK);
+    }
+    assert_int_equal(cn_fold_finish(fold, f->other), CN_OK);
+    cn_fold_close(fold);
+    assert_memory_equal(f->mean, f->other, sizeof(f->mean));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -371,6 +426,8 @@ int main(void)
         cmocka_unit_test(liars_move_every_rule_less_than_the_mean),
         cmocka_unit_test(fewer_updates_than_needed_tolerate_fewer),
         cmocka_unit_test(norms_above_the_limit_are_scaled_as_the_fold_scales_them),
+        cmocka_unit_test(distances_are_those_of_what_is_trained),
+        cmocka_unit_test(statistics_are_scaled_as_the_fold_scales_them),
         cmocka_unit_test(variances_are_limited_as_the_fold_limits_them),
         cmocka_unit_test(the_center_follows_the_result),
         cmocka_unit_test(a_damaged_update_is_an_error),

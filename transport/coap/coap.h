@@ -31,6 +31,7 @@ enum cn_coap_code {                   // class * 32 + detail
     CN_COAP_CONTENT = 69,             // 2.05
     CN_COAP_BAD_REQUEST = 128,        // 4.00
     CN_COAP_UNAUTHORIZED = 129,       // 4.01
+    CN_COAP_BAD_OPTION = 130,         // 4.02
     CN_COAP_FORBIDDEN = 131,          // 4.03
     CN_COAP_NOT_FOUND = 132,          // 4.04
     CN_COAP_METHOD_NOT_ALLOWED = 133, // 4.05

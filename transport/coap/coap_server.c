@@ -105,7 +105,7 @@ static bool is_bulk(const struct cn_coap_server *server, const coap_pdu_t *pdu, 
     return route && route->bulk;
 }
 
-// A board may observe as often as it likes, so what it is told has a limit of its own. Beyond that
+// A notification is no request of the board, so notifications have a limit of their own. Beyond it
 // the observer gets 4.29, with which libcoap forgets it.
 static bool within_limits(const struct cn_coap_server *server, struct cn_coap_board *board,
                           size_t size, bool bulk, bool notifies)
@@ -197,20 +197,54 @@ static bool is_notification(const struct cn_coap_server *server, const coap_sess
                                  coap_pdu_get_type(response) == COAP_MESSAGE_CON);
 }
 
+// libcoap keeps one observation for each combination of options that are part of the cache key, and
+// looks through all of them at each request. So an observation may have no such option beside the
+// path: with a query, or with options that nobody knows, a board would have any number of them.
+static bool observes_with_more(const coap_pdu_t *pdu)
+{
+    coap_opt_iterator_t iterator;
+    bool observes = coap_check_option(pdu, COAP_OPTION_OBSERVE, &iterator), more = false;
+
+    coap_option_iterator_init(pdu, &iterator, COAP_OPT_ALL);
+    while (coap_option_next(&iterator))
+        more |= iterator.number != COAP_OPTION_URI_PATH && iterator.number != COAP_OPTION_OBSERVE &&
+                iterator.number != COAP_OPTION_ECHO;
+    return observes && more;
+}
+
+// An error makes libcoap forget the observation, except where the sender wants no errors: such a
+// session ends. This does not need a session that is admitted.
+static void refuse_observation(struct cn_coap_server *server, coap_session_t *coap,
+                               const coap_pdu_t *pdu, const struct cn_coap_request *request,
+                               coap_pdu_t *response)
+{
+    coap_opt_iterator_t iterator;
+
+    cn_coap_reply_error(&server->reply, CN_COAP_BAD_OPTION, "an observation takes no options");
+    write_reply(server, NULL, response);
+    count_request(server, request);
+    if (coap_check_option(pdu, COAP_OPTION_NORESPONSE, &iterator))
+        cn_coap_sessions_end(&server->sessions, coap);
+}
+
 static void on_request(coap_resource_t *resource, coap_session_t *coap, const coap_pdu_t *pdu,
                        const coap_string_t *query, coap_pdu_t *response)
 {
     struct cn_coap_server *server = coap_context_get_app_data(coap_session_get_context(coap));
-    bool full;
-    struct cn_coap_session *session = cn_coap_sessions_admit(&server->sessions, coap, &full);
+    struct cn_coap_session *session;
     struct cn_address from;
     struct cn_coap_request request = {.wants_reply = wants_reply(pdu),
                                       .from = &from,
                                       .notifies = is_notification(server, coap, response)};
-    bool proven;
+    bool full, proven;
 
     (void)resource;
     (void)query;
+    if (observes_with_more(pdu)) {
+        refuse_observation(server, coap, pdu, &request, response);
+        return;
+    }
+    session = cn_coap_sessions_admit(&server->sessions, coap, &full);
     if (full) {
         turn_away(server, response);
         count_request(server, &request);
@@ -344,8 +378,9 @@ static cn_err set_up(struct cn_coap_server *server, const struct cn_coap_server_
     coap_context_set_block_mode(server->coap, 0); // Cairn's own chunks replace CoAP's blocks
     coap_context_set_session_timeout(server->coap, IDLE_S);
     coap_context_set_max_handshake_sessions(server->coap, config->handshakes_max);
-    // A session is admitted by its first request. This bounds the sessions that never send one:
-    // libcoap drops the session that has been silent the longest.
+    // A session is admitted by its first request, and each board has at most one that has made none
+    // (cn_coap_sessions_tidy). Beyond this number libcoap drops the session that has been
+    // silent the longest.
     coap_context_set_max_idle_sessions(server->coap, config->sessions_max + config->handshakes_max);
     coap_register_event_handler(server->coap, on_event);
     if (!coap_context_set_psk2(server->coap, &keys))

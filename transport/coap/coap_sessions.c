@@ -8,7 +8,9 @@
 #include "runtime/port/platform.h"
 #include "transport/coap/security.h"
 
-#define STREAM_WAIT_MS 10000 // from a TCP connection to its first request
+#define WAIT_MS 10000    // from a TCP connection, or from the end of a handshake, to a request
+#define EXPIRE_MS 1000   // between two looks at the sessions without a request
+#define WAITING_MAX 256u // TCP connections without a request, whatever the settings say
 
 cn_err cn_coap_sessions_init(struct cn_coap_sessions *sessions,
                              const struct cn_coap_server_config *config)
@@ -78,21 +80,6 @@ static bool read_identity(const coap_bin_const_t *identity, char board[CN_NAME_S
     return cn_name_valid(board);
 }
 
-const coap_bin_const_t *cn_coap_sessions_choose_key(coap_bin_const_t *identity,
-                                                    coap_session_t *coap, void *context)
-{
-    struct cn_coap_sessions *sessions = context;
-    char board[CN_NAME_SIZE];
-    cn_err err = CN_EAUTH;
-
-    (void)coap;
-    if (read_identity(identity, board))
-        err = sessions->config->find_key(sessions->config->context, board, sessions->key);
-    if (err && cn_crypto_random(sessions->key, sizeof(sessions->key)))
-        return NULL;
-    return &sessions->key_view;
-}
-
 static void count(struct cn_coap_sessions *sessions, enum cn_coap_handshake result)
 {
     sessions->handshakes[result]++;
@@ -106,11 +93,29 @@ static struct cn_coap_session *add_session(struct cn_coap_sessions *sessions, co
         return NULL;
     session->coap = coap;
     session->since_ms = cn_platform_now_ms();
+    sessions->unserved++;
+    sessions->unfinished++;
     session->proven = session->claimed = *coap_session_get_addr_remote(coap);
     session->next = sessions->first;
     sessions->first = session;
     coap_session_set_app_data(coap, session);
     return session;
+}
+
+const coap_bin_const_t *cn_coap_sessions_choose_key(coap_bin_const_t *identity,
+                                                    coap_session_t *coap, void *context)
+{
+    struct cn_coap_sessions *sessions = context;
+    char board[CN_NAME_SIZE];
+    cn_err err = CN_EAUTH;
+
+    if (!coap_session_get_app_data(coap))
+        (void)add_session(sessions, coap); // out of memory: its first request adds it
+    if (read_identity(identity, board))
+        err = sessions->config->find_key(sessions->config->context, board, sessions->key);
+    if (err && cn_crypto_random(sessions->key, sizeof(sessions->key)))
+        return NULL;
+    return &sessions->key_view;
 }
 
 static void mark_closing(struct cn_coap_sessions *sessions, struct cn_coap_session *session)
@@ -127,11 +132,27 @@ void cn_coap_sessions_drop(struct cn_coap_sessions *sessions, const char *board)
     }
 }
 
+void cn_coap_sessions_end(struct cn_coap_sessions *sessions, coap_session_t *coap)
+{
+    struct cn_coap_session *session = coap_session_get_app_data(coap);
+
+    if (!session)
+        session = add_session(sessions, coap);
+    if (session)
+        mark_closing(sessions, session);
+}
+
 // A connection over TCP made its first request, or ends.
 static void stop_waiting(struct cn_coap_sessions *sessions, struct cn_coap_session *session)
 {
     sessions->waiting -= session->waits;
     session->waits = false;
+}
+
+static void mark_finished(struct cn_coap_sessions *sessions, struct cn_coap_session *session)
+{
+    sessions->unfinished -= !session->finished;
+    session->finished = true;
 }
 
 // Counts a session for which there is no room, once.
@@ -164,6 +185,8 @@ static bool admit_board(struct cn_coap_sessions *sessions, struct cn_coap_sessio
     if (!board || !*session)
         return false;
     stop_waiting(sessions, *session);
+    mark_finished(sessions, *session);
+    sessions->unserved--;
     (*session)->board = board;
     sessions->count++;
     return true;
@@ -196,23 +219,76 @@ struct cn_coap_session *cn_coap_sessions_admit(struct cn_coap_sessions *sessions
     return session;
 }
 
-// Bounds the TCP connections that send no request. libcoap bounds those over UDP: it makes no
-// session before the cookie, and counts handshakes.
+// Says whether one host may choose between two addresses: an IPv4 address, or a /64 of IPv6.
+static bool same_source(const coap_address_t *a, const coap_address_t *b)
+{
+    const struct in6_addr *x = &a->addr.sin6.sin6_addr, *y = &b->addr.sin6.sin6_addr;
+
+    if (a->addr.sa.sa_family != b->addr.sa.sa_family)
+        return false;
+    if (a->addr.sa.sa_family == AF_INET6)
+        return memcmp(x, y, IN6_IS_ADDR_V4MAPPED(x) || IN6_IS_ADDR_V4MAPPED(y) ? 16 : 8) == 0;
+    return a->addr.sin.sin_addr.s_addr == b->addr.sin.sin_addr.s_addr;
+}
+
+// TCP connections without a request, newest first.
+struct waiting {
+    struct cn_coap_session *at[WAITING_MAX];
+    uint32_t count;
+};
+
+// Returns the number of connections of a source, and sets *first to the oldest of them.
+static uint32_t count_source(const struct waiting *waiting, const coap_address_t *source,
+                             struct cn_coap_session **first)
+{
+    uint32_t count = 0;
+
+    *first = NULL;
+    for (uint32_t i = 0; i < waiting->count; i++) {
+        if (!same_source(&waiting->at[i]->proven, source))
+            continue;
+        *first = waiting->at[i];
+        count++;
+    }
+    return count;
+}
+
+static struct cn_coap_session *first_of_largest(const struct waiting *waiting)
+{
+    struct cn_coap_session *found = NULL, *first;
+    uint32_t most = 0;
+
+    for (uint32_t i = waiting->count; i-- > 0;) {
+        uint32_t count = count_source(waiting, &waiting->at[i]->proven, &first);
+
+        if (count > most)
+            found = first;
+        most = count > most ? count : most;
+    }
+    return found;
+}
+
+// Bounds the TCP connections that send no request, by their source. libcoap does the same for those
+// over UDP: it makes no session before the cookie, and counts handshakes.
 void cn_coap_sessions_connected(struct cn_coap_sessions *sessions, coap_session_t *coap)
 {
-    struct cn_coap_session *oldest = NULL, *added = add_session(sessions, coap);
+    struct cn_coap_session *added = add_session(sessions, coap), *first;
+    uint32_t max = sessions->config->handshakes_max;
+    struct waiting waiting = {.count = 0};
 
     if (!added)
         return; // out of memory: its first request adds the session
     added->waits = true;
-    if (++sessions->waiting <= sessions->config->handshakes_max)
-        return;
+    sessions->waiting++;
+    max = max < WAITING_MAX ? max : WAITING_MAX - 1;
     for (struct cn_coap_session *session = sessions->first; session; session = session->next) {
-        if (session->waits && !session->closing)
-            oldest = session; // the list begins with the newest
+        if (session->waits && !session->closing && waiting.count < WAITING_MAX)
+            waiting.at[waiting.count++] = session;
     }
-    if (oldest)
-        mark_closing(sessions, oldest);
+    if (waiting.count > max / 2 && count_source(&waiting, &added->proven, &first) > max / 8 + 1)
+        mark_closing(sessions, first);
+    else if (waiting.count > max)
+        mark_closing(sessions, first_of_largest(&waiting));
 }
 
 void cn_coap_sessions_count_end(struct cn_coap_sessions *sessions, coap_session_t *coap,
@@ -244,8 +320,11 @@ void cn_coap_sessions_forget(struct cn_coap_sessions *sessions, struct cn_coap_s
         *link = session->next;
     coap_session_set_app_data(session->coap, NULL);
     stop_waiting(sessions, session);
+    mark_finished(sessions, session);
     if (session->board)
         sessions->count--;
+    else
+        sessions->unserved--;
     free(session);
 }
 
@@ -285,20 +364,52 @@ static void close_marked(struct cn_coap_sessions *sessions)
     }
 }
 
-static void expire_connections(struct cn_coap_sessions *sessions)
+// An identity is proven when the handshake has finished, so nobody else ends a board's session
+// here.
+static void finish(struct cn_coap_sessions *sessions, struct cn_coap_session *own)
+{
+    mark_finished(sessions, own);
+    if (own->board || !read_identity(coap_session_get_psk_identity(own->coap), own->name))
+        return;
+    for (struct cn_coap_session *session = sessions->first; session; session = session->next) {
+        if (session != own && !session->board && strcmp(session->name, own->name) == 0)
+            mark_closing(sessions, session);
+    }
+}
+
+// Looks for handshakes that have finished. libcoap tells of those over TCP only.
+static void look_for_finished(struct cn_coap_sessions *sessions)
+{
+    struct cn_coap_session *session = sessions->first; // the newest
+    uint32_t left = sessions->unfinished;
+
+    for (; left && session; session = session->next) {
+        if (session->finished)
+            continue;
+        left--;
+        if (coap_session_get_state(session->coap) == COAP_SESSION_STATE_ESTABLISHED)
+            finish(sessions, session);
+    }
+}
+
+// Ends sessions without a request. One that was turned away is told when to come again, and stays.
+static void expire_unserved(struct cn_coap_sessions *sessions)
 {
     uint64_t now_ms = cn_platform_now_ms();
 
-    if (!sessions->waiting)
+    if (!sessions->unserved || now_ms - sessions->expired_ms < EXPIRE_MS)
         return;
+    sessions->expired_ms = now_ms;
     for (struct cn_coap_session *session = sessions->first; session; session = session->next) {
-        if (session->waits && !session->closing && now_ms - session->since_ms >= STREAM_WAIT_MS)
+        if (!session->board && !session->turned_away && !session->closing &&
+            now_ms - session->since_ms >= WAIT_MS)
             mark_closing(sessions, session);
     }
 }
 
 void cn_coap_sessions_tidy(struct cn_coap_sessions *sessions)
 {
-    expire_connections(sessions);
+    look_for_finished(sessions);
+    expire_unserved(sessions);
     close_marked(sessions);
 }

@@ -23,13 +23,15 @@ struct cn_coap_board {
     struct cn_log_quota oversized; // limits log lines about answers too large for a message
 };
 
-// A session of a board. Over TCP it exists from the connection on, over UDP from the first request
-// on that is served or turned away, until libcoap ends it.
+// A session of a board. Over TCP it exists from the connection on, over UDP from the time
+// when the handshake names the board, until libcoap ends it.
 struct cn_coap_session {
     struct cn_coap_session *next;
     coap_session_t *coap;
     struct cn_coap_board *board; // NULL before the first request that is served
+    char name[CN_NAME_SIZE];     // the identity that the handshake has shown; "" before its end
     uint64_t since_ms;           // time of creation
+    bool finished;               // the handshake has finished
     bool closing;                // tidy ends the session
     bool waits;                  // over TCP, without a request so far: it is counted in waiting
     bool turned_away;            // all sessions were taken when its first request came
@@ -47,6 +49,9 @@ struct cn_coap_sessions {
     struct cn_coap_board *boards[CN_COAP_SESSION_BUCKETS];
     uint32_t count;                          // sessions with a board
     uint32_t waiting;                        // sessions over TCP without a request so far
+    uint32_t unfinished;                     // sessions whose handshake has not finished
+    uint32_t unserved;                       // sessions without a board
+    uint64_t expired_ms;                     // clock of the last look for those to be ended
     uint64_t handshakes[CN_COAP_HANDSHAKES]; // since open
     bool closing;                            // at least one session is closing
     uint8_t key[CN_KEY_SIZE];                // the key that was looked up last, or random bytes
@@ -60,12 +65,14 @@ cn_err cn_coap_sessions_init(struct cn_coap_sessions *sessions,
 // Frees the boards. Call it after libcoap's context was freed, which ends all sessions.
 void cn_coap_sessions_deinit(struct cn_coap_sessions *sessions);
 
-// Returns the key of an identity; libcoap's callback in a handshake. An identity without a key
-// gets a random one, so that its handshake fails exactly as it does with a wrong key.
+// Returns the key of an identity; libcoap's callback in a handshake. Adds a session. An identity
+// without a key gets a random one, so that its handshake fails exactly as it does with a wrong key.
 const coap_bin_const_t *cn_coap_sessions_choose_key(coap_bin_const_t *identity,
                                                     coap_session_t *coap, void *sessions);
 
-// Adds a session for a new connection over TCP, which has sent no request yet.
+// Adds a session for a new connection over TCP, which has sent no request yet. While more than half
+// of the connections that may wait do, a source (an IPv4 address, a /64 of IPv6) that has more than
+// an eighth of them gives up its oldest one. When all are taken, the source that has most does.
 void cn_coap_sessions_connected(struct cn_coap_sessions *sessions, coap_session_t *coap);
 
 // Counts what became of the handshake of a session that libcoap ends, unless a request of it was
@@ -92,6 +99,10 @@ const struct cn_coap_board *cn_coap_sessions_find(const struct cn_coap_sessions 
 // Marks all sessions of a board for closing; tidy ends them.
 void cn_coap_sessions_drop(struct cn_coap_sessions *sessions, const char *board);
 
-// Ends the sessions that are marked, and TCP connections that sent no request in time. Must not be
+// Marks one session for closing, also one that was not admitted.
+void cn_coap_sessions_end(struct cn_coap_sessions *sessions, coap_session_t *coap);
+
+// Ends the sessions that are marked, those that sent no request in ten seconds, and those without a
+// request of a board that has finished another handshake since. Must not be
 // called from a handler: libcoap may still be working on a request of such a session.
 void cn_coap_sessions_tidy(struct cn_coap_sessions *sessions);

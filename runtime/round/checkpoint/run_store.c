@@ -73,6 +73,14 @@ static cn_err run_remove(struct cn_store *store, const char *name)
     return board->ops->remove(board, full_name(store, name, full));
 }
 
+static cn_err run_unlink(struct cn_store *store, const char *name)
+{
+    char full[NAME_SIZE];
+    struct cn_store *board = of(store)->board;
+
+    return board->ops->unlink(board, full_name(store, name, full));
+}
+
 struct walk {
     const char *prefix;
     cn_err (*visit)(void *context, const char *name);
@@ -211,6 +219,7 @@ cn_err cn_run_store_open(struct cn_store *board, uint64_t run, struct cn_store *
     opened->ops.open = run_open;
     opened->ops.load = run_load;
     opened->ops.remove = run_remove;
+    opened->ops.unlink = run_unlink;
     opened->ops.list = run_list;
     opened->base.ops = &opened->ops;
     opened->board = board;
