@@ -91,6 +91,12 @@ bool cn_pair_reached(const struct cn_pair *pair)
     return pair->ready;
 }
 
+bool cn_pair_is_proven(const struct cn_pair *pair)
+{
+    (void)pair;
+    return true; // there are no keys
+}
+
 uint32_t cn_pair_member(const struct cn_pair *pair)
 {
     return pair->member;
