@@ -38,7 +38,8 @@ static void check_target(const struct cn_profile *profile, struct cn_diagnostics
         cn_diagnostics_error(report, cn_profile_place(profile, "job.stop.target", report),
                              "stop.target: %g is no value of the metric; expected %s", job->target,
                              share ? "above 0 to 1, such as 0.9" : "a number above 0");
-    if (job->target_accuracy > 0 && metric != CN_METRIC_ACCURACY)
+    if (job->target_accuracy > 0 && job->loss == CN_LOSS_CROSS_ENTROPY &&
+        metric != CN_METRIC_ACCURACY)
         cn_diagnostics_error(report, cn_profile_place(profile, "job.stop.target_accuracy", report),
                              "stop.target_accuracy: the best version is that of another "
                              "stop.metric; expected stop.target for that, or metric: accuracy");

@@ -116,7 +116,8 @@ static void versions_that_were_given_up_do_not_count(void **state)
 static void patience_begins_again_with_a_rollback(void **state)
 {
     const struct cn_job job = {.rounds = 100, .patience = 5};
-    struct cn_run_progress progress = {.best = 2, .newest_known = 20, .rolled_back = 18};
+    struct cn_run_progress progress = {
+        .best = 2, .best_score = {.known = true}, .newest_known = 20, .rolled_back = 18};
     (void)state;
     assert_null(cn_score_end(&job, &progress, 20));
     progress.newest_known = 17; // version 18 is not measured yet
