@@ -10,6 +10,7 @@
 #include "runtime/engine/data/data_files.h"
 #include "runtime/engine/data/source.h"
 #include "runtime/engine/onnx/onnx_file.h"
+#include "runtime/engine/onnx/onnx_normalize.h"
 #include "runtime/engine/trainer/trainer_parts.h"
 #include "runtime/port/crypto.h"
 #include "runtime/profile/gpus.h"
@@ -71,6 +72,18 @@ static const struct cn_store_ops no_files = {.open = open_none,
 
 // --- model and data together ---
 
+// Warns of a job that scales inputs which its model scales.
+static void check_scaling(const struct cn_onnx *onnx, const struct cn_job *job,
+                          struct cn_diag *diag)
+{
+    bool scales = job->scale < 1 || job->scale > 1 || job->mean < 0 || job->mean > 0 ||
+                  job->rules.normalize != CN_NORMALIZE_NONE;
+
+    if (scales && cn_onnx_is_normalized(onnx))
+        cn_diag_add(diag, "the model scales its input already (cairn-node normalize): leave "
+                          "data.scale, data.mean and data.normalize out of the job");
+}
+
 static void add_trained(const struct cn_session *session, struct cn_diag *diag)
 {
     const struct cn_onnx *onnx = cn_session_onnx(session);
@@ -79,6 +92,7 @@ static void add_trained(const struct cn_session *session, struct cn_diag *diag)
     cn_check_export(onnx, job->rules.batch_norm, diag);
     cn_check_names(onnx, cn_session_layout(session), diag);
     cn_check_ending(onnx, &job->loss, diag);
+    check_scaling(onnx, job, diag);
 }
 
 void cn_check_print_trained(const struct cn_session *session)

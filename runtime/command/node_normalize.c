@@ -24,6 +24,7 @@ static const char help[] =
     "weights as before; one of float16 or float64 becomes one of float32. Leave\n"
     "data.normalize, data.scale and data.mean out of the job: they would change the\n"
     "values once more.\n"
+    "Other inputs than the first stay as they are. OUT.onnx must not exist.\n"
     "\n"
     "  --by WHAT          feature (default): each element of a sample for itself;\n"
     "                     channel: each index of the first dimension (images: CxHxW)\n"

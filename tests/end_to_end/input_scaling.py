@@ -50,6 +50,10 @@ def an_exported_model_has_the_scaling(build):
         normalize(cluster, f"{DIGITS}/digits-cnn.onnx", IMAGES, "copy.onnx")
         cluster.set_model("copy.onnx")
         train(cluster, "held_out: 10 %")
+        said = cluster.command(cluster.node, "check", "alone.yaml")
+        assert "the model scales its input already" not in said.stderr, said.stderr
+        cluster.edit("train.yaml", ("held_out: 10 %", "held_out: 10 %, scale: 0.5"))
+        expect(cluster.command(cluster.node, "check", "alone.yaml"), 0, "warning: the model scales its input already")
         said = normalize(cluster, "state/alone/model.current.onnx", IMAGES, "twice.onnx", check=False)
         expect(said, 1, "input 'input': it is normalized in the model already")
         assert not os.path.exists(cluster.path("twice.onnx"))

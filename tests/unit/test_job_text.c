@@ -30,7 +30,7 @@ static const char everything[] =
     "           densities: 'head.*=20%', priorities: ['conv1.*=4', 'x=0.5'], warm_up: 5}\n"
     "  rounds: {count: 7, quorum: 3, over_select: 1.7, deadline: 90 s}\n"
     "  limits: {max_norm: none, max_weight: 77}\n"
-    "  stop: {patience: 3, target_accuracy: 97.5 %, metric: f1, target: 0.25}\n";
+    "  stop: {patience: 3, target_accuracy: 97.5 %, metric: accuracy, target: 0.25}\n";
 
 static struct cn_profile *load(const char *text)
 {

@@ -315,3 +315,16 @@ cn_err cn_onnx_normalize(const struct cn_onnx *onnx, const struct cn_normalizati
     cn_onnx_edits_deinit(&normalizer.edits);
     return err;
 }
+
+bool cn_onnx_is_normalized(const struct cn_onnx *onnx)
+{
+    struct cn_text input;
+    char mean[NAME_SIZE];
+
+    if (!onnx->input_count)
+        return false;
+    input = onnx->inputs[0].name;
+    return snprintf(mean, sizeof(mean), "%.*s.%s", (int)input.size, input.data, endings[MEAN]) <
+               NAME_SIZE &&
+           is_normalized(onnx, input, mean);
+}

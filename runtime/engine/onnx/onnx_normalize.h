@@ -16,6 +16,9 @@ struct cn_normalization {
     const float *mean, *factor;
 };
 
+// Returns whether a model was changed so.
+bool cn_onnx_is_normalized(const struct cn_onnx *onnx);
+
 // Writes the changed file to out. CN_ENOTSUP with a line in diag for a model whose first input is
 // not float32, is not read, has fewer dimensions than dims, or is normalized so already; CN_ERANGE
 // when the file becomes too large; CN_ENOMEM.

@@ -193,11 +193,19 @@ static bool should_stop(struct alone *alone)
         return false;
     cn_alone_best_note(alone->session, &alone->best);
     if (job->loss == CN_LOSS_CROSS_ENTROPY && job->target_accuracy > 0 &&
-        (double)held->held_out_correct / (double)held->held_out_count >= job->target_accuracy)
+        (double)held->held_out_correct / (double)held->held_out_count >= job->target_accuracy) {
+        cn_log(CN_LOG_INFO, "train", "round %u reached stop.target_accuracy", held->version);
         return true;
-    if (cn_job_reaches(job, cn_alone_value(alone->session)))
+    }
+    if (cn_job_reaches(job, cn_alone_value(alone->session))) {
+        cn_log(CN_LOG_INFO, "train", "round %u reached stop.target", held->version);
         return true;
-    return job->patience && held->version >= alone->best.version + job->patience;
+    }
+    if (!job->patience || held->version < alone->best.version + job->patience)
+        return false;
+    cn_log(CN_LOG_INFO, "train", "no round was better for %u rounds (stop.patience)",
+           job->patience);
+    return true;
 }
 
 static cn_err write_piece(void *context, const void *piece, size_t size)
