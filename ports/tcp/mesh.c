@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "ports/tcp/candidates.h"
 #include "ports/tcp/parting.h"
 #include "ports/tcp/socket.h"
 #include "runtime/base/log.h"
@@ -14,7 +15,6 @@
 
 #define RETRY_MS 20      // time between two attempts to connect, doubled each time
 #define RETRY_MAX_MS 320 // upper limit of that time
-#define CANDIDATES 16    // accepted connections that have not proved a key yet
 #define FINISH_MS 100    // longest wait for handshakes of an opening that was canceled
 
 // The connection to a rank below this one, while it is being made.
@@ -32,11 +32,12 @@ struct meeting {
     struct cn_mesh *mesh;
     int listener, cancel_fd;
     uint64_t deadline_ms;
-    struct call calls[CN_GROUP_MAX];        // by rank
-    cn_err errors[CN_GROUP_MAX];            // by rank: a refusal, else the last failed attempt
-    uint32_t gone;                          // rank that has listened and died, or UINT32_MAX
-    struct cn_pair *candidates[CANDIDATES]; // NULL: free; slots are reused in turn
-    uint32_t next_candidate;
+    struct call calls[CN_GROUP_MAX]; // by rank
+    cn_err errors[CN_GROUP_MAX];     // by rank: a refusal, else the last failed attempt
+    // By rank: a connection named the member and proved no key. Anybody may have made it.
+    bool doubted[CN_GROUP_MAX];
+    uint32_t gone; // rank that has listened and died, or UINT32_MAX
+    struct cn_candidates candidates;
     struct cn_log_limit refused; // limits the log of refused connections
 };
 
@@ -112,16 +113,12 @@ static cn_err call_rank(struct meeting *meeting, uint32_t rank, uint64_t now_ms)
 static void admit(struct meeting *meeting)
 {
     struct cn_pair *pair;
-    struct cn_pair **slot;
 
-    // Accepts at most CANDIDATES connections a call, so that a flood cannot hold up the loop.
-    for (int i = 0; i < CANDIDATES; i++) {
+    // Accepts a limited number of connections a call, so that a flood cannot hold up the loop.
+    for (int i = 0; i < CN_CANDIDATES; i++) {
         if (cn_pair_accept(meeting->config, meeting->listener, &pair))
             return;
-        slot = &meeting->candidates[meeting->next_candidate++ % CANDIDATES];
-        // Drops the oldest candidate: an idle stranger cannot keep members out.
-        cn_pair_close(*slot);
-        *slot = pair;
+        cn_candidates_add(&meeting->candidates, pair);
     }
 }
 
@@ -167,8 +164,10 @@ static cn_err answer(struct meeting *meeting, struct cn_pair **candidate)
     stale = is_stale(meeting, *candidate, err);
     if (err == CN_EAUTH)
         note_refused(meeting, *candidate);
-    if (rank != UINT32_MAX)
+    if (rank != UINT32_MAX && cn_pair_is_proven(*candidate))
         note_failure(meeting, rank, err);
+    else if (rank != UINT32_MAX)
+        meeting->doubted[rank] |= err == CN_EAUTH;
     cn_pair_close(*candidate);
     *candidate = NULL;
     return stale ? CN_ESTALE : CN_OK;
@@ -190,16 +189,16 @@ static size_t watch_connected(const struct meeting *meeting, struct pollfd fds[C
 // died, or another member did. This mesh cannot be completed then.
 static cn_err wait_for_meeting(const struct meeting *meeting, uint64_t now_ms)
 {
-    struct pollfd fds[CANDIDATES + 2 * CN_GROUP_MAX + 2];
+    struct pollfd fds[CN_CANDIDATES + 2 * CN_GROUP_MAX + 2];
     uint64_t until_ms = now_ms + RETRY_MAX_MS;
     size_t connected = watch_connected(meeting, fds), count = connected;
 
     fds[count++] = (struct pollfd){.fd = meeting->cancel_fd, .events = POLLIN};
     fds[count++] = (struct pollfd){.fd = meeting->listener, .events = POLLIN};
-    for (int i = 0; i < CANDIDATES; i++)
-        if (meeting->candidates[i])
-            fds[count++] = (struct pollfd){.fd = cn_pair_descriptor(meeting->candidates[i]),
-                                           .events = cn_pair_events(meeting->candidates[i])};
+    for (int i = 0; i < CN_CANDIDATES; i++)
+        if (meeting->candidates.pairs[i])
+            fds[count++] = (struct pollfd){.fd = cn_pair_descriptor(meeting->candidates.pairs[i]),
+                                           .events = cn_pair_events(meeting->candidates.pairs[i])};
     for (uint32_t r = 0; r < meeting->view->rank; r++) {
         const struct call *call = &meeting->calls[r];
 
@@ -232,7 +231,9 @@ static uint32_t first_missing(const struct meeting *meeting)
 
 // Returns why the mesh is not complete and sets the rank to blame: that of a refusal if there was
 // one, since it says more than that a member did not come or has closed. Else it returns err, with
-// the first missing rank after a time-out. After a loss the rank is that of a member that is gone,
+// the first missing rank after a time-out; or CN_EAUTH if somebody without the key has connected in
+// the name of that member, which has another key, or is not the one who connected. After a loss the
+// rank is that of a member that is gone,
 // or UINT32_MAX: one that is only missing may live and have given up.
 static cn_err why_missing(const struct meeting *meeting, cn_err err, uint32_t *rank)
 {
@@ -242,7 +243,7 @@ static cn_err why_missing(const struct meeting *meeting, cn_err err, uint32_t *r
             return meeting->errors[r];
         }
     *rank = err == CN_ETIMEOUT ? first_missing(meeting) : meeting->gone;
-    return err;
+    return *rank < meeting->view->size && meeting->doubted[*rank] ? CN_EAUTH : err;
 }
 
 // Does one turn: advances the calls, accepts connections, advances the candidates.
@@ -255,9 +256,9 @@ static cn_err take_turn(struct meeting *meeting, uint64_t now_ms)
     if (err)
         return err;
     admit(meeting);
-    for (int i = 0; !err && i < CANDIDATES; i++)
-        if (meeting->candidates[i])
-            err = answer(meeting, &meeting->candidates[i]);
+    for (int i = 0; !err && i < CN_CANDIDATES; i++)
+        if (meeting->candidates.pairs[i])
+            err = answer(meeting, &meeting->candidates.pairs[i]);
     return err;
 }
 
@@ -299,12 +300,12 @@ static void note_missing_keys(struct meeting *meeting)
 // Waits until a handshake can go on, at most until_ms. Returns false when there is none left.
 static bool wait_for_handshakes(const struct meeting *meeting, uint64_t now_ms, uint64_t until_ms)
 {
-    struct pollfd fds[CANDIDATES + CN_GROUP_MAX];
+    struct pollfd fds[CN_CANDIDATES + CN_GROUP_MAX];
     nfds_t count = 0;
 
-    for (int i = 0; i < CANDIDATES + CN_GROUP_MAX; i++) {
-        const struct cn_pair *pair =
-            i < CANDIDATES ? meeting->candidates[i] : meeting->calls[i - CANDIDATES].pair;
+    for (int i = 0; i < CN_CANDIDATES + CN_GROUP_MAX; i++) {
+        const struct cn_pair *pair = i < CN_CANDIDATES ? meeting->candidates.pairs[i]
+                                                       : meeting->calls[i - CN_CANDIDATES].pair;
 
         if (pair)
             fds[count++] =
@@ -340,9 +341,9 @@ static void finish_handshakes(struct meeting *meeting, uint32_t limit_ms)
 
     do {
         admit(meeting);
-        for (int i = 0; i < CANDIDATES; i++)
-            if (meeting->candidates[i])
-                (void)answer(meeting, &meeting->candidates[i]);
+        for (int i = 0; i < CN_CANDIDATES; i++)
+            if (meeting->candidates.pairs[i])
+                (void)answer(meeting, &meeting->candidates.pairs[i]);
         for (uint32_t r = 0; r < meeting->view->rank; r++)
             if (meeting->calls[r].pair)
                 finish_call(meeting, r);
@@ -400,8 +401,7 @@ cn_err cn_mesh_open(const struct cn_pair_config *config, const struct cn_view *v
         *lost = part(&meeting, err, rank);
     for (uint32_t r = 0; r < view->rank; r++)
         cn_pair_close(meeting.calls[r].pair);
-    for (int i = 0; i < CANDIDATES; i++)
-        cn_pair_close(meeting.candidates[i]);
+    cn_candidates_close(&meeting.candidates);
     close(meeting.listener);
     if (err)
         cn_mesh_close(mesh);

@@ -42,6 +42,7 @@ enum pair_step {
 struct cn_pair {
     const struct cn_pair_config *config;
     bool reached; // TCP is connected
+    bool proven;  // TLS is done: the other side has the key
     mbedtls_ssl_context ssl;
     mbedtls_ssl_config tls;
     int fd;
@@ -388,6 +389,7 @@ static cn_err advance(struct cn_pair *pair)
         return err;
     case STEP_TLS:
         err = shake_hands(pair);
+        pair->proven = !err;
         if (!err)
             begin_hello(pair, pair->connects ? STEP_SEND_HELLO : STEP_READ_HELLO);
         return err;
@@ -436,6 +438,11 @@ cn_err cn_pair_handshake(struct cn_pair *pair)
 bool cn_pair_reached(const struct cn_pair *pair)
 {
     return pair->reached;
+}
+
+bool cn_pair_is_proven(const struct cn_pair *pair)
+{
+    return pair->proven;
 }
 
 uint32_t cn_pair_member(const struct cn_pair *pair)

@@ -68,7 +68,12 @@ cn_err cn_pair_handshake(struct cn_pair *pair);
 // Returns whether TCP has connected a pair of cn_pair_connect, so the other side listens or did so.
 bool cn_pair_reached(const struct cn_pair *pair);
 
-// Returns the member index of the other side; for an accepted pair only after the handshake.
+// Returns whether the other side has proved that it has the key, also if the handshake failed
+// later.
+bool cn_pair_is_proven(const struct cn_pair *pair);
+
+// Returns the member index of the other side. For an accepted pair anybody may have named it until
+// the other side is proven.
 uint32_t cn_pair_member(const struct cn_pair *pair);
 
 // Returns the epoch in the other side's hello; 0 before it arrived. After CN_ESTALE it tells which

@@ -205,3 +205,21 @@ void cn_socket_peer(int descriptor, char text[CN_SOCKET_TEXT])
                     NI_NUMERICHOST))
         snprintf(text, CN_SOCKET_TEXT, "?");
 }
+
+void cn_socket_source(int descriptor, uint8_t source[16])
+{
+    struct sockaddr_storage address = {0};
+    socklen_t size = sizeof(address);
+
+    memset(source, 0, 16);
+    if (getpeername(descriptor, (struct sockaddr *)&address, &size))
+        return;
+    if (address.ss_family == AF_INET) {
+        memcpy(source, &((const struct sockaddr_in *)(const void *)&address)->sin_addr, 4);
+    } else if (address.ss_family == AF_INET6) {
+        const struct in6_addr *from =
+            &((const struct sockaddr_in6 *)(const void *)&address)->sin6_addr;
+
+        memcpy(source, from, IN6_IS_ADDR_V4MAPPED(from) ? 16 : 8);
+    }
+}

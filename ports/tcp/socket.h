@@ -35,6 +35,10 @@ cn_err cn_socket_connected(int descriptor);
 #define CN_SOCKET_TEXT 64
 void cn_socket_peer(int descriptor, char text[CN_SOCKET_TEXT]);
 
+// Sets source to the part of the other end's address that its host cannot choose: an IPv4 address,
+// or the first 64 bits of an IPv6 one; zeros when there is none.
+void cn_socket_source(int descriptor, uint8_t source[16]);
+
 // Accepts one waiting connection. CN_EAGAIN when there is none, CN_ENOMEM when descriptors or
 // memory are short. silence_ms is as for cn_socket_connect.
 cn_err cn_socket_accept(int listener, uint32_t silence_ms, int *descriptor);

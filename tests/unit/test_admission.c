@@ -44,8 +44,7 @@ static void an_encoding_that_the_job_does_not_have_is_refused(void **state)
     struct cn_upload_status status = {0};
     send_as(*state, CN_UPDATE_RAW32, &status);
     assert_int_equal(status.verdict, CN_VERDICT_REJECTED);
-    assert_string_equal(status.reason,
-                        "the frame is encoded as raw32, and update.up.mode is topk");
+    assert_string_equal(status.reason, "the frame is encoded as raw32, and update.up.mode is topk");
     send_as(*state, CN_UPDATE_TOPK, &status);
     assert_int_equal(status.verdict, CN_VERDICT_ACCEPTED);
 }

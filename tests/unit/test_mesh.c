@@ -14,6 +14,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "ports/tcp/candidates.h"
 #include "ports/tcp/mesh.h"
 #include "runtime/port/platform.h"
 
@@ -26,7 +27,7 @@
     200 // on the wire: less than a hello and the end of TLS before it, more than either
 
 static bool clock_is_slow;
-static uint64_t clock_ahead_ms; // while no other thread runs
+static _Atomic uint64_t clock_ahead_ms;
 
 uint64_t __real_cn_platform_now_ms(void);
 uint64_t __wrap_cn_platform_now_ms(void);
@@ -300,6 +301,51 @@ static void a_caller_whose_hello_is_answered_late_stays(void **state)
     end_as(answering);
 }
 
+// A stranger says that it is member 2. Nobody plays members 1 and 2, so member 1 is the first that
+// is missing.
+static void a_name_without_a_key_directs_no_blame(void **state)
+{
+    struct group group;
+    struct place *waiting = &group.places[0], *stranger = &group.places[2];
+    unsigned turns = 0;
+    cn_err err;
+
+    (void)state;
+    clock_is_slow = false;
+    set_up(&group, 3);
+    stranger->members[0].pair_key[3] ^= 1;
+    begin(waiting);
+    reach_as(stranger, 0);
+    while ((err = cn_pair_handshake(stranger->pair)) == CN_EAGAIN)
+        wait_a_turn(&turns);
+    assert_int_equal(err, CN_EAUTH);
+    end_as(stranger);
+    clock_ahead_ms = 2 * DEADLINE_MS; // it looks at the clock again soon
+    pthread_join(waiting->thread, NULL);
+    clock_ahead_ms = 0;
+    assert_int_equal(waiting->err, CN_ETIMEOUT);
+    assert_int_equal(waiting->lost, 1);
+}
+
+static void a_host_that_connects_again_and_again_drops_its_own(void **state)
+{
+    struct cn_candidates candidates = {0};
+    uint8_t flood[CN_CANDIDATES_SOURCE] = {9}, member[CN_CANDIDATES_SOURCE] = {1};
+
+    (void)state;
+    for (size_t i = 0; i < CN_CANDIDATES; i++) { // members have places 3 and 7
+        assert_int_equal(cn_candidates_place(&candidates, flood), i);
+        candidates.pairs[i] = (struct cn_pair *)&candidates; // only compared with NULL
+        candidates.since[i] = i == 3 || i == 7 ? i : 100 - i;
+        memcpy(candidates.sources[i], flood, sizeof(flood));
+        candidates.sources[i][0] = i == 3 ? 1 : i == 7 ? 2 : 9;
+    }
+    assert_int_equal(cn_candidates_place(&candidates, flood), CN_CANDIDATES - 1);
+    assert_int_equal(cn_candidates_place(&candidates, member), CN_CANDIDATES - 1);
+    candidates.pairs[5] = NULL;
+    assert_int_equal(cn_candidates_place(&candidates, member), 5);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -307,6 +353,8 @@ int main(void)
         cmocka_unit_test(a_member_that_has_listened_and_died_is_named),
         cmocka_unit_test(a_member_in_its_handshake_learns_that_the_other_gives_up),
         cmocka_unit_test(a_caller_whose_hello_is_answered_late_stays),
+        cmocka_unit_test(a_name_without_a_key_directs_no_blame),
+        cmocka_unit_test(a_host_that_connects_again_and_again_drops_its_own),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
