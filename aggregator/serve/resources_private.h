@@ -41,6 +41,12 @@ void cn_resources_reply_trouble(struct cn_resources *resources, struct cn_coap_r
 // Reads a decimal number that ends at stop or at the end of text. Sets *rest to what follows stop.
 bool cn_resources_parse_number(const char *text, char stop, uint32_t *number, const char **rest);
 
+// Notes in facts that a board holds a newer version than the ledger, and logs it. A version that no
+// run reaches is not believed.
+void cn_resources_note_ahead(struct cn_resources *resources, const char *board,
+                             const struct cn_registration *registration,
+                             struct cn_roster_facts *facts);
+
 // Returns the gateway's resources.
 struct cn_resources *cn_resources_gateway(struct cn_resources *resources);
 

@@ -58,28 +58,6 @@ static bool follows_keys(const struct cn_roster_group *group, uint32_t protocol,
     return false;
 }
 
-// A board that holds a newer version than the ledger waits: rounds before that version mean nothing
-// to it.
-static void note_ahead(struct cn_resources *resources, const char *board,
-                       const struct cn_registration *registration, struct cn_roster_facts *facts)
-{
-    uint32_t lineage = cn_ledger_identity(resources->ledger)->lineage;
-    uint32_t version = cn_model_store_newest(resources->models)->number;
-    uint64_t count;
-    if (registration->ahead_lineage < lineage ||
-        (registration->ahead_lineage == lineage && registration->ahead_version <= version))
-        return;
-    facts->ahead_lineage = registration->ahead_lineage;
-    facts->ahead_version = registration->ahead_version;
-    struct cn_log_limit *limit = &resources->ahead[cn_name_hash(board) % CN_LOG_QUOTA_BUCKETS];
-    if (cn_log_limit_due(limit, resources->now_ms(), &count))
-        cn_log(CN_LOG_ERROR, "resources",
-               "%s is ahead of this ledger: was it restored from a backup? The board has version "
-               "%" PRIu64 " of lineage %" PRIu64
-               ", the ledger version %u of lineage %u; run --restored goes on from here",
-               board, facts->ahead_version, facts->ahead_lineage, version, lineage);
-}
-
 // Writes the address that the board's packets have here, such as "10.0.0.7:41234".
 static void name_origin(const struct cn_address *address, char text[CN_ADDRESS_SIZE])
 {
@@ -149,7 +127,7 @@ static void note_facts(struct cn_resources *resources, const struct cn_coap_requ
     clean(facts.inventory.slot_version);
     clean(facts.inventory.update);
     clean(facts.inventory.update_version);
-    note_ahead(resources, board, registration, &facts);
+    cn_resources_note_ahead(resources, board, registration, &facts);
     if (is_of_other_run(resources, registration)) {
         note_elsewhere(resources, resources->roster, board, registration, &facts);
     } else {

@@ -29,8 +29,7 @@ size_t cn_candidates_place(const struct cn_candidates *candidates,
         if (!candidates->pairs[i])
             return i;
         size_t count = count_of(candidates, candidates->sources[i], source);
-        if (count > most ||
-            (count == most && candidates->since[i] < candidates->since[found])) {
+        if (count > most || (count == most && candidates->since[i] < candidates->since[found])) {
             most = count;
             found = i;
         }

@@ -1,8 +1,8 @@
 // candidates.h - accepted connections that have not proved a key yet, bounded by their source.
 //
 // A source is an IPv4 address, or a /64 of IPv6: what one host may choose from. When all places are
-// taken, the source that has most of them gives up its oldest one. So a host that connects again and
-// again ends its own connections, not those of members. Threading: none.
+// taken, the source that has most of them gives up its oldest one. So a host that connects again
+// and again ends its own connections, not those of members. Threading: none.
 #pragma once
 
 #include "ports/tcp/pair.h"
