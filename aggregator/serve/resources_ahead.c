@@ -1,4 +1,5 @@
-// resources_ahead.c - boards that say that they are ahead of the ledger, as after a restored backup.
+// resources_ahead.c - boards that say that they are ahead of the ledger, as after a restored
+// backup.
 #include <inttypes.h>
 #include <string.h>
 

@@ -51,8 +51,8 @@ static bool says(struct aggregator_world *world, const char *board, const char *
 
 static void one_group_of_several_is_not_believed_at_once(void **state)
 {
-    assert_true(says(*state, "a",
-                     "boards of 1 of 2 groups say so: if it was restored, run --restored"));
+    assert_true(
+        says(*state, "a", "boards of 1 of 2 groups say so: if it was restored, run --restored"));
 }
 
 static void a_second_group_makes_it_advice(void **state)
