@@ -14,6 +14,12 @@ read_bundle()
 check_place()
 {
     case $1 in
+    http://*)
+        [ "$insecure" = yes ] ||
+            die "$1: over http anybody on the way can put an older bundle in its place; use https, or --insecure"
+        ;;
+    esac
+    case $1 in
     *://*)
         rauc install --help 2>/dev/null | grep -q tls-cert ||
             die "$1: RAUC here is built without streaming; copy the bundle to the board, or use cairn-flash rollout"
@@ -29,6 +35,25 @@ check_version()
     if [ "$older" = no ] && dpkg --compare-versions "$new" lt "$have"; then
         die "version $new is older than $have, which runs; --older installs it"
     fi
+}
+
+# Prints the version that RAUC has noted for a slot, or nothing.
+noted_version()
+{
+    slots=$(rauc status --detailed --output-format=shell 2>/dev/null) || return 0
+    number=$(printf '%s\n' "$slots" | sed -n "s/^RAUC_SLOT_BOOTNAME_\([0-9][0-9]*\)='$1'$/\1/p")
+    printf '%s\n' "$slots" | sed -n "s/^RAUC_SLOT_STATUS_BUNDLE_VERSION_${number:-none}='\(.*\)'$/\1/p"
+}
+
+# RAUC fetches a URL again to install it: it may have got another bundle than the one that was looked at.
+check_installed()
+{
+    installed=$(noted_version "$slot")
+    if [ -z "$installed" ] || [ "$installed" = "$version" ]; then return; fi
+    boot set-primary "$current" || true
+    boot set-state "$slot" bad || true
+    decide "$version" "$slot" failed
+    die "$bundle: it was version $version and then $installed, which is not started"
 }
 
 let_go()
@@ -62,7 +87,7 @@ hold_node()
 
 install_update()
 {
-    wait=3600 older=no restart=yes
+    wait=3600 older=no restart=yes insecure=no
     while [ $# -gt 1 ]; do
         case $1 in
         --wait)
@@ -71,6 +96,7 @@ install_update()
             case $wait in '' | *[!0-9]*) usage ;; esac
             ;;
         --older) older=yes ;;
+        --insecure) insecure=yes ;;
         --no-reboot) restart=no ;;
         *) usage ;;
         esac
@@ -104,6 +130,7 @@ install_update()
         decide "$version" "$slot" failed
         exit 1
     fi
+    check_installed
     write_note "version.$slot" "$version"
     stage=installed
     write_pending

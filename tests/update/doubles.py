@@ -43,6 +43,7 @@ esac
     "rauc": """\
 case $1 in
 info) printf "RAUC_MF_COMPATIBLE='plant'\\nRAUC_MF_VERSION='%s'\\n" "$(cat "$3")" ;;
+status) if [ -e "$state/noted" ]; then cat "$state/noted"; fi ;;
 install)
     if [ "$2" = --help ]; then cat "$state/help"; exit; fi
     cp "$state/../run/cairn-update/hold" "$state/held"

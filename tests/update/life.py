@@ -344,6 +344,34 @@ def what_rauc_refuses_is_reported(folder):
     assert not os.path.exists(life.board.path("run/cairn-update/hold"))
 
 
+def a_bundle_that_changed_since_it_was_checked_is_not_started(folder):
+    life = Life(folder, "uboot")
+    life.boot()
+    life.check()
+    noted = "RAUC_SLOT_BOOTNAME_1='A'\nRAUC_SLOT_STATUS_BUNDLE_VERSION_1='1.3.0'\nRAUC_SLOT_BOOTNAME_2='B'\n"
+    life.board.write("state/noted", noted + "RAUC_SLOT_STATUS_BUNDLE_VERSION_2='1.2.0'\n")
+    assert life.install(code=1) is None
+    assert "it was version 1.4.0 and then 1.2.0, which is not started" in life.said, life.said
+    assert life.report() == ["A", "unknown", "failed:1.4.0"] and life.note("pending") is None
+    assert life.note("version.B") is None
+    life.boot()
+    assert life.running == "A" and life.check() is None
+    life.board.write("state/noted", noted + "RAUC_SLOT_STATUS_BUNDLE_VERSION_2='1.4.0'\n")
+    assert life.install()
+
+
+def over_http_anybody_could_serve_the_bundle(folder):
+    life = Life(folder, "uboot")
+    life.boot()
+    life.check()
+    life.new_calls()
+    result = life.board.run("cairn-update", "install", "http://gate/fleet.raucb")
+    assert result.returncode == 1 and "use https, or --insecure" in result.stderr, result
+    assert not [call for call in life.new_calls() if call.startswith("rauc")], "it asked for the bundle"
+    life.board.write("state/help", "  --tls-cert=PEMFILE\n")
+    assert "--insecure" not in life.board.run("cairn-update", "install", "--insecure", "http://gate/fleet.raucb").stderr
+
+
 def a_url_needs_a_rauc_that_streams(folder):
     life = Life(folder, "uboot")
     life.boot()
@@ -510,7 +538,8 @@ CASES = [a_system_that_works_stays, a_system_whose_node_does_not_register_is_giv
          the_status_of_an_earlier_boot_says_nothing, state_of_a_later_release_ends_a_try_at_once,
          the_node_of_the_base_image_says_nothing, a_power_cut_in_the_installation_changes_nothing, a_power_cut_before_the_note_is_a_try,
          damaged_notes_keep_the_system_that_runs, an_installation_waits_for_the_round, what_rauc_refuses_is_reported,
-         a_url_needs_a_rauc_that_streams,
+         a_url_needs_a_rauc_that_streams, over_http_anybody_could_serve_the_bundle,
+         a_bundle_that_changed_since_it_was_checked_is_not_started,
          a_connection_that_breaks_ends_no_installation, what_rauc_does_without_its_program_is_tried_first,
          two_installations_at_a_time_are_refused, a_full_disk_keeps_no_system_that_does_not_work,
          versions_and_orders_are_checked, the_identity_moves_to_the_data_partition,
