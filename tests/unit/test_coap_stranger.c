@@ -208,6 +208,7 @@ static void of_handshakes_without_a_request_the_newest_of_a_board_stays(void **s
         assert_int_equal(count_ended(&world, CN_COAP_HANDSHAKE_FAILED), STRANGERS - 1);
         observe_often(&world, &strangers[STRANGERS - 1], 0);
         assert_int_equal(strangers[STRANGERS - 1].contents, REQUESTS);
+        end(&strangers[0]);
         begin(&world, &strangers[0]); // beside a session that is served
         assert_int_equal(count_ended(&world, CN_COAP_HANDSHAKE_FAILED), STRANGERS - 1);
         for (int i = 0; i < STRANGERS; i++)

@@ -423,7 +423,9 @@ static void control_variates_travel_where_a_job_has_them(void **state)
     assert_int_equal(cn_message_put_round(&round, bytes, &size), CN_OK);
     assert_int_equal(size, without + 2 + 1 + 2 + 4 + 3 + 32);
     assert_int_equal(cn_message_get_round(bytes, size, &back), CN_OK);
-    assert_memory_equal(&back.control, &round.control, sizeof(back.control));
+    assert_int_equal(back.control.epoch, 3);
+    assert_int_equal(back.control.size, 5000);
+    assert_memory_equal(back.control.digest, round.control.digest, CN_DIGEST_SIZE);
     corrected.manifest.job.correction.kind = CN_CORRECTION_SCAFFOLD;
     assert_int_equal(cn_message_put_manifest(&plain, bytes, &without), CN_OK);
     assert_int_equal(cn_message_put_manifest(&corrected, bytes, &size), CN_OK);
